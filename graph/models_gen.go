@@ -92,6 +92,41 @@ type Admin struct {
 	Activity ActivityThresholds `json:"activity"`
 }
 
+// One act of an operator: a mutation that needs the scope admin, an act of the console, or one of `tidings webhooks`. It holds no token and
+// no secret.
+type AdminAct struct {
+	// The time at which it began.
+	At time.Time `json:"at"`
+	// The subject of the operator's token; null if it names nobody.
+	Actor *string `json:"actor,omitempty"`
+	// The name of the mutation, or of an act of the console, such as lookUpUser.
+	Action string `json:"action"`
+	// The object of the act: a global ID, or the name of a webhook; null for the installation.
+	Target *string `json:"target,omitempty"`
+	// What was set.
+	Details *string `json:"details,omitempty"`
+	// What became of it.
+	Outcome AdminActOutcome `json:"outcome"`
+	// The code of the error of a FAILED act.
+	Code *string `json:"code,omitempty"`
+}
+
+// A page of acts.
+type AdminActConnection struct {
+	// The acts of the page, newest first.
+	Edges []AdminActEdge `json:"edges"`
+	// The position of the page in the list.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// An act in a page.
+type AdminActEdge struct {
+	// The position of this act.
+	Cursor string `json:"cursor"`
+	// The act.
+	Node AdminAct `json:"node"`
+}
+
 // A message of the installation to all users, or to the users of some segments.
 type Announcement struct {
 	// The global ID, announcement:KEY.
@@ -2169,6 +2204,67 @@ type WithdrawAnnouncementPayload struct {
 	Changed bool `json:"changed"`
 	// The ID of the withdrawn announcement.
 	AnnouncementID string `json:"announcementId"`
+}
+
+// What became of an operator's act.
+type AdminActOutcome string
+
+const (
+	// It was done.
+	AdminActOutcomeDone AdminActOutcome = "DONE"
+	// It was refused or failed: see `code`.
+	AdminActOutcomeFailed AdminActOutcome = "FAILED"
+	// Its outcome is not known: it is being done, or its node was killed in the middle.
+	AdminActOutcomeStarted AdminActOutcome = "STARTED"
+)
+
+var AllAdminActOutcome = []AdminActOutcome{
+	AdminActOutcomeDone,
+	AdminActOutcomeFailed,
+	AdminActOutcomeStarted,
+}
+
+func (e AdminActOutcome) IsValid() bool {
+	switch e {
+	case AdminActOutcomeDone, AdminActOutcomeFailed, AdminActOutcomeStarted:
+		return true
+	}
+	return false
+}
+
+func (e AdminActOutcome) String() string {
+	return string(e)
+}
+
+func (e *AdminActOutcome) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = AdminActOutcome(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid AdminActOutcome", str)
+	}
+	return nil
+}
+
+func (e AdminActOutcome) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *AdminActOutcome) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e AdminActOutcome) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }
 
 // The way in which an author's posts reach their followers.

@@ -84,6 +84,7 @@ type ComplexityRoot struct {
 
 	Admin struct {
 		Activity           func(childComplexity int) int
+		Acts               func(childComplexity int, first *int, after *string) int
 		Author             func(childComplexity int, userID string) int
 		Changes            func(childComplexity int, first *int, after *string) int
 		Cleaner            func(childComplexity int) int
@@ -92,6 +93,26 @@ type ComplexityRoot struct {
 		SiteMessage        func(childComplexity int, id string) int
 		WebhookDeadLetters func(childComplexity int, name string, first *int) int
 		Webhooks           func(childComplexity int) int
+	}
+
+	AdminAct struct {
+		Action  func(childComplexity int) int
+		Actor   func(childComplexity int) int
+		At      func(childComplexity int) int
+		Code    func(childComplexity int) int
+		Details func(childComplexity int) int
+		Outcome func(childComplexity int) int
+		Target  func(childComplexity int) int
+	}
+
+	AdminActConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	AdminActEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	Announcement struct {
@@ -1228,6 +1249,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Activity(childComplexity), true
+	case "Admin.acts":
+		if e.ComplexityRoot.Admin.Acts == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_acts_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.Acts(childComplexity, args["first"].(*int), args["after"].(*string)), true
 	case "Admin.author":
 		if e.ComplexityRoot.Admin.Author == nil {
 			break
@@ -1296,6 +1328,75 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Webhooks(childComplexity), true
+
+	case "AdminAct.action":
+		if e.ComplexityRoot.AdminAct.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Action(childComplexity), true
+	case "AdminAct.actor":
+		if e.ComplexityRoot.AdminAct.Actor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Actor(childComplexity), true
+	case "AdminAct.at":
+		if e.ComplexityRoot.AdminAct.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.At(childComplexity), true
+	case "AdminAct.code":
+		if e.ComplexityRoot.AdminAct.Code == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Code(childComplexity), true
+	case "AdminAct.details":
+		if e.ComplexityRoot.AdminAct.Details == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Details(childComplexity), true
+	case "AdminAct.outcome":
+		if e.ComplexityRoot.AdminAct.Outcome == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Outcome(childComplexity), true
+	case "AdminAct.target":
+		if e.ComplexityRoot.AdminAct.Target == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminAct.Target(childComplexity), true
+
+	case "AdminActConnection.edges":
+		if e.ComplexityRoot.AdminActConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminActConnection.Edges(childComplexity), true
+	case "AdminActConnection.pageInfo":
+		if e.ComplexityRoot.AdminActConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminActConnection.PageInfo(childComplexity), true
+
+	case "AdminActEdge.cursor":
+		if e.ComplexityRoot.AdminActEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminActEdge.Cursor(childComplexity), true
+	case "AdminActEdge.node":
+		if e.ComplexityRoot.AdminActEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AdminActEdge.Node(childComplexity), true
 
 	case "Announcement.content":
 		if e.ComplexityRoot.Announcement.Content == nil {
@@ -6131,6 +6232,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_author(ctx, field)
 	case "fanout":
 		return ec.fieldContext_Admin_fanout(ctx, field)
+	case "acts":
+		return ec.fieldContext_Admin_acts(ctx, field)
 	case "changes":
 		return ec.fieldContext_Admin_changes(ctx, field)
 	case "siteMessage":
@@ -6141,6 +6244,46 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_webhookDeadLetters(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Admin", field.Name)
+}
+
+func (ec *executionContext) childFields_AdminAct(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_AdminAct_at(ctx, field)
+	case "actor":
+		return ec.fieldContext_AdminAct_actor(ctx, field)
+	case "action":
+		return ec.fieldContext_AdminAct_action(ctx, field)
+	case "target":
+		return ec.fieldContext_AdminAct_target(ctx, field)
+	case "details":
+		return ec.fieldContext_AdminAct_details(ctx, field)
+	case "outcome":
+		return ec.fieldContext_AdminAct_outcome(ctx, field)
+	case "code":
+		return ec.fieldContext_AdminAct_code(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AdminAct", field.Name)
+}
+
+func (ec *executionContext) childFields_AdminActConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_AdminActConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_AdminActConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AdminActConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AdminActEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_AdminActEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_AdminActEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AdminActEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Announcement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"tidings/graph"
@@ -71,4 +72,82 @@ func activityState(thresholds services.ActivityThresholds) graph.ActivityThresho
 	return graph.ActivityThresholds{
 		IdleAfterHours: int(thresholds.IdleAfter / time.Hour), DormantAfterHours: int(thresholds.DormantAfter / time.Hour),
 	}
+}
+
+func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
+	return asAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
+		if err := r.Projector.AskForCleaning(ctx); err != nil {
+			return nil, err
+		}
+		payload := &graph.CleanNowPayload{}
+		if cleaner := ifRead[*graph.Cleaner](r)(r.cleaner(ctx)); cleaner != nil {
+			payload.Cleaner = *cleaner
+		}
+		return payload, nil
+	})
+}
+
+func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
+	return asAdmin(ctx, r, "recountBadges", input.UserID, "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
+		user, err := r.number(ctx, "userId", input.UserID)
+		if err != nil {
+			return nil, err
+		}
+		differed, err := r.Projector.Recount(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		_, key, err := services.SplitGlobalID(input.UserID)
+		if err != nil {
+			return nil, err
+		}
+		payload := &graph.RecountBadgesPayload{Differed: differed}
+		if badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, user)); badges != nil {
+			theirs := **badges
+			theirs.Key = key
+			payload.Badges = &theirs
+		}
+		return payload, nil
+	})
+}
+
+func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
+	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
+	return asAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
+		if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
+			return nil, err
+		}
+		return &graph.SetFanoutThresholdsPayload{Fanout: ifRead[graph.FanoutState](r)(r.fanoutState(ctx))}, nil
+	})
+}
+
+func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
+	details := fmt.Sprintf("idle %d h, dormant %d h", input.IdleAfterHours, input.DormantAfterHours)
+	return asAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
+		thresholds, err := activityThresholds(input)
+		if err == nil {
+			err = r.Projector.SetActivity(ctx, thresholds)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &graph.SetActivityThresholdsPayload{Activity: activityState(thresholds)}, nil
+	})
+}
+
+func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
+	mode := "unpinned"
+	if input.Mode != nil {
+		mode = input.Mode.String()
+	}
+	return asAdmin(ctx, r, "pinAuthorMode", input.UserID, mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
+		author, err := r.number(ctx, "userId", input.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Fanout.PinMode(ctx, author, pinned(input.Mode)); err != nil {
+			return nil, err
+		}
+		return &graph.PinAuthorModePayload{Author: ifRead[graph.AuthorAudience](r)(r.audience(ctx, author))}, nil
+	})
 }

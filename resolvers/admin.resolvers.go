@@ -8,7 +8,6 @@ package resolvers
 import (
 	"context"
 	"tidings/graph"
-	"tidings/services"
 )
 
 func (r *adminResolver) Cleaner(ctx context.Context, obj *graph.Admin) (*graph.Cleaner, error) {
@@ -29,79 +28,26 @@ func (r *adminResolver) Fanout(ctx context.Context, obj *graph.Admin) (*graph.Fa
 	return &state, err
 }
 
+func (r *adminResolver) Acts(ctx context.Context, obj *graph.Admin, first *int, after *string) (*graph.AdminActConnection, error) {
+	return r.acts(ctx, first, after)
+}
+
 func (r *mutationResolver) CleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	if err := r.Projector.AskForCleaning(ctx); err != nil {
-		return nil, err
-	}
-	payload := &graph.CleanNowPayload{}
-	if cleaner := ifRead[*graph.Cleaner](r.Resolver)(r.cleaner(ctx)); cleaner != nil {
-		payload.Cleaner = *cleaner
-	}
-	return payload, nil
+	return r.cleanNow(ctx)
 }
 
 func (r *mutationResolver) RecountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	user, err := r.number(ctx, "userId", input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	differed, err := r.Projector.Recount(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	_, key, err := services.SplitGlobalID(input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	payload := &graph.RecountBadgesPayload{Differed: differed}
-	if badges := ifRead[*services.Badges](r.Resolver)(r.Badge.Read(ctx, user)); badges != nil {
-		theirs := **badges
-		theirs.Key = key
-		payload.Badges = &theirs
-	}
-	return payload, nil
+	return r.recountBadges(ctx, input)
 }
 
 func (r *mutationResolver) SetFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
-		return nil, err
-	}
-	return &graph.SetFanoutThresholdsPayload{Fanout: ifRead[graph.FanoutState](r.Resolver)(r.fanoutState(ctx))}, nil
+	return r.setFanoutThresholds(ctx, input)
 }
 
 func (r *mutationResolver) SetActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	thresholds, err := activityThresholds(input)
-	if err == nil {
-		err = r.Projector.SetActivity(ctx, thresholds)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &graph.SetActivityThresholdsPayload{Activity: activityState(thresholds)}, nil
+	return r.setActivityThresholds(ctx, input)
 }
 
 func (r *mutationResolver) PinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	author, err := r.number(ctx, "userId", input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Fanout.PinMode(ctx, author, pinned(input.Mode)); err != nil {
-		return nil, err
-	}
-	return &graph.PinAuthorModePayload{Author: ifRead[graph.AuthorAudience](r.Resolver)(r.audience(ctx, author))}, nil
+	return r.pinAuthorMode(ctx, input)
 }

@@ -32,6 +32,7 @@ const (
 	conversationsCursor cursorKind = 27 // the first part of a longer cursor
 	notificationCursor  cursorKind = 28 // the first part of a longer cursor
 	changeCursor        cursorKind = 29
+	actCursor           cursorKind = 30
 )
 
 func (k cursorKind) String() string {
@@ -50,6 +51,8 @@ func (k cursorKind) String() string {
 		return "the conversations"
 	case changeCursor:
 		return "the change stream"
+	case actCursor:
+		return "the acts"
 	case muteCursor:
 		return "the mutes"
 	case blockCursor:

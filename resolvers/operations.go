@@ -8,6 +8,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/jobs"
 	"tidings/services/live"
@@ -212,7 +213,13 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	}
 	d.call, d.cmd = c, cmd
 	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
-	if err := r.Fanout.Commit(ctx, cmd)[0]; err != nil {
+	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
+	if o.by == forHost && operates(ctx) {
+		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: o.name, Target: c.subject, Made: func() string { return idOf(c, cmd) }}, commit)
+	} else {
+		err = commit(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	d.id, d.changed, d.created = idOf(c, cmd), cmd.Changed(), cmd.Created()

@@ -13,6 +13,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
@@ -51,6 +52,7 @@ type Resolver struct {
 	Stream        *stream.Service
 	Refs          *refs.Service
 	Webhooks      *webhooks.Service
+	Acts          *acts.Service
 	Sources       dataloader.Sources
 }
 

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"tidings/graph"
@@ -67,71 +68,68 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 }
 
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
-		Name: input.Name, URL: input.URL, FromStart: input.FromStart,
-		Filter: webhooks.Filter{Away: input.Away, Totals: input.Totals, Sources: input.Sources},
+	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
+		secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
+			Name: input.Name, URL: input.URL, FromStart: input.FromStart,
+			Filter: webhooks.Filter{Away: input.Away, Totals: input.Totals, Sources: input.Sources},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &graph.AddWebhookPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &graph.AddWebhookPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
 }
 
 func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	if err := r.Webhooks.Remove(ctx, input.Name); err != nil {
-		return nil, err
-	}
-	return &graph.RemoveWebhookPayload{Name: input.Name}, nil
+	return asAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
+		return &graph.RemoveWebhookPayload{Name: input.Name}, r.Webhooks.Remove(ctx, input.Name)
+	})
 }
 
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	const most = int(webhooks.MaxOverlap / time.Hour)
-	if input.OverlapHours < 0 || input.OverlapHours > most {
-		return nil, services.Errorf(services.Invalid, "overlapHours: 0 to %d are allowed, got %d", most, input.OverlapHours)
-	}
-	secret, err := r.Webhooks.Rotate(ctx, input.Name, time.Duration(input.OverlapHours)*time.Hour)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.RotateWebhookSecretPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
+	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
+		const most = int(webhooks.MaxOverlap / time.Hour)
+		if input.OverlapHours < 0 || input.OverlapHours > most {
+			return nil, services.Errorf(services.Invalid, "overlapHours: 0 to %d are allowed, got %d", most, input.OverlapHours)
+		}
+		secret, err := r.Webhooks.Rotate(ctx, input.Name, time.Duration(input.OverlapHours)*time.Hour)
+		if err != nil {
+			return nil, err
+		}
+		return &graph.RotateWebhookSecretPayload{Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name)), Secret: secret}, nil
+	})
 }
 
 func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	tested, err := r.Webhooks.Test(ctx, input.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.TestWebhookPayload{
-		Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNone(tested.Error), TookMs: int(tested.Took.Milliseconds()),
-	}, nil
+	return asAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
+		tested, err := r.Webhooks.Test(ctx, input.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &graph.TestWebhookPayload{
+			Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNone(tested.Error), TookMs: int(tested.Took.Milliseconds()),
+		}, nil
+	})
 }
 
 func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	key := ""
+	details := ""
 	if input.UserID != nil {
-		var err error
-		if key, err = services.ParseUserID("userId", *input.UserID); err != nil {
+		details = "of one user"
+	}
+	return asAdmin(ctx, r, "replayWebhook", input.Name, details, func(ctx context.Context) (*graph.ReplayWebhookPayload, error) {
+		key := ""
+		if input.UserID != nil {
+			var err error
+			if key, err = services.ParseUserID("userId", *input.UserID); err != nil {
+				return nil, err
+			}
+		}
+		replayed, err := r.Webhooks.Replay(ctx, input.Name, key)
+		if err != nil {
 			return nil, err
 		}
-	}
-	replayed, err := r.Webhooks.Replay(ctx, input.Name, key)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.ReplayWebhookPayload{Replayed: replayed, Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name))}, nil
+		return &graph.ReplayWebhookPayload{Replayed: replayed, Webhook: ifRead[graph.Webhook](r)(r.webhook(ctx, input.Name))}, nil
+	})
 }

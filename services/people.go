@@ -68,6 +68,9 @@ type Viewer struct {
 	Key    string  // the user's key; "" for a host application that acts for no particular user
 	Scopes []Scope // what the token allows
 	Device string  // the Tidings-Device header, "" if the client did not send one
+
+	// Subject is whom the token names, also while the host application acts for another user; "" if it names nobody.
+	Subject string
 }
 
 // Has reports whether the viewer's token carries the scope.
@@ -95,6 +98,16 @@ func ViewerFrom(ctx context.Context) (Viewer, error) {
 	}
 	return viewer, nil
 }
+
+type observedKey struct{}
+
+// Observe returns a context in which somebody else reads what a user would see: it is no visit, so that nobody becomes active and no
+// position moves, and nothing is made or rebuilt for the user. It holds for badges, the home feed and lists; a live board has sessions, and
+// is not read so.
+func Observe(ctx context.Context) context.Context { return context.WithValue(ctx, observedKey{}, true) }
+
+// Observed reports whether a context is one of Observe.
+func Observed(ctx context.Context) bool { return ctx.Value(observedKey{}) != nil }
 
 // CheckText reports whether an input text is valid: UTF-8 without NUL, from least to most characters.
 func CheckText(field, text string, least, most int) error {

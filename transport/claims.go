@@ -108,7 +108,7 @@ func (c *tokenClaims) viewer() (services.Viewer, error) {
 	if err != nil {
 		return services.Viewer{}, err
 	}
-	viewer := services.Viewer{Key: c.Subject, Scopes: scopes}
+	viewer := services.Viewer{Key: c.Subject, Subject: c.Subject, Scopes: scopes}
 	return viewer, checkSubject(viewer)
 }
 
@@ -139,7 +139,7 @@ func devViewer(token string) (services.Viewer, error) {
 	if err != nil {
 		return services.Viewer{}, services.Errorf(services.Unauthenticated, "token: the key in dev:KEY must be percent-encoded, as in user:KEY")
 	}
-	viewer := services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}}
+	viewer := services.Viewer{Key: key, Subject: key, Scopes: []services.Scope{services.ScopeViewer}}
 	if more {
 		for name := range strings.SplitSeq(list, ",") {
 			scope, ok := knownScope(name)

@@ -34,6 +34,8 @@ var (
 
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
+	presentEnd = sql.NewStatement("the present end of the notices", `SELECT value FROM counters WHERE name = 'notices'`)
+
 	// An upsert locks the row whether it is there or not.
 	insertPosition = sql.NewStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'

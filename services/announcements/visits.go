@@ -13,10 +13,17 @@ func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) 
 	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
 
-// userState is a user's state, from SQL. A new user starts at the present end, and counts as seen from then on.
+// userState is a user's state, from SQL. A new user starts at the present end, and counts as seen from then on; one who is observed
+// has the state that they would start with.
 func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil || !state.IsNew(s.projector.ActiveSince()) {
+		return state, err
+	}
+	if services.Observed(ctx) {
+		var end int64
+		_, err := s.db.One(ctx, presentEnd, nil, &end)
+		state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
 		return state, err
 	}
 	if err := s.projector.Arrive(ctx, user); err != nil {
@@ -64,7 +71,7 @@ func (s *Service) standing(ctx context.Context, user services.UserID) (at standi
 	}
 	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
-		if err == nil && !document.Ready {
+		if err == nil && !document.Ready && !services.Observed(ctx) {
 			if err = s.projector.Rebuild(ctx, user); err == nil {
 				document, err = s.document(ctx, user)
 			}

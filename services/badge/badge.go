@@ -129,7 +129,7 @@ func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (bad
 // is rebuilt. A document that is missing, or is from before a long absence, is counted in SQL, and its counts are STALE.
 func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	s.readInto(ctx, users, badges, errs, asHost)
+	s.readInto(services.Observe(ctx), users, badges, errs, asHost)
 	return badges, errs
 }
 
@@ -144,6 +144,9 @@ const (
 
 // readInto fills badges and errs, which are as long as users.
 func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as reading) {
+	if services.Observed(ctx) {
+		as = asHost
+	}
 	at := s.moment(ctx)
 	stale := s.jobs.StaleAmong(ctx, users)
 	documents, err := s.documentsBut(ctx, users, stale)

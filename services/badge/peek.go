@@ -15,6 +15,7 @@ import (
 // Redis does not answer, nobody's can.
 func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	ctx = services.Observe(ctx)
 	at := s.moment(ctx)
 	documents, err := s.documents(ctx, users)
 	if err == nil && at.Shared == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/node"
 	"tidings/services/sql"
 	"tidings/services/stream"
@@ -81,8 +83,17 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
 	ctx, cancel := context.WithTimeout(ctx, cfg.WebhooksTimeout+testFor)
 	defer cancel()
-	return actOnWebhooks(ctx, hooks, strings.TrimPrefix(command.Name, "webhooks "), command.Webhooks, out)
+	act := strings.TrimPrefix(command.Name, "webhooks ")
+	do := func(ctx context.Context) error { return actOnWebhooks(ctx, hooks, act, command.Webhooks, out) }
+	if slices.Contains(webhookReads, act) {
+		return do(ctx)
+	}
+	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
+	return kept.Do(ctx, acts.Act{Action: "tidings " + command.Name, Target: command.Webhooks.Name}, do)
 }
+
+// webhookReads are the acts that change nothing and send nothing, and are not kept.
+var webhookReads = []string{"list", "status", "dead"}
 
 func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
 	tell := func(format string, args ...any) error {

@@ -142,7 +142,9 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	if err != nil || page.Ready && !s.projector.AwaySince(page.Day) {
 		return page, false, err
 	}
-	page.Ready = false
+	if page.Ready = false; services.Observed(ctx) { // the page comes from SQL
+		return page, false, nil
+	}
 	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 	defer cancel()
 	if err = s.projector.Rebuild(waiting, reader); err != nil {
@@ -181,6 +183,9 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)
 		}
+	}
+	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
+		return s.rawFacts(ctx, reader, services.MaxPostID, limit, false)
 	}
 	added, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !added {

@@ -60,7 +60,7 @@ func (at Listeners) text(cfg Config) string {
 	if development {
 		return fmt.Sprintf("%s (GraphiQL: %[1]s/graphiql, operations: %s)", public, operations)
 	}
-	return fmt.Sprintf("%s (operations: %s, GraphiQL: %[2]s/graphiql)", public, operations)
+	return fmt.Sprintf("%s (operations: %s, GraphiQL: %[2]s/graphiql, console: %[2]s/admin)", public, operations)
 }
 
 // routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
@@ -78,6 +78,8 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		books := web.Docs(Version())
 		mux.Handle("/docs", books)
 		mux.Handle("/docs/", books)
+		mux.Handle("/admin", s.console)
+		mux.Handle("/admin/", s.console)
 		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.pageMode(), Version: Version()}))
 	}
 	if profiles {
@@ -112,7 +114,7 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	ended := make(chan error, 2)
 	go func() { ended <- s.Front.Serve(s.Connections.Bound(at.Public)) }()
 	if at.operations != nil {
-		go func() { ended <- s.operations.Serve(at.operations) }()
+		go func() { ended <- s.Operations.Serve(at.operations) }()
 	}
 	return ended
 }
@@ -120,6 +122,6 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 // shutdown closes both listeners and waits until the requests of both have ended, or ctx has.
 func (s *Server) shutdown(ctx context.Context) error {
 	ended := make(chan error, 1)
-	go func() { ended <- s.operations.Shutdown(ctx) }()
+	go func() { ended <- s.Operations.Shutdown(ctx) }()
 	return errors.Join(s.Front.Shutdown(ctx), <-ended)
 }

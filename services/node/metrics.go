@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,13 @@ import (
 	"tidings/services/sql"
 )
 
-// metrics are the node's metrics for Prometheus: its own, Go's and the process'.
+// metrics serves the node's metrics to Prometheus.
 func (s *Server) metrics() http.Handler {
+	return promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{})
+}
+
+// registry has the node's metrics: its own, Go's and the process'.
+func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, value func() float64) {
@@ -81,7 +87,7 @@ func (s *Server) metrics() http.Handler {
 	s.webhookMetrics(gauge, counter)
 	registry.MustRegister(&webhookCollector{on: s.webhooks.On, list: s.webhooks.Endpoints, now: s.clock.Now})
 	registry.MustRegister(&jobCollector{store: s.Store, fanout: s.Fanout, changes: s.streamLag})
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return registry
 }
 
 // streamMetrics are the metrics of the change stream.
@@ -182,26 +188,31 @@ func (r *readiness) Set(yes bool) { r.yes.Store(yes) }
 
 // ServeHTTP answers 200 while the node is ready, else 503.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if !r.yes.Load() {
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
+	status, text := r.state()
+	if status != http.StatusOK {
+		http.Error(w, strings.TrimSuffix(text, "\n"), status)
 		return
 	}
-	if !r.knows() {
-		http.Error(w, "not ready: the shows of the live board are being loaded", http.StatusServiceUnavailable)
-		return
-	}
-	if r.refuses() {
-		http.Error(w, "not ready: the database refuses writes", http.StatusServiceUnavailable)
-		return
+	_, _ = io.WriteString(w, text)
+}
+
+// state is the status and the text that it answers.
+func (r *readiness) state() (status int, text string) {
+	switch {
+	case !r.yes.Load():
+		return http.StatusServiceUnavailable, "not ready\n"
+	case !r.knows():
+		return http.StatusServiceUnavailable, "not ready: the shows of the live board are being loaded\n"
+	case r.refuses():
+		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
 	ahead, known := r.ahead()
 	if known && ahead.Abs() > clockTolerance {
-		http.Error(w, "not ready: "+clockText(ahead), http.StatusServiceUnavailable)
-		return
+		return http.StatusServiceUnavailable, "not ready: " + clockText(ahead) + "\n"
 	}
-	text := "ready\n"
+	text = "ready\n"
 	if known {
 		text += clockText(ahead) + "\n"
 	}
-	_, _ = io.WriteString(w, text+r.remark())
+	return http.StatusOK, text + r.remark()
 }

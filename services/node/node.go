@@ -22,6 +22,7 @@ import (
 	"tidings/graph"
 	"tidings/resolvers"
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/audit"
 	"tidings/services/badge"
@@ -71,11 +72,12 @@ type Server struct {
 	HTTP      *http.Server     // for everybody
 	Front     *transport.Front // in front of HTTP
 
-	operations  *http.Server // for operators; not started without a listener
+	Operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
 	stream      *stream.Service
 	webhooks    *webhooks.Service
+	console     http.Handler    // of operators
 	world       *demo.World     // nil without --demo
 	spans       *trace.Recorder // nil without --traces
 }
@@ -207,10 +209,11 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if s.spans != nil {
 		graphql = trace.Handler(graphql)
 	}
+	s.console = s.newConsole(identity, root)
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
 	s.Front = transport.NewFront(graphql, s.HTTP, cfg.Development())
-	s.operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
+	s.Operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
 }
 
@@ -283,6 +286,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	})
 	s.wireStream()
 	return &resolvers.Resolver{
+		Acts: acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,

@@ -92,6 +92,10 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 		return repeat(err, len(fns))
 	}
 	defer s.writing.Done()
+	if beside := besideOf(ctx); beside != nil {
+		fns = beside.around(ctx, fns)
+		defer func() { beside.note(errs) }()
+	}
 	ctx, span := trace.Start(ctx, "sql", "transaction")
 	span.Count(len(fns))
 	if s.Dialect == SQLite {

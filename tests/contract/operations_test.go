@@ -16,7 +16,7 @@ import (
 
 // The paths that are served to operators, and those for everybody.
 var (
-	operational = []string{"/metrics", "/graphiql", "/docs/", "/"}
+	operational = []string{"/metrics", "/graphiql", "/docs/", "/", "/admin/style.css"}
 	profiles    = []string{"/debug/pprof/", "/debug/pprof/heap?debug=1", "/debug/pprof/goroutine", "/debug/pprof/symbol", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"}
 	everybodys  = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )

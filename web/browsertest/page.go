@@ -242,3 +242,25 @@ func quote(text string) string {
 	}
 	return string(quoted)
 }
+
+// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded.
+func Leave(ctx context.Context, tb testing.TB, expression string) {
+	tb.Helper()
+	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		// While one page replaces the other there is none to ask.
+		arrived, err := chromedp.Run(bounded, chromedp.Evaluate[bool](`window.left === undefined && document.readyState === 'complete'`))
+		if err == nil && arrived {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-bounded.Done():
+			tb.Fatalf("no page came after %s: %v\n%s", expression, err, describe(ctx))
+		}
+	}
+}

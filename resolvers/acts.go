@@ -1,0 +1,84 @@
+package resolvers
+
+import (
+	"context"
+	"slices"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/acts"
+)
+
+// asAdmin does an act of an operator: it checks that the token has the scope admin, and keeps the act. Every mutation that needs the
+// scope goes through it. target and details say on what and with which values; they never hold a secret.
+func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
+	viewer, err := r.scoped(ctx, services.ScopeAdmin)
+	if err != nil {
+		return nil, err
+	}
+	err = r.Acts.Do(ctx, acts.Act{Actor: viewer.Subject, Action: action, Target: target, Details: details}, func(ctx context.Context) (err error) {
+		payload, err = work(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return payload, nil
+}
+
+// subjectOf is whom the token of a request names.
+func subjectOf(ctx context.Context) string {
+	viewer, err := services.ViewerFrom(ctx)
+	if err != nil {
+		return ""
+	}
+	return viewer.Subject
+}
+
+// operates reports whether the bearer of the token acts as an operator where the host application may act too.
+func operates(ctx context.Context) bool {
+	viewer, err := services.ViewerFrom(ctx)
+	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
+}
+
+// acts is a page of the acts of operators.
+func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActConnection, error) {
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
+	}
+	before := services.MaxPostID
+	if after != nil {
+		place, err := actCursor.parse("after", 0, *after)
+		if err != nil {
+			return nil, err
+		}
+		before = services.PostID(place)
+	}
+	list, err := r.Acts.List(ctx, before, size+1)
+	if err != nil {
+		return nil, err
+	}
+	page := &graph.AdminActConnection{Edges: []graph.AdminActEdge{}, PageInfo: graph.PageInfo{HasNextPage: len(list) > size}}
+	for _, act := range list[:min(size, len(list))] {
+		page.Edges = append(page.Edges, graph.AdminActEdge{Cursor: actCursor.text(0, uint64(act.ID)), Node: actShown(act)})
+	}
+	if n := len(page.Edges); n > 0 {
+		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[n-1].Cursor
+	}
+	return page, nil
+}
+
+func actShown(act acts.Act) graph.AdminAct {
+	shown := graph.AdminAct{
+		At: act.ID.Time(), Actor: orNone(act.Actor), Action: act.Action, Target: orNone(act.Target), Details: orNone(act.Details),
+		Outcome: graph.AdminActOutcomeFailed,
+	}
+	at := slices.Index([]string{acts.Done, acts.Started}, act.Outcome)
+	if at < 0 {
+		shown.Code = &act.Outcome
+	} else {
+		shown.Outcome = []graph.AdminActOutcome{graph.AdminActOutcomeDone, graph.AdminActOutcomeStarted}[at]
+	}
+	return shown
+}

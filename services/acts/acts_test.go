@@ -1,0 +1,262 @@
+package acts
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+)
+
+// insertUser is the work of these tests: it shows whether a transaction was committed.
+var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT INTO users (number, key) VALUES ($1, $2)`)
+
+type kept struct {
+	*peopletest.Bundle
+	*Service
+}
+
+func eachKept(t *testing.T, test func(k kept)) {
+	t.Helper()
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		ids := services.NewIDClock(b.Clock, 1)
+		test(kept{b, New(Config{DB: b.DB, IDs: ids, Log: slog.New(slog.DiscardHandler)})})
+	})
+}
+
+// writes is a transaction of the work: one function for each error, which it ends with.
+func (k kept) writes(ctx context.Context, errs ...error) []error {
+	var fns []func(*sql.Tx) error
+	for i, end := range errs {
+		fns = append(fns, func(tx *sql.Tx) error {
+			if _, err := tx.Run(ctx, insertUser, 1000+i, strings.Repeat("u", i+1)); err != nil {
+				return err
+			}
+			return end
+		})
+	}
+	return k.WriteAll(ctx, fns)
+}
+
+// list is every act, the newest first.
+func (k kept) list() []Act {
+	k.T.Helper()
+	list, err := k.List(k.Ctx, services.MaxPostID, 1000)
+	if err != nil {
+		k.T.Fatal(err)
+	}
+	return list
+}
+
+// last is the newest act, without what each has of its own.
+func (k kept) last() Act {
+	k.T.Helper()
+	list := k.list()
+	if len(list) == 0 {
+		k.T.Fatal("no act was kept")
+	}
+	if at := list[0].ID.Time(); at.Sub(k.Clock.Now()).Abs() > time.Second {
+		k.T.Errorf("the act is of %v, done at %v", at, k.Clock.Now())
+	}
+	list[0].ID = 0
+	return list[0]
+}
+
+func (k kept) wants(want Act) {
+	k.T.Helper()
+	if got := k.last(); got.Actor != want.Actor || got.Action != want.Action || got.Target != want.Target || got.Details != want.Details || got.Outcome != want.Outcome {
+		k.T.Errorf("kept %+v, want %+v", got, want)
+	}
+}
+
+var pin = Act{Actor: "ann", Action: "pinAuthorMode", Target: "user:bob", Details: "HUGE"}
+
+func ended(outcome string) Act {
+	act := pin
+	act.Outcome = outcome
+	return act
+}
+
+// The outcome is in the transaction of the work: it is there as soon as the work is, and is not when the work was rolled back.
+func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
+	eachKept(t, func(k kept) {
+		for _, c := range []struct {
+			name         string
+			errs         []error
+			during, then string
+		}{
+			{"committed", []error{nil}, Done, Done},
+			{"rolled back", []error{services.Errorf(services.Conflict, "no")}, Started, "CONFLICT"},
+			{"a part committed", []error{nil, services.Errorf(services.NotFound, "no")}, Done, "NOT_FOUND"},
+			{"an error of the program", []error{errors.New("no")}, Started, "INTERNAL"},
+			{"no transaction", nil, Started, Done},
+		} {
+			err := k.Do(k.Ctx, pin, func(ctx context.Context) error {
+				k.wants(ended(Started))
+				err := errors.Join(k.writes(ctx, c.errs...)...)
+				k.wants(ended(c.during))
+				return err
+			})
+			if (err == nil) != (c.then == Done) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			k.wants(ended(c.then))
+			k.MustWrite(func(tx *sql.Tx) error {
+				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "DELETE FROM users WHERE number >= 1000"))
+				return err
+			})
+		}
+	})
+}
+
+// An act whose caller has gone away has its outcome all the same.
+func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
+	eachKept(t, func(k kept) {
+		ctx, leave := context.WithCancel(k.Ctx)
+		err := k.Do(ctx, pin, func(context.Context) error {
+			leave()
+			return services.Errorf(services.Unavailable, "gone")
+		})
+		if services.CodeOf(err) != services.Unavailable {
+			t.Error(err)
+		}
+		k.wants(ended("UNAVAILABLE"))
+	})
+}
+
+// What cannot be kept is not done.
+func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
+	eachKept(t, func(k kept) {
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err := k.Do(k.Ctx, pin, func(context.Context) error {
+			t.Error("the work was done")
+			return nil
+		})
+		if services.CodeOf(err) != services.Unavailable {
+			t.Error(err)
+		}
+	})
+}
+
+// An act is kept whatever it was about: an engine refuses some texts, and long ones are cut.
+func TestAnyTextCanBeKept(t *testing.T) {
+	eachKept(t, func(k kept) {
+		for text, want := range map[string]string{
+			"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "日本": "日本", "'; DROP TABLE acts; --": "'; DROP TABLE acts; --",
+			strings.Repeat("日", maxDetails): strings.Repeat("日", maxDetails), strings.Repeat("日", maxDetails+1): strings.Repeat("日", maxDetails-1) + "…",
+		} {
+			act := pin
+			act.Details = text
+			if err := k.Do(k.Ctx, act, func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+			act.Details, act.Outcome = want, Done
+			k.wants(act)
+		}
+		act := pin
+		act.Target = strings.Repeat("x\x00", maxTarget)
+		if err := k.Do(k.Ctx, act, func(context.Context) error { return nil }); err != nil || len([]rune(k.last().Target)) != maxTarget {
+			t.Errorf("%v, a target of %d characters", err, len([]rune(k.last().Target)))
+		}
+	})
+}
+
+// What an act makes is its target, if it is done and has none of its own.
+func TestWhatIsMadeIsTheTarget(t *testing.T) {
+	eachKept(t, func(k kept) {
+		made := "announcement:1"
+		for _, c := range []struct {
+			target, want string
+			err          error
+		}{{"", made, nil}, {"announcement:0", "announcement:0", nil}, {"", "", services.Errorf(services.Invalid, "no")}} {
+			act := pin
+			act.Target, act.Made = c.target, func() string { return made }
+			_ = k.Do(k.Ctx, act, func(ctx context.Context) error { return errors.Join(k.writes(ctx, c.err)...) }) // the third fails
+			if got := k.last().Target; got != c.want {
+				t.Errorf("target %q, want %q", got, c.want)
+			}
+			k.MustWrite(func(tx *sql.Tx) error {
+				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "DELETE FROM users WHERE number >= 1000"))
+				return err
+			})
+		}
+	})
+}
+
+// Pages meet without a gap, the newest first.
+func TestListOfActs(t *testing.T) {
+	eachKept(t, func(k kept) {
+		for _, action := range []string{"a", "b", "c", "d", "e"} {
+			if err := k.Do(k.Ctx, Act{Action: action}, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, before := "", services.MaxPostID
+		for range 3 {
+			page, err := k.List(k.Ctx, before, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, act := range page {
+				got, before = got+act.Action, act.ID
+			}
+			got += "|"
+		}
+		if got != "ed|cb|a|" {
+			t.Errorf("the pages are %s", got)
+		}
+	})
+}
+
+// An act is kept for its time and no longer.
+func TestOldActsAreDropped(t *testing.T) {
+	eachKept(t, func(k kept) {
+		for _, action := range []string{"old", "young"} {
+			if err := k.Do(k.Ctx, Act{Action: action}, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			k.Clock.Advance(time.Hour)
+		}
+		k.Clock.Advance(KeepFor - 2*time.Hour)
+		if dropped, err := k.forgetOld(k.Ctx); err != nil || dropped != 0 {
+			t.Errorf("dropped %d, %v, before the time", dropped, err)
+		}
+		k.Clock.Advance(time.Minute)
+		if dropped, err := k.forgetOld(k.Ctx); err != nil || dropped != 1 {
+			t.Errorf("dropped %d, %v", dropped, err)
+		}
+		if list := k.list(); len(list) != 1 || list[0].Action != "young" {
+			t.Errorf("left: %+v", list)
+		}
+	})
+}
+
+// The acts on a user who is erased stay, without the name; those on others keep theirs.
+func TestForgetTarget(t *testing.T) {
+	eachKept(t, func(k kept) {
+		for _, target := range []string{"user:bob", "user:bo", "user:bob"} {
+			if err := k.Do(k.Ctx, Act{Action: "recountBadges", Target: target}, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var changed int
+		k.MustWrite(func(tx *sql.Tx) (err error) {
+			changed, err = ForgetTarget(k.Ctx, tx, "user:bob")
+			return err
+		})
+		targets := ""
+		for _, act := range k.list() {
+			targets += act.Target + "|"
+		}
+		if changed != 2 || targets != "|user:bo||" {
+			t.Errorf("changed %d: %s", changed, targets)
+		}
+	})
+}

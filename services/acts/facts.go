@@ -1,0 +1,15 @@
+package acts
+
+import "tidings/services/sql"
+
+var (
+	insertAct = sql.NewStatement("begin an act", `INSERT INTO acts (id, actor, action, target, details, outcome) VALUES ($1, $2, $3, $4, $5, $6)`)
+
+	setOutcome = sql.NewStatement("end an act", `UPDATE acts SET outcome = $2, target = $3 WHERE id = $1`)
+
+	listActs = sql.NewStatement("list acts", `SELECT id, actor, action, target, details, outcome FROM acts WHERE id < $1 ORDER BY id DESC LIMIT $2`)
+
+	dropActs = sql.NewStatement("drop acts", `DELETE FROM acts WHERE id IN (SELECT id FROM acts WHERE id < $1 ORDER BY id LIMIT $2)`)
+
+	forgetTarget = sql.NewStatement("take a name out of acts", `UPDATE acts SET target = '' WHERE target = $1`)
+)

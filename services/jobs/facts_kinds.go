@@ -1,0 +1,54 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"tidings/services/sql"
+)
+
+var (
+	jobsByKind = sql.NewStatement("count jobs by kind", `SELECT kind, count(*), count(CASE WHEN token <> '' THEN 1 END), count(CASE WHEN tries > 0 THEN 1 END),
+			min(created_at) FROM jobs GROUP BY kind ORDER BY kind`)
+
+	deadByKind = sql.NewStatement("count dead jobs by kind", `SELECT kind, count(*) FROM dead_jobs GROUP BY kind ORDER BY kind`)
+)
+
+// KindCounts are the jobs of one kind.
+type KindCounts struct {
+	Kind    string
+	Waiting int       // those that run, and those planned for later, included
+	Running int       // a process holds a lease on them
+	Failed  int       // of the waiting ones, those that failed before and are tried again
+	Dead    int       // given up
+	Oldest  time.Time // when the oldest was made, or became due if it was planned for later; zero: none waits
+}
+
+// CountsByKind counts the jobs of each kind that has any. It reads the whole queue.
+func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error) {
+	places := map[string]int{}
+	err = s.Each(ctx, jobsByKind, nil, func(scan func(...any) error) error {
+		var one KindCounts
+		var oldest int64
+		err := scan(&one.Kind, &one.Waiting, &one.Running, &one.Failed, &oldest)
+		one.Oldest = sql.FromMicros(oldest)
+		places[one.Kind] = len(list)
+		list = append(list, one)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Each(ctx, deadByKind, nil, func(scan func(...any) error) error {
+		var kind string
+		var dead int
+		err := scan(&kind, &dead)
+		if at, waits := places[kind]; waits {
+			list[at].Dead = dead
+		} else {
+			list = append(list, KindCounts{Kind: kind, Dead: dead})
+		}
+		return err
+	})
+	return list, err
+}

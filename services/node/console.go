@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/resolvers"
+	"tidings/services"
+	"tidings/services/acts"
+	"tidings/services/jobs"
+	"tidings/transport"
+	"tidings/web/console"
+)
+
+// shownWithin bounds what an overview waits for of each engine.
+const shownWithin = 2 * time.Second
+
+// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all.
+var shownMetrics = []struct {
+	title string
+	names []string
+}{
+	{"Audit", []string{"badge_audited_total", "badge_drift_total", "badge_mended_total", "post_counts_mended_total", "badge_audit_lap_seconds"}},
+	{"Pushes", []string{"users_online", "sockets_open", "event_streams_open", "push_delivered_total", "push_conflated_total", "push_repairs_total", "push_conflicts_total", "push_render_errors_total"}},
+	{"Fan-out", []string{"fanout_waiting", "fanout_lag_seconds", "fanout_delivered_total", "replays_delivered_total"}},
+	{"Change stream", []string{"changes_writer", "changes_waiting", "changes_lag_seconds", "changes_written_total"}},
+	{"Rebuilds and limits", []string{"rebuilds_total", "rebuilds_running", "rate_limited_total", "connections_refused_total", "unread_clamped_total"}},
+}
+
+// newConsole makes the operators' console.
+func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
+	local := transport.NewLocal(transport.LocalConfig{
+		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
+		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
+	})
+	registry := sync.OnceValue(s.registry) // few nodes are looked at
+	return console.New(console.Config{
+		Identify: func(ctx context.Context, token string) (services.Viewer, time.Time, error) {
+			return identity.Viewer(ctx, token, "", "")
+		},
+		Execute: local.Do,
+		Act: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
+			viewer, err := services.ViewerFrom(ctx)
+			if err != nil {
+				return err
+			}
+			return root.Acts.Do(ctx, acts.Act{Actor: viewer.Subject, Action: action, Target: target}, work)
+		},
+		State: func(ctx context.Context) console.State { return s.consoleState(ctx, registry()) },
+		Now:   s.clock.Now, Development: s.Config.Development(), Version: Version(), Log: s.Log,
+	})
+}
+
+// consoleState is what the overview shows beyond GraphQL.
+func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.State {
+	status, text := s.Ready.state()
+	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
+	state.Engines = []console.Engine{
+		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
+		engine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
+	}
+	fault := func(what string, err error) {
+		if err != nil {
+			s.Log.Warn("the console could not show "+what, "error", err)
+			state.Faults = append(state.Faults, what)
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, shownWithin)
+	defer cancel()
+	nodes, err := jobs.Nodes(within, s.Store)
+	fault("the nodes", err)
+	for _, node := range nodes {
+		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, Silent: node.Silent, Ahead: node.Ahead.Round(time.Millisecond)})
+	}
+	kinds, err := jobs.CountsByKind(within, s.Store)
+	fault("the jobs by kind", err)
+	for _, kind := range kinds {
+		shown := console.Kind{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}
+		if !kind.Oldest.IsZero() {
+			shown.Lag = max(0, s.clock.Now().Sub(kind.Oldest))
+		}
+		state.Jobs = append(state.Jobs, shown)
+	}
+	state.Groups, err = groups(metrics)
+	fault("all metrics", err)
+	return state
+}
+
+// engine asks an engine for an answer.
+func engine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
+	ctx, cancel := context.WithTimeout(ctx, shownWithin)
+	defer cancel()
+	began := time.Now()
+	err := ping(ctx)
+	shown := console.Engine{Name: name, Kind: kind, Took: time.Since(began)}
+	if err != nil {
+		shown.Fault = "does not answer"
+	} else if refuses() {
+		shown.Fault = "refuses writes"
+	}
+	return shown
+}
+
+// groups reads shownMetrics. What cannot be read now is absent.
+func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
+	families, err := metrics.Gather()
+	found := map[string]console.Number{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			value := metric.GetGauge().GetValue()
+			if metric.GetCounter() != nil {
+				value = metric.GetCounter().GetValue()
+			}
+			found[family.GetName()] = console.Number{Name: family.GetName(), Help: family.GetHelp(), Value: value}
+		}
+	}
+	var list []console.Group
+	for _, group := range shownMetrics {
+		shown := console.Group{Title: group.title}
+		for _, name := range group.names {
+			if number, there := found["tidings_"+name]; there {
+				shown.Numbers = append(shown.Numbers, number)
+			}
+		}
+		list = append(list, shown)
+	}
+	return slices.DeleteFunc(list, func(group console.Group) bool { return len(group.Numbers) == 0 }), err
+}

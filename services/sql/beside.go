@@ -1,0 +1,54 @@
+package sql
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Beside is what the next writes under a context write too, in their own transactions: a record of them, for instance. It stands
+// exactly if one of these transactions was committed. Make it with WithBeside.
+type Beside struct {
+	write     func(ctx context.Context, tx *Tx) error
+	committed atomic.Bool
+}
+
+type besideKey struct{}
+
+// WithBeside returns a context whose writes call write at the end of each of their functions that succeeds. An error of it is an
+// error of that function. It must be safe to repeat.
+func WithBeside(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *Beside) {
+	beside := &Beside{write: write}
+	return context.WithValue(ctx, besideKey{}, beside), beside
+}
+
+// Committed reports whether a transaction with the writing was committed.
+func (b *Beside) Committed() bool { return b.committed.Load() }
+
+// besideOf is what is to be written beside; nil for nothing.
+func besideOf(ctx context.Context) *Beside {
+	beside, _ := ctx.Value(besideKey{}).(*Beside)
+	return beside
+}
+
+// around adds the writing to the functions of a transaction.
+func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
+	both := make([]func(*Tx) error, len(fns))
+	for i, fn := range fns {
+		both[i] = func(tx *Tx) error {
+			if err := fn(tx); err != nil {
+				return err
+			}
+			return b.write(ctx, tx)
+		}
+	}
+	return both
+}
+
+// note takes the outcome of the functions.
+func (b *Beside) note(errs []error) {
+	for _, err := range errs {
+		if err == nil {
+			b.committed.Store(true)
+		}
+	}
+}

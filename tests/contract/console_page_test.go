@@ -1,0 +1,130 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// consoleTab is the console in a browser.
+type consoleTab struct {
+	t    *testing.T
+	tab  context.Context
+	base string
+}
+
+// clean holds what every page of the console keeps at this size: no fault of accessibility in the light and in the dark, nothing wider than
+// the window, every form and link within reach of the keyboard.
+func (c consoleTab) clean(name string, width int64) {
+	c.t.Helper()
+	for _, dark := range []bool{false, true} {
+		browsertest.Dark(c.tab, c.t, dark)
+		if found := browsertest.Inaccessible(c.tab, c.t); len(found) > 0 {
+			c.t.Errorf("%s, dark %t: axe finds %s", name, dark, strings.Join(found, "\n"))
+		}
+		if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
+			browsertest.Screenshot(c.tab, c.t, filepath.Join(folder, fmt.Sprintf("console-%s-%d-%t.png", name, width, dark)))
+		}
+	}
+	if wide := browsertest.Evaluate[int](c.tab, c.t, `document.documentElement.scrollWidth`); int64(wide) > width {
+		c.t.Errorf("%s is %d wide, its window %d", name, wide, width)
+	}
+	if scripts := browsertest.Evaluate[int](c.tab, c.t, `document.scripts.length + [...document.querySelectorAll('*')].filter((one) => [...one.attributes].some(({name}) => name.startsWith('on') || name === 'style')).length`); scripts > 0 {
+		c.t.Errorf("%s has %d scripts or styles of its own", name, scripts)
+	}
+	if lost := browsertest.Evaluate[[]string](c.tab, c.t, `[...document.querySelectorAll('a[href], button, input:not([type=hidden]), summary, .scroll')].filter((one) => one.checkVisibility()).filter((one) => {
+		one.focus();
+		return document.activeElement !== one;
+	}).map((one) => one.outerHTML.slice(0, 80))`); len(lost) > 0 {
+		c.t.Errorf("%s: no keyboard reaches %q", name, lost)
+	}
+}
+
+// wait waits for a page with a heading and a text.
+func (c consoleTab) wait(heading, text string) {
+	c.t.Helper()
+	browsertest.WaitFor(c.tab, c.t, heading+" with "+text, fmt.Sprintf(`document.querySelector('h1')?.innerText === %q && document.body.innerText.includes(%q)`, heading, text))
+}
+
+// An operator signs in with a browser, on a desk and on a phone, looks at each page, looks a user up, recounts them, finds it among the
+// acts, and signs out. The page asks nobody else, and its cookie cannot be read by a script.
+func TestTheConsoleInABrowser(t *testing.T) {
+	n, o := production(t)
+	ann, bob := signedFor(t, jwt.MapClaims{"sub": "ann"}), signedFor(t, jwt.MapClaims{"sub": "bob"})
+	as := func(token, query string) {
+		t.Helper()
+		if got := n.Post("Bearer "+token, []byte(`{"query":`+world.Quoted(query)+`}`)); len(got.Errors) > 0 {
+			t.Fatalf("%s: %s", query, got.Errors[0].Message)
+		}
+	}
+	as(bob, `{viewer{id}}`)
+	as(ann, `mutation{follow(input:{userId:"user:bob"}){user{id}}}`)
+	for i := range 12 {
+		as(bob, fmt.Sprintf(`mutation{publishPost(input:{body:"post %d, with a-long-word-that-does-not-fit-into-the-width-of-a-phone-and-has-to-be-broken-somewhere"}){post{id}}}`, i))
+	}
+	as(bob, `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"],title:"The crew"}){conversation{id}} follow(input:{userId:"user:ann"}){user{id}}}`)
+	as(ann, `mutation{mute(input:{userId:"user:bob"}){user{id}} unmute(input:{userId:"user:bob"}){user{id}}}`)
+	admin := signedFor(t, jwt.MapClaims{"sub": "root@example.com", "scope": "admin"})
+	for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			c := consoleTab{t, browsertest.New(t), o.base}
+			browsertest.Size(c.tab, t, size[0], size[1])
+			browsertest.Navigate(c.tab, t, o.base+"/admin")
+			c.wait("Sign in", "A token with the scope admin is needed.")
+			c.clean("sign-in", size[0])
+			c.give(ann)
+			c.wait("Sign in", "lacks the scope admin")
+			c.give(admin)
+			c.wait("Overview", "root@example.com")
+			if cookie := browsertest.Evaluate[string](c.tab, t, `document.cookie`); cookie != "" {
+				t.Errorf("a script reads %q", cookie)
+			}
+			browsertest.WaitFor(c.tab, t, "the style is there", `getComputedStyle(document.querySelector('header')).display === 'flex'`)
+			c.clean("overview", size[0])
+			c.follow(`a[href="/admin/webhooks"]`)
+			c.wait("Webhooks", "There are no webhooks.")
+			c.clean("webhooks", size[0])
+			c.follow(`a[href="/admin/users"]`)
+			c.wait("Users", "Look up")
+			c.clean("users", size[0])
+			browsertest.Leave(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
+			c.wait("User ann", "The crew")
+			c.clean("user", size[0])
+			c.follow(`form[action="/admin/users/recount"] button`)
+			c.wait("User ann", "rebuilt from the facts")
+			c.follow(`a[href="/admin/acts"]`)
+			c.wait("Acts", "recountBadges")
+			c.clean("acts", size[0])
+			c.follow(`form[action="/admin/sign-out"] button`)
+			c.wait("Sign in", "You are signed out.")
+			if foreign := browsertest.Foreign(c.tab, o.base); len(foreign) > 0 {
+				t.Errorf("asked elsewhere: %q", foreign)
+			}
+			for _, complaint := range browsertest.Complaints(c.tab) {
+				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // the pages that ask for a token
+					t.Errorf("the browser complains: %q", complaint)
+				}
+			}
+		})
+	}
+}
+
+// give types a token into the form and sends it.
+func (c consoleTab) give(token string) {
+	c.t.Helper()
+	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
+}
+
+// follow clicks what leads to another page.
+func (c consoleTab) follow(selector string) {
+	c.t.Helper()
+	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))
+}

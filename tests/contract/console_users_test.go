@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+const markup = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
+
+// escapedKey is a key as in IDs and in tokens of development mode.
+func escapedKey(key string) string {
+	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
+}
+
+// lookedAt is a world with something in every part of a user's page, and markup in every text that people choose.
+func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
+	t.Helper()
+	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	user = "ann<b>" + markup
+	userID := services.GlobalID(services.UserType, user)
+	as := escapedKey(user)
+	n.Badges(as)
+	n.Badges("bob")
+	n.Must("bob", `mutation($u:ID!){setProfile(input:{name:"`+strings.ReplaceAll(markup, `"`, `\"`)+`"}){user{id}} follow(input:{userId:$u}){user{id}}}`, map[string]any{"u": userID}, nil)
+	n.Must(as, `mutation($m:String!){setProfile(input:{name:$m}){user{id}} follow(input:{userId:"user:bob"}){user{id}}}`, map[string]any{"m": markup}, nil)
+	post := n.Publish(as, "mine "+markup)
+	n.Publish("bob", "theirs "+markup)
+	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	n.Must("bob", `mutation($u:ID!,$m:String!){createConversation(input:{kind:GROUP,memberIds:[$u],title:$m}){conversation{id}}}`, map[string]any{"u": userID, "m": markup[:40]}, &made)
+	n.Must("bob", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"private words"}){message{id}}}`, map[string]any{"c": made.CreateConversation.Conversation.ID}, nil)
+	n.Must(as, `mutation{mute(input:{userId:"user:carol"}){user{id}} block(input:{userId:"user:alice"}){user{id}}}`, nil, nil)
+	n.Must("boss:admin", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"t"}){message{id}}}`, map[string]any{"u": userID}, nil)
+	n.Announce(map[string]any{"title": markup})
+	n.RaiseDot(map[string]any{"name": "shop"})
+	n.Settle()
+	return n, &operator{t: t, base: n.URL}, user
+}
+
+// The page of a user has what they would see, each count with what is behind it, and no text of a message. What people chose as their
+// names and texts is shown as text.
+func TestTheConsoleShowsAUser(t *testing.T) {
+	n, o, user := lookedAt(t)
+	path := "/admin/users?user=" + url.QueryEscape(user)
+	got := o.get(path)
+	o.wants("the page", got, 200, "home feed", "notifications", "site messages", "announcements", "conversations", "exact", "markHomeFeedSeen", "theirs", "mine",
+		"carol", "alice", "shop", "like")
+	badges := n.Badges(escapedKey(user))
+	if want := fmt.Sprintf(`<p class="total">%d `, badges.Total.Value); badges.Total.Value < 4 || !strings.Contains(got.body, want) {
+		t.Errorf("the total of %d is not on the page: %s", badges.Total.Value, got.body)
+	}
+	for _, private := range []string{"private words"} {
+		if strings.Contains(got.body, private) {
+			t.Errorf("the page has %q", private)
+		}
+	}
+	o.wants("by ID", o.get("/admin/users?user=user:"+url.QueryEscape(escapedKey(user))), 200, "theirs")
+	o.wants("nobody", o.get("/admin/users?user=nobody"), 404, "There is no user &#34;nobody&#34;.")
+	if n.There("nobody") {
+		t.Error("to look somebody up makes them")
+	}
+	o.wants("no key", o.get("/admin/users?user="+strings.Repeat("x", 129)), 400, "128")
+	o.wants("the form", o.get("/admin/users"), 200, `name="user"`)
+	o.escapes(user)
+}
+
+// escapes holds that no page has markup of people's.
+func (o *operator) escapes(user string) {
+	o.t.Helper()
+	escaped := escapedKey(user)
+	o.cookie = nil
+	o.wants("an operator with markup", o.signIn("dev:"+escaped+":admin"), 303)
+	o.wants("a recount", o.post("/admin/users/recount", url.Values{"user": {"user:" + escaped}}), 200, "rebuilt from the facts")
+	for _, page := range []seen{
+		o.get("/admin"), o.get("/admin/acts"), o.get("/admin/acts?after=" + url.QueryEscape(markup)), o.get("/admin/webhooks"), o.get("/admin/users?user=" + url.QueryEscape(user)),
+		o.get("/admin/users?user=" + url.QueryEscape(markup)), o.get("/admin/users?user=" + url.QueryEscape(strings.Repeat(markup, 5))), o.get("/admin/" + url.PathEscape(markup)),
+		o.post("/admin/users/recount", url.Values{"user": {markup}}), o.post("/admin/users/recount", url.Values{"user": {"user:" + markup}}),
+		o.post("/admin/webhooks/test", url.Values{"name": {markup}}), o.post("/admin/webhooks/replay", url.Values{"name": {markup}, "user": {markup}}), o.signIn(markup), o.signIn("dev:" + markup),
+	} {
+		if found := regexp.MustCompile(`(?i)<(script|img|b>)[^<]{0,60}`).FindString(page.body); found != "" {
+			o.t.Errorf("a page has %q", found)
+		}
+	}
+	o.cookie = nil
+	o.wants("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
+}
+
+// state is everything that SQL and Redis hold, but for the acts.
+func state(t *testing.T, n *world.Node) (all []string) {
+	t.Helper()
+	ctx := t.Context()
+	column := func(text string) []string {
+		t.Helper()
+		list, err := sql.Column[string](ctx, n.Store, sql.AdHoc("state of the test", text))
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		return list
+	}
+	for _, table := range column(`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('acts', 'sqlite_sequence')`) {
+		columns := column(`SELECT 'quote("' || name || '")' FROM pragma_table_info('` + table + `') ORDER BY cid`)
+		for _, row := range column("SELECT " + strings.Join(columns, " || ',' || ") + " FROM " + table) {
+			all = append(all, table+": "+row)
+		}
+	}
+	keys, err := n.Redis.Commands().Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		value, err := n.Redis.Commands().Dump(ctx, key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s: %q, until %v", key, value, n.Redis.Commands().PExpireTime(ctx, key).Val()))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// To look a user up changes nothing of theirs: not their visits or positions, nor anything in SQL or Redis; neither of one who is here,
+// nor of one who was away for so long that Redis holds nothing of them, nor of one whom Redis has lost.
+func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
+	n, o, user := lookedAt(t)
+	look := func(when string) {
+		t.Helper()
+		before := state(t, n)
+		o.wants(when, o.get("/admin/users?user="+url.QueryEscape(user)), 200, "theirs", "carol")
+		if _, err := n.Badge.WriteVisits(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := state(t, n)
+		for _, line := range after {
+			if _, had := slices.BinarySearch(before, line); !had {
+				t.Errorf("%s: now there is %.300s", when, line)
+			}
+		}
+		if len(before) < 30 || len(after) != len(before) {
+			t.Errorf("%s: %d things before, %d after", when, len(before), len(after))
+		}
+	}
+	look("a user who is here")
+	n.Clock.Advance(25 * time.Hour)
+	look("on the next day")
+	if _, err := n.Redis.Commands().FlushAll(t.Context()).Result(); err != nil {
+		t.Fatal(err)
+	}
+	look("Redis has lost them")
+	n.Clock.Advance(60 * 24 * time.Hour)
+	look("a dormant user")
+}

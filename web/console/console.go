@@ -1,0 +1,202 @@
+// Package console is the console of operators: pages at /admin, made on the server, without a script.
+//
+// It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act passes the
+// same checks and is kept. Every page but the one to sign in needs the scope admin. The token is in a cookie that no script and no other
+// site can use, never in an address, a page or the log; a form that acts is refused when it comes from another site. To look a user up is
+// no visit and moves no position of theirs, and is kept as an act.
+//
+// On failure a page shows what could be read, and says what could not be.
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+// Config says what the console works with. Every field but Development, Version and Log is required.
+type Config struct {
+	// Identify is the bearer of a token, and when it expires; zero: never.
+	Identify func(ctx context.Context, token string) (services.Viewer, time.Time, error)
+	// Execute executes a document for the viewer of the context.
+	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
+	// Act keeps an act of the viewer of the context.
+	Act func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
+	// State is what a node knows beyond GraphQL.
+	State func(ctx context.Context) State
+	// Now is the time that ages are counted from.
+	Now func() time.Time
+	// Development signs everybody in who gives no token, as only a server of development mode may.
+	Development bool
+	Version     string
+	Log         *slog.Logger // default slog.Default()
+}
+
+//go:embed pages/*.html style.css
+var files embed.FS
+
+const (
+	root      = "/admin"
+	stylePath = root + "/style.css"
+	maxForm   = 16 << 10 // bytes
+)
+
+// policy allows the pages their style sheet and forms to this server, and nothing else.
+var policy = strings.Join([]string{
+	"default-src 'none'", "style-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+}, "; ")
+
+// Console serves the pages. It is safe for concurrent use.
+type Console struct {
+	cfg   Config
+	pages *template.Template
+	style []byte
+	mux   *http.ServeMux
+}
+
+// New makes the console. Register it for "/admin" and for "/admin/".
+func New(cfg Config) http.Handler {
+	style, err := files.ReadFile("style.css")
+	if err != nil {
+		panic("console: " + err.Error()) // a fault of the build
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	c := &Console{cfg: cfg, style: style, mux: http.NewServeMux()}
+	c.pages = template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
+	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
+	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
+	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
+	for pattern, serve := range map[string]func(*visit){
+		"GET " + root:                       c.overview,
+		"GET " + root + "/{$}":              c.overview,
+		"GET " + root + "/webhooks":         c.webhooks,
+		"GET " + root + "/users":            c.users,
+		"GET " + root + "/acts":             c.acts,
+		"POST " + root + "/users/recount":   c.recount,
+		"POST " + root + "/webhooks/test":   c.testWebhook,
+		"POST " + root + "/webhooks/replay": c.replayWebhook,
+	} {
+		c.mux.HandleFunc(pattern, c.forOperators(serve))
+	}
+	c.mux.HandleFunc(root+"/", c.forOperators(c.noPage))
+	sites := http.NewCrossOriginProtection()
+	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
+	}))
+	return secured(sites.Handler(c.mux))
+}
+
+// secured sets the headers of every answer. With another Referrer-Policy than same-origin a browser would send its forms from Origin: null.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// page is what every template gets.
+type page struct {
+	Title   string
+	Here    string // the path of the page among those of the navigation; "" for none
+	Actor   string // who is signed in
+	Signed  bool
+	Version string
+	Notice  string // what became of an act
+	Error   string
+	Faults  []string // what could not be read
+	Body    any
+}
+
+// visit is one request of an operator.
+type visit struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context // with the operator as its viewer
+	viewer services.Viewer
+	page   page
+}
+
+// show writes the page of a visit.
+func (c *Console) show(v *visit, status int, name string) {
+	v.page.Actor, v.page.Signed = v.viewer.Subject, true
+	c.write(v.w, status, name, v.page)
+}
+
+// write writes a page.
+func (c *Console) write(w http.ResponseWriter, status int, name string, p page) {
+	p.Version = c.cfg.Version
+	var html bytes.Buffer
+	if err := c.pages.ExecuteTemplate(&html, name+".html", p); err != nil {
+		c.cfg.Log.Error("a page of the console could not be made", "page", name, "error", err)
+		http.Error(w, "this page could not be made: see the log of the server", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(html.Bytes()) // who left needs no page
+}
+
+func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(c.style) // who left needs no style
+}
+
+func (c *Console) noPage(v *visit) {
+	v.page.Title, v.page.Error = "No such page", "There is no such page."
+	c.show(v, http.StatusNotFound, "refused")
+}
+
+// read executes a document, and keeps what could not be read for the page. It reports whether all could be.
+func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
+	errs := c.cfg.Execute(ctx, document, variables, into)
+	for _, err := range errs {
+		v.page.Faults = append(v.page.Faults, said(err))
+	}
+	return len(errs) == 0
+}
+
+// said is an error for people.
+func said(err error) string {
+	if services.CodeOf(err) == services.Internal {
+		return "The server failed: its log says why."
+	}
+	return err.Error()
+}
+
+// statusOf is the HTTP status of an error.
+func statusOf(err error) int {
+	switch services.CodeOf(err) {
+	case "":
+		return http.StatusOK
+	case services.Invalid:
+		return http.StatusBadRequest
+	case services.Unauthenticated:
+		return http.StatusUnauthorized
+	case services.Forbidden:
+		return http.StatusForbidden
+	case services.NotFound:
+		return http.StatusNotFound
+	case services.Conflict:
+		return http.StatusConflict
+	case services.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}

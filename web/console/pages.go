@@ -1,0 +1,204 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"tidings/services"
+)
+
+const overviewDocument = `{ admin {
+	jobs { waiting dead oldestMs }
+	fanout { bigFollowers hugeFollowers waiting lagMs }
+	activity { idleAfterHours dormantAfterHours }
+	cleaner { running lastRunAt freed { keys dormant } }
+} }`
+
+type overviewAnswer struct {
+	Admin *struct {
+		Jobs *struct {
+			Waiting, Dead int
+			OldestMs      int64
+		}
+		Fanout *struct {
+			BigFollowers, HugeFollowers, Waiting int
+			LagMs                                int64
+		}
+		Activity struct{ IdleAfterHours, DormantAfterHours int }
+		Cleaner  *struct {
+			Running   bool
+			LastRunAt *time.Time
+			Freed     struct{ Keys, Dormant int }
+		}
+	}
+}
+
+func (c *Console) overview(v *visit) {
+	var body struct {
+		overviewAnswer
+		State State
+	}
+	c.read(v, v.ctx, overviewDocument, nil, &body.overviewAnswer)
+	body.State = c.cfg.State(v.ctx)
+	v.page.Faults = append(v.page.Faults, body.State.Faults...)
+	v.page.Title, v.page.Here, v.page.Body = "Overview", root, body
+	c.show(v, http.StatusOK, "overview")
+}
+
+const webhooksDocument = `{ admin { webhooks {
+	name url away totals sources state createdAt secrets waiting dead oldestUnsentAt retryAt lastSuccessAt lastFailureAt lastError
+} } }`
+
+const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters(name: $name, first: 50) {
+	userId key version attempts firstAt deadAt status error
+} } }`
+
+type webhook struct {
+	Name, URL, State string
+	Away, Totals     bool
+	Sources          []string
+	CreatedAt        time.Time
+	Secrets, Waiting int
+	Dead             int
+	OldestUnsentAt   *time.Time
+	RetryAt          *time.Time
+	LastSuccessAt    *time.Time
+	LastFailureAt    *time.Time
+	LastError        *string
+	DeadLetters      []deadLetter `json:"-"`
+}
+
+type deadLetter struct {
+	UserID, Key, Version, Error string
+	Attempts                    int
+	FirstAt, DeadAt             time.Time
+	Status                      *int
+}
+
+func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
+
+func (c *Console) showWebhooks(v *visit, status int) {
+	var answer struct {
+		Admin *struct{ Webhooks []webhook }
+	}
+	c.read(v, v.ctx, webhooksDocument, nil, &answer)
+	var list []webhook
+	if answer.Admin != nil {
+		list = answer.Admin.Webhooks
+	}
+	for i := range list {
+		list[i].URL = shownURL(list[i].URL)
+		if list[i].Dead == 0 {
+			continue
+		}
+		var letters struct {
+			Admin *struct{ WebhookDeadLetters []deadLetter }
+		}
+		c.read(v, v.ctx, deadLettersDocument, map[string]any{"name": list[i].Name}, &letters)
+		if letters.Admin != nil {
+			list[i].DeadLetters = letters.Admin.WebhookDeadLetters
+		}
+	}
+	v.page.Title, v.page.Here, v.page.Body = "Webhooks", root+"/webhooks", list
+	c.show(v, status, "webhooks")
+}
+
+func (c *Console) testWebhook(v *visit) {
+	name := v.r.PostFormValue("name")
+	var answer struct {
+		TestWebhook *struct {
+			Accepted bool
+			Status   *int
+			Error    *string
+			TookMs   int
+		}
+	}
+	status := c.do(v, `mutation ($name: String!) { testWebhook(input: {name: $name}) { accepted status error tookMs } }`, map[string]any{"name": name}, &answer)
+	if tested := answer.TestWebhook; tested != nil && tested.Accepted {
+		v.page.Notice = fmt.Sprintf("The receiver of %s accepted the test after %d ms.", name, tested.TookMs)
+	} else if tested != nil && tested.Error != nil {
+		v.page.Error = fmt.Sprintf("The test of %s failed after %d ms: %s", name, tested.TookMs, *tested.Error)
+	}
+	c.showWebhooks(v, status)
+}
+
+func (c *Console) replayWebhook(v *visit) {
+	name, variables := v.r.PostFormValue("name"), map[string]any{}
+	variables["name"] = name
+	if user := v.r.PostFormValue("user"); user != "" {
+		variables["user"] = user
+	}
+	var answer struct{ ReplayWebhook *struct{ Replayed int } }
+	status := c.do(v, `mutation ($name: String!, $user: ID) { replayWebhook(input: {name: $name, userId: $user}) { replayed } }`, variables, &answer)
+	if answer.ReplayWebhook != nil {
+		v.page.Notice = fmt.Sprintf("%d dead letters of %s are sent again.", answer.ReplayWebhook.Replayed, name)
+	}
+	c.showWebhooks(v, status)
+}
+
+// do executes a mutation, and returns the status of the page that shows what became of it.
+func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
+	status = http.StatusOK
+	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
+		if status == http.StatusOK {
+			status, v.page.Error = statusOf(err), said(err)
+		}
+	}
+	return status
+}
+
+const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $after) {
+	edges { node { at actor action target details outcome code } } pageInfo { hasNextPage endCursor }
+} } }`
+
+type act struct {
+	At                           time.Time
+	Actor, Target, Details, Code *string
+	Action, Outcome              string
+}
+
+func (c *Console) acts(v *visit) {
+	var answer struct {
+		Admin *struct {
+			Acts *struct {
+				Edges    []struct{ Node act }
+				PageInfo struct {
+					HasNextPage bool
+					EndCursor   *string
+				}
+			}
+		}
+	}
+	variables := map[string]any{}
+	after := v.r.URL.Query().Get("after")
+	if after != "" {
+		variables["after"] = after
+	}
+	var body struct {
+		Acts []act
+		Next string // the cursor of the next page
+		Late bool   // it is not the first page
+	}
+	status := http.StatusOK
+	if errs := c.cfg.Execute(v.ctx, actsDocument, variables, &answer); len(errs) > 0 {
+		status, v.page.Error = statusOf(errs[0]), said(errs[0])
+	} else {
+		for _, edge := range answer.Admin.Acts.Edges {
+			body.Acts = append(body.Acts, edge.Node)
+		}
+		if info := answer.Admin.Acts.PageInfo; info.HasNextPage {
+			body.Next = *info.EndCursor
+		}
+	}
+	body.Late = after != ""
+	v.page.Title, v.page.Here, v.page.Body = "Acts", root+"/acts", body
+	c.show(v, status, "acts")
+}
+
+// asUser is a context in which a user is observed: what they would see, without a visit.
+func asUser(v *visit, key string) context.Context {
+	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
+	return services.Observe(services.WithViewer(v.ctx, viewer))
+}

@@ -1,0 +1,98 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+const (
+	cookieName = "tidings_console"
+	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
+	// developer is who acts in development mode without a token.
+	developer = "dev:operator:admin"
+)
+
+// forOperators serves a page to operators alone. Whoever has no token, or not one of an operator, gets the form to sign in.
+func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		viewer, err := c.operator(r)
+		if err != nil {
+			c.refuse(w, err)
+			return
+		}
+		serve(&visit{w: w, r: r, ctx: services.WithViewer(r.Context(), viewer), viewer: viewer})
+	}
+}
+
+// operator is the operator of a request.
+func (c *Console) operator(r *http.Request) (services.Viewer, error) {
+	token := ""
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		token = cookie.Value
+	}
+	switch {
+	case token == "" && c.cfg.Development:
+		token = developer
+	case token == "":
+		return services.Viewer{}, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed.")
+	}
+	viewer, _, err := c.admit(r, token)
+	return viewer, err
+}
+
+// admit checks a token.
+func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
+	viewer, expires, err := c.cfg.Identify(r.Context(), token)
+	if err == nil && !viewer.Has(services.ScopeAdmin) {
+		err = services.Errorf(services.Forbidden, "The token is valid but lacks the scope admin.")
+	}
+	if err != nil {
+		return services.Viewer{}, time.Time{}, err
+	}
+	return viewer, expires, nil
+}
+
+// refuse writes the form to sign in, with the reason why it is needed.
+func (c *Console) refuse(w http.ResponseWriter, err error) {
+	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: said(err)})
+}
+
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimSpace(r.PostFormValue("token")) // of the body alone: an address must not hold a token
+	switch {
+	case token == "":
+		c.refuse(w, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed."))
+		return
+	case len(token) > maxToken:
+		c.refuse(w, services.Errorf(services.Unauthenticated, "The token has more than %d bytes: a cookie cannot hold it.", maxToken))
+		return
+	}
+	_, expires, err := c.admit(r, token)
+	if err != nil {
+		c.refuse(w, err)
+		return
+	}
+	cookie := c.cookie(r, token)
+	cookie.Expires = expires // zero: the end of the browser's session
+	http.SetCookie(w, cookie)
+	http.Redirect(w, r, root, http.StatusSeeOther)
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	cookie := c.cookie(r, "")
+	cookie.MaxAge = -1
+	http.SetCookie(w, cookie)
+	c.write(w, http.StatusOK, "sign-in", page{Title: "Sign in", Notice: "You are signed out."})
+}
+
+// cookie is sent to the console alone, and to no page of another site. Over plain HTTP, as behind a proxy of the operators' own, a browser
+// would not take a cookie that is marked Secure.
+func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: root, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+	}
+}

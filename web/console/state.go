@@ -1,0 +1,51 @@
+package console
+
+import "time"
+
+// State is what a node knows beyond GraphQL.
+type State struct {
+	Node   string
+	Ready  string // what /readyz says
+	Serves bool   // it takes traffic
+
+	Engines []Engine
+	Nodes   []Node // of the whole installation; none on SQLite, which serves one
+	Jobs    []Kind
+	Groups  []Group
+	Faults  []string // what could not be read
+}
+
+// Engine is the database or Redis.
+type Engine struct {
+	Name, Kind string
+	Fault      string // "" while it answers and takes writes
+	Took       time.Duration
+}
+
+// Node is one node, by its last heartbeat.
+type Node struct {
+	Name   string
+	Self   bool
+	Halted bool // its jobs wait for an engine that does not answer
+	Silent time.Duration
+	Ahead  time.Duration // of its clock
+}
+
+// Kind is the jobs of a kind.
+type Kind struct {
+	Name                           string
+	Waiting, Running, Failed, Dead int
+	Lag                            time.Duration // since the oldest was due
+}
+
+// Group is some metrics of this node.
+type Group struct {
+	Title   string
+	Numbers []Number
+}
+
+// Number is one metric.
+type Number struct {
+	Name, Help string
+	Value      float64
+}

@@ -1,0 +1,211 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidings/services"
+)
+
+const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
+	user { id key name }
+	badges { version quiet total { value display precision asOf } dots { name lit } }
+	unread { source count { value display inTotal precision asOf } }
+} }`
+
+const viewDocument = `{ viewer {
+	badgeExplained { source part count { value precision } items { nodeId at count clearedBy } }
+	homeFeed(first: 20) { edges { node { id author { key name } body publishedAt } } end }
+	notifications(first: 20) { edges { node { id category actorCount actors { key } at seen read older } } pageInfo { hasNextPage } }
+	conversations(first: 20) { edges { node { id kind title memberCount muted unread { value } mentions { value } } } pageInfo { hasNextPage } }
+	mutes { edges { since until node { id key } } pageInfo { hasNextPage } }
+	blocks { edges { since node { id key } } pageInfo { hasNextPage } }
+	hides { edges { since node { id key } } pageInfo { hasNextPage } }
+} }`
+
+type badgeCount struct {
+	Value     *int
+	Display   string
+	InTotal   bool
+	Precision string
+	AsOf      *time.Time
+}
+
+type userAnswer struct {
+	User struct {
+		ID, Key string
+		Name    *string
+	}
+	Badges struct {
+		Version string
+		Quiet   bool
+		Total   badgeCount
+		Dots    []struct {
+			Name string
+			Lit  bool
+		}
+	}
+	Unread []struct {
+		Source string
+		Count  badgeCount
+	}
+}
+
+type more struct{ HasNextPage bool }
+
+type restrictions struct {
+	Edges []struct {
+		Since time.Time
+		Until *time.Time
+		Node  struct{ ID, Key string }
+	}
+	PageInfo more
+}
+
+type viewAnswer struct {
+	BadgeExplained []struct {
+		Source string
+		Part   *string
+		Count  badgeCount
+		Items  []struct {
+			NodeID    string
+			At        time.Time
+			Count     int
+			ClearedBy string
+		}
+	}
+	HomeFeed *struct {
+		Edges []struct {
+			Node struct {
+				ID, Body string
+				Author   struct {
+					Key  string
+					Name *string
+				}
+				PublishedAt time.Time
+			}
+		}
+		End *string
+	}
+	Notifications *struct {
+		Edges []struct {
+			Node struct {
+				ID, Category      string
+				ActorCount        int
+				Actors            []struct{ Key string }
+				At                time.Time
+				Seen, Read, Older bool
+			}
+		}
+		PageInfo more
+	}
+	Conversations *struct {
+		Edges []struct {
+			Node struct {
+				ID, Kind         string
+				Title            *string
+				MemberCount      int
+				Muted            bool
+				Unread, Mentions badgeCount
+			}
+		}
+		PageInfo more
+	}
+	Mutes, Blocks, Hides *restrictions
+}
+
+// shownItems is how many items behind a count the page lists.
+const shownItems = 50
+
+func (c *Console) users(v *visit) {
+	named := strings.TrimSpace(v.r.URL.Query().Get("user"))
+	if named == "" {
+		v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", userBody{}
+		c.show(v, http.StatusOK, "users")
+		return
+	}
+	key, err := keyOf(named)
+	if err == nil {
+		err = c.cfg.Act(v.ctx, "lookUpUser", services.GlobalID(services.UserType, key), func(ctx context.Context) error {
+			return c.lookUp(v, key)
+		})
+	}
+	c.showUser(v, named, err)
+}
+
+// keyOf is the key of a user who is named by their key or their ID.
+func keyOf(named string) (string, error) {
+	if key, err := services.ParseUserID("user", named); err == nil {
+		return key, nil
+	}
+	if err := services.CheckUserKey(named); err != nil {
+		return "", fmt.Errorf("user: %w", err)
+	}
+	return named, nil
+}
+
+// userBody is the page of a user.
+type userBody struct {
+	Named string
+	Found *userAnswer // nil: nobody was looked up
+	View  viewAnswer
+}
+
+// lookUp reads a user and what they would see into the page. NOT_FOUND if there is no such user: asking for the view of somebody would
+// make them.
+func (c *Console) lookUp(v *visit, key string) error {
+	var found struct{ Users []*userAnswer }
+	observed := asUser(v, key)
+	if !c.read(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
+		return services.Errorf(services.Unavailable, "The user cannot be read now.")
+	}
+	if len(found.Users) != 1 || found.Users[0] == nil {
+		return services.Errorf(services.NotFound, "There is no user %s.", services.Quote(key))
+	}
+	var seen struct{ Viewer *viewAnswer }
+	c.read(v, observed, viewDocument, nil, &seen)
+	body := userBody{Found: found.Users[0]}
+	if seen.Viewer != nil {
+		body.View = *seen.Viewer
+	}
+	v.page.Body = body
+	return nil
+}
+
+// showUser shows what lookUp read.
+func (c *Console) showUser(v *visit, named string, err error) {
+	body, _ := v.page.Body.(userBody)
+	body.Named = named
+	v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", body
+	if body.Found != nil {
+		v.page.Title = "User " + body.Found.User.Key
+	}
+	status := http.StatusOK
+	if err != nil {
+		status, v.page.Error = statusOf(err), said(err)
+	}
+	c.show(v, status, "users")
+}
+
+func (c *Console) recount(v *visit) {
+	id := v.r.PostFormValue("user")
+	var answer struct{ RecountBadges *struct{ Differed []string } }
+	status := c.do(v, `mutation ($user: ID!) { recountBadges(input: {userId: $user}) { differed } }`, map[string]any{"user": id}, &answer)
+	if status != http.StatusOK {
+		v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", userBody{Named: id}
+		c.show(v, status, "users")
+		return
+	}
+	v.page.Notice = "The badges and the home feed were rebuilt from the facts. They had been right."
+	if answer.RecountBadges != nil && len(answer.RecountBadges.Differed) > 0 {
+		v.page.Notice = "The badges and the home feed were rebuilt from the facts. These parts had been wrong: " + strings.Join(answer.RecountBadges.Differed, ", ") + "."
+	}
+	key, err := keyOf(id)
+	if err == nil {
+		err = c.lookUp(v, key)
+	}
+	c.showUser(v, id, err)
+}
