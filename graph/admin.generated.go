@@ -232,115 +232,28 @@ func (ec *executionContext) fieldContext_AdminAct_code(_ context.Context, field 
 	return graphql.NewScalarFieldContext("AdminAct", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AdminActConnection_edges(ctx context.Context, field graphql.CollectedField, obj *AdminActConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _AdminActs_list(ctx context.Context, field graphql.CollectedField, obj *AdminActs) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_AdminActConnection_edges(ctx, field)
+			return ec.fieldContext_AdminActs_list(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Edges, nil
+			return obj.List, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []AdminActEdge) graphql.Marshaler {
-			return ec.marshalNAdminActEdge2ᚕtidingsᚋgraphᚐAdminActEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []AdminAct) graphql.Marshaler {
+			return ec.marshalNAdminAct2ᚕtidingsᚋgraphᚐAdminActᚄ(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_AdminActConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+func (ec *executionContext) fieldContext_AdminActs_list(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
-		Object:     "AdminActConnection",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_AdminActEdge(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _AdminActConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *AdminActConnection) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_AdminActConnection_pageInfo(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.PageInfo, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2tidingsᚋgraphᚐPageInfo(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_AdminActConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "AdminActConnection",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_PageInfo(ctx, field)
-		},
-	}
-	return fc, nil
-}
-
-func (ec *executionContext) _AdminActEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *AdminActEdge) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_AdminActEdge_cursor(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Cursor, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_AdminActEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("AdminActEdge", field, false, false, errors.New("field of type String does not have child fields"))
-}
-
-func (ec *executionContext) _AdminActEdge_node(ctx context.Context, field graphql.CollectedField, obj *AdminActEdge) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_AdminActEdge_node(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.Node, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v AdminAct) graphql.Marshaler {
-			return ec.marshalNAdminAct2tidingsᚋgraphᚐAdminAct(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_AdminActEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "AdminActEdge",
+		Object:     "AdminActs",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
@@ -349,6 +262,52 @@ func (ec *executionContext) fieldContext_AdminActEdge_node(_ context.Context, fi
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _AdminActs_cursor(ctx context.Context, field graphql.CollectedField, obj *AdminActs) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AdminActs_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AdminActs_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AdminActs", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AdminActs_hasMore(ctx context.Context, field graphql.CollectedField, obj *AdminActs) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AdminActs_hasMore(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HasMore, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AdminActs_hasMore(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AdminActs", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _AuthorAudience_user(ctx context.Context, field graphql.CollectedField, obj *AuthorAudience) (ret graphql.Marshaler) {
@@ -1230,53 +1189,10 @@ func (ec *executionContext) _AdminAct(ctx context.Context, sel ast.SelectionSet,
 	return out
 }
 
-var adminActConnectionImplementors = []string{"AdminActConnection"}
+var adminActsImplementors = []string{"AdminActs"}
 
-func (ec *executionContext) _AdminActConnection(ctx context.Context, sel ast.SelectionSet, obj *AdminActConnection) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, adminActConnectionImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("AdminActConnection")
-		case "edges":
-			out.Values[i] = ec._AdminActConnection_edges(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "pageInfo":
-			out.Values[i] = ec._AdminActConnection_pageInfo(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var adminActEdgeImplementors = []string{"AdminActEdge"}
-
-func (ec *executionContext) _AdminActEdge(ctx context.Context, sel ast.SelectionSet, obj *AdminActEdge) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, adminActEdgeImplementors)
+func (ec *executionContext) _AdminActs(ctx context.Context, sel ast.SelectionSet, obj *AdminActs) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, adminActsImplementors)
 
 	out := graphql.NewFieldSet(fields)
 	deferredFieldSet := graphql.NewFieldSet(nil)
@@ -1284,14 +1200,19 @@ func (ec *executionContext) _AdminActEdge(ctx context.Context, sel ast.Selection
 	for i, field := range fields {
 		switch field.Name {
 		case "__typename":
-			out.Values[i] = graphql.MarshalString("AdminActEdge")
+			out.Values[i] = graphql.MarshalString("AdminActs")
+		case "list":
+			out.Values[i] = ec._AdminActs_list(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "cursor":
-			out.Values[i] = ec._AdminActEdge_cursor(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			out.Values[i] = ec._AdminActs_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
-		case "node":
-			out.Values[i] = ec._AdminActEdge_node(ctx, field, obj)
+		case "hasMore":
+			out.Values[i] = ec._AdminActs_hasMore(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1745,15 +1666,11 @@ func (ec *executionContext) marshalNAdminAct2tidingsᚋgraphᚐAdminAct(ctx cont
 	return ec._AdminAct(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAdminActEdge2tidingsᚋgraphᚐAdminActEdge(ctx context.Context, sel ast.SelectionSet, v AdminActEdge) graphql.Marshaler {
-	return ec._AdminActEdge(ctx, sel, &v)
-}
-
-func (ec *executionContext) marshalNAdminActEdge2ᚕtidingsᚋgraphᚐAdminActEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []AdminActEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNAdminAct2ᚕtidingsᚋgraphᚐAdminActᚄ(ctx context.Context, sel ast.SelectionSet, v []AdminAct) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAdminActEdge2tidingsᚋgraphᚐAdminActEdge(ctx, sel, v[i])
+		return ec.marshalNAdminAct2tidingsᚋgraphᚐAdminAct(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1809,11 +1726,11 @@ func (ec *executionContext) unmarshalNSetFanoutThresholdsInput2tidingsᚋgraph�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOAdminActConnection2ᚖtidingsᚋgraphᚐAdminActConnection(ctx context.Context, sel ast.SelectionSet, v *AdminActConnection) graphql.Marshaler {
+func (ec *executionContext) marshalOAdminActs2ᚖtidingsᚋgraphᚐAdminActs(ctx context.Context, sel ast.SelectionSet, v *AdminActs) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
-	return ec._AdminActConnection(ctx, sel, v)
+	return ec._AdminActs(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOAuthorAudience2ᚖtidingsᚋgraphᚐAuthorAudience(ctx context.Context, sel ast.SelectionSet, v *AuthorAudience) graphql.Marshaler {

@@ -111,20 +111,14 @@ type AdminAct struct {
 	Code *string `json:"code,omitempty"`
 }
 
-// A page of acts.
-type AdminActConnection struct {
-	// The acts of the page, newest first.
-	Edges []AdminActEdge `json:"edges"`
-	// The position of the page in the list.
-	PageInfo PageInfo `json:"pageInfo"`
-}
-
-// An act in a page.
-type AdminActEdge struct {
-	// The position of this act.
-	Cursor string `json:"cursor"`
-	// The act.
-	Node AdminAct `json:"node"`
+// A part of the acts.
+type AdminActs struct {
+	// The acts, newest first.
+	List []AdminAct `json:"list"`
+	// The position after them, to send as `after` for older ones; null if there are none.
+	Cursor *string `json:"cursor,omitempty"`
+	// Whether there are older ones.
+	HasMore bool `json:"hasMore"`
 }
 
 // A message of the installation to all users, or to the users of some segments.

@@ -105,14 +105,10 @@ type ComplexityRoot struct {
 		Target  func(childComplexity int) int
 	}
 
-	AdminActConnection struct {
-		Edges    func(childComplexity int) int
-		PageInfo func(childComplexity int) int
-	}
-
-	AdminActEdge struct {
-		Cursor func(childComplexity int) int
-		Node   func(childComplexity int) int
+	AdminActs struct {
+		Cursor  func(childComplexity int) int
+		HasMore func(childComplexity int) int
+		List    func(childComplexity int) int
 	}
 
 	Announcement struct {
@@ -1372,31 +1368,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.AdminAct.Target(childComplexity), true
 
-	case "AdminActConnection.edges":
-		if e.ComplexityRoot.AdminActConnection.Edges == nil {
+	case "AdminActs.cursor":
+		if e.ComplexityRoot.AdminActs.Cursor == nil {
 			break
 		}
 
-		return e.ComplexityRoot.AdminActConnection.Edges(childComplexity), true
-	case "AdminActConnection.pageInfo":
-		if e.ComplexityRoot.AdminActConnection.PageInfo == nil {
+		return e.ComplexityRoot.AdminActs.Cursor(childComplexity), true
+	case "AdminActs.hasMore":
+		if e.ComplexityRoot.AdminActs.HasMore == nil {
 			break
 		}
 
-		return e.ComplexityRoot.AdminActConnection.PageInfo(childComplexity), true
-
-	case "AdminActEdge.cursor":
-		if e.ComplexityRoot.AdminActEdge.Cursor == nil {
+		return e.ComplexityRoot.AdminActs.HasMore(childComplexity), true
+	case "AdminActs.list":
+		if e.ComplexityRoot.AdminActs.List == nil {
 			break
 		}
 
-		return e.ComplexityRoot.AdminActEdge.Cursor(childComplexity), true
-	case "AdminActEdge.node":
-		if e.ComplexityRoot.AdminActEdge.Node == nil {
-			break
-		}
-
-		return e.ComplexityRoot.AdminActEdge.Node(childComplexity), true
+		return e.ComplexityRoot.AdminActs.List(childComplexity), true
 
 	case "Announcement.content":
 		if e.ComplexityRoot.Announcement.Content == nil {
@@ -6266,24 +6255,16 @@ func (ec *executionContext) childFields_AdminAct(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type AdminAct", field.Name)
 }
 
-func (ec *executionContext) childFields_AdminActConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+func (ec *executionContext) childFields_AdminActs(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
-	case "edges":
-		return ec.fieldContext_AdminActConnection_edges(ctx, field)
-	case "pageInfo":
-		return ec.fieldContext_AdminActConnection_pageInfo(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type AdminActConnection", field.Name)
-}
-
-func (ec *executionContext) childFields_AdminActEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
+	case "list":
+		return ec.fieldContext_AdminActs_list(ctx, field)
 	case "cursor":
-		return ec.fieldContext_AdminActEdge_cursor(ctx, field)
-	case "node":
-		return ec.fieldContext_AdminActEdge_node(ctx, field)
+		return ec.fieldContext_AdminActs_cursor(ctx, field)
+	case "hasMore":
+		return ec.fieldContext_AdminActs_hasMore(ctx, field)
 	}
-	return nil, fmt.Errorf("no field named %q was found under type AdminActEdge", field.Name)
+	return nil, fmt.Errorf("no field named %q was found under type AdminActs", field.Name)
 }
 
 func (ec *executionContext) childFields_Announcement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -26,7 +26,7 @@ type AdminResolver interface {
 
 	Author(ctx context.Context, obj *Admin, userID string) (*AuthorAudience, error)
 	Fanout(ctx context.Context, obj *Admin) (*FanoutState, error)
-	Acts(ctx context.Context, obj *Admin, first *int, after *string) (*AdminActConnection, error)
+	Acts(ctx context.Context, obj *Admin, first *int, after *string) (*AdminActs, error)
 	Changes(ctx context.Context, obj *Admin, first *int, after *string) (*BadgeChanges, error)
 	SiteMessage(ctx context.Context, obj *Admin, id string) (*SiteMessageReport, error)
 	Webhooks(ctx context.Context, obj *Admin) ([]Webhook, error)
@@ -1870,8 +1870,8 @@ func (ec *executionContext) _Admin_acts(ctx context.Context, field graphql.Colle
 			return ec.Resolvers.Admin().Acts(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *AdminActConnection) graphql.Marshaler {
-			return ec.marshalOAdminActConnection2ᚖtidingsᚋgraphᚐAdminActConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *AdminActs) graphql.Marshaler {
+			return ec.marshalOAdminActs2ᚖtidingsᚋgraphᚐAdminActs(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1884,7 +1884,7 @@ func (ec *executionContext) fieldContext_Admin_acts(ctx context.Context, field g
 		IsMethod:   true,
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_AdminActConnection(ctx, field)
+			return ec.childFields_AdminActs(ctx, field)
 		},
 	}
 	defer func() {

@@ -41,8 +41,8 @@ func operates(ctx context.Context) bool {
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts is a page of the acts of operators.
-func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActConnection, error) {
+// acts is a part of the acts of operators.
+func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {
 		return nil, err
@@ -59,12 +59,10 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	if err != nil {
 		return nil, err
 	}
-	page := &graph.AdminActConnection{Edges: []graph.AdminActEdge{}, PageInfo: graph.PageInfo{HasNextPage: len(list) > size}}
+	page := &graph.AdminActs{List: []graph.AdminAct{}, HasMore: len(list) > size}
 	for _, act := range list[:min(size, len(list))] {
-		page.Edges = append(page.Edges, graph.AdminActEdge{Cursor: actCursor.text(0, uint64(act.ID)), Node: actShown(act)})
-	}
-	if n := len(page.Edges); n > 0 {
-		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[n-1].Cursor
+		page.List = append(page.List, actShown(act))
+		page.Cursor = new(actCursor.text(0, uint64(act.ID)))
 	}
 	return page, nil
 }

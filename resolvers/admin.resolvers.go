@@ -28,7 +28,7 @@ func (r *adminResolver) Fanout(ctx context.Context, obj *graph.Admin) (*graph.Fa
 	return &state, err
 }
 
-func (r *adminResolver) Acts(ctx context.Context, obj *graph.Admin, first *int, after *string) (*graph.AdminActConnection, error) {
+func (r *adminResolver) Acts(ctx context.Context, obj *graph.Admin, first *int, after *string) (*graph.AdminActs, error) {
 	return r.acts(ctx, first, after)
 }
 

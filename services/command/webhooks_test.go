@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -140,6 +142,26 @@ func TestWebhooksCommand(t *testing.T) {
 	if exit, told := hooked(t, "list", here...); exit != 0 || told != "" {
 		t.Errorf("%d, %s", exit, told)
 	}
+	keptActs(t)
+}
+
+// keptActs holds that what the commands did is among the acts of operators, and what they only showed is not.
+func keptActs(t *testing.T) {
+	t.Helper()
+	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
+	defer func() { sqltest.Equal(t, db.Close(), nil) }()
+	var got []string
+	for _, act := range sqltest.Must(acts.New(acts.Config{DB: db}).List(t.Context(), services.MaxPostID, 100))(t) {
+		if got = append(got, strings.TrimPrefix(act.Action, "tidings webhooks ")+" "+act.Outcome); act.Target != "app" || act.Actor != "" || act.Details != "" {
+			t.Errorf("%+v", act)
+		}
+	}
+	slices.Reverse(got)
+	want := []string{
+		"add CONFLICT", "add INVALID", "add DONE", "add CONFLICT", "replay DONE", "replay DONE", "replay NOT_FOUND", "test DONE",
+		"rotate DONE", "test DONE", "rotate DONE", "test DONE", "test INTERNAL", "remove DONE",
+	}
+	sqltest.Equal(t, got, want)
 }
 
 // The faults of the words are reported like those of the other commands.

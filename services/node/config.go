@@ -24,7 +24,7 @@ type Config struct {
 	Redis    string `variable:"REDIS_URL" default:"auto" placeholder:"URL" words:"auto private embedded" secret:"url" help:"Redis: redis://, rediss://, unix://, redis+sentinel://H1:P,H2:P/MASTER, redis+cluster://H1:P,H2:P, and with TLS rediss+sentinel:// and rediss+cluster://; private: a redis-server that this process starts; embedded: in this process; auto: private if redis-server is in PATH, otherwise embedded"`
 	Node     string `placeholder:"NAME" help:"the name of this node, unique among the nodes on one Redis and one PostgreSQL; a node that restarts with the same name after a crash continues its jobs at once; 1 to 64 of letters, digits, '.', '_', '-'; empty: made of the host, the process and a random number"`
 
-	Operations string `name:"operations-listen" placeholder:"HOST:PORT" help:"the address to serve /metrics and GraphiQL on, for operators, with /graphql, /healthz and /readyz; empty: they are not served; in development mode --listen serves all of them too"`
+	Operations string `name:"operations-listen" placeholder:"HOST:PORT" help:"the address to serve /metrics, GraphiQL and the console /admin on, for operators, with /graphql, /healthz and /readyz; empty: they are not served; in development mode --listen serves all of them too"`
 
 	Pprof bool `name:"pprof" help:"serve profiles of this process under /debug/pprof/ on the operations address alone, for go tool pprof; in development mode without such an address, on --listen"`
 

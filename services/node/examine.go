@@ -105,7 +105,7 @@ func (x *examination) addresses() {
 		x.try("addresses", at.flag+" "+at.address+" is free", err, "Choose an address of this machine, and a port that this user may open.")
 	}
 	if !x.cfg.Development() && x.cfg.Operations == "" {
-		x.add(services.Warning, "addresses", "neither /metrics nor GraphiQL is served", "Set --operations-listen to an address that only operators reach.")
+		x.add(services.Warning, "addresses", "neither /metrics, GraphiQL nor the console is served", "Set --operations-listen to an address that only operators reach.")
 	}
 }
 

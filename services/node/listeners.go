@@ -51,7 +51,7 @@ func (at Listeners) text(cfg Config) string {
 	case at.operations == nil && development:
 		return fmt.Sprintf("%s (GraphiQL: %[1]s/graphiql)", public)
 	case at.operations == nil:
-		return public + " (without --operations-listen neither GraphiQL nor /metrics is served)"
+		return public + " (without --operations-listen neither GraphiQL, /metrics nor the console is served)"
 	}
 	operations := "http://" + at.operations.Addr().String()
 	if cfg.Demo {

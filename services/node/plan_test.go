@@ -64,6 +64,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO user_segments SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_dots SELECT n % 5000, CAST(n % 4 AS TEXT), n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO refs SELECT 'post', n, CASE WHEN n % 2 = 0 THEN CAST(n AS TEXT) ELSE '' END, n % 500, '', '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO acts SELECT n, 'a', 'b', CASE WHEN n % 9 = 0 THEN '' ELSE 'user:' || n END, '', 'DONE' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO stream_due SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO stream_changes SELECT n, n, n, n, 'x' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO webhook_letters SELECT 'w' || n % 9, n, n, n, n, n % 5, n, n, n % 2, 0, '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
@@ -81,11 +82,11 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a table from its beginning: once at a start, for a metric, in an export, or a
 // table of what is under way.
-var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|unfinished fan-outs|forget fan-outs)$`)
+var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|unfinished fan-outs|forget fan-outs)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
@@ -119,6 +120,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"newest counting post of an inbox": "1, 9", "count new posts": "1, 9, 301", "new posts of a home feed": "1, 9, 300, 5", "newest post of a home feed": "1", "newest post of a home feed until a time": "1, 9", "the newest of posts in a millisecond": "5, 9", "followers": "1, 0, 0, 100",
 		"a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
 		"list mutes": "1, 9, 20", "count blocks": "1, 9", "lock users": "ARRAY[1, 2]", "hold users": "ARRAY[1, 2]", "blockers of a user": "1, ARRAY[2, 3]", "causes of an actor": "1, 2, '', 0, 0, 10", "whether a conversation is direct": "1", "authors hidden from a viewer": "1, ARRAY[2, 3]", "blocks between a user and others": "1, ARRAY[2, 3]", "users whom another cannot add": "1, ARRAY[2, 3], 4",
+		"list acts": "9, 20", "take a name out of acts": "'user:7'", "drop acts": "9, 100", "end an act": "7, 'DONE', ''",
 		"the object of a ref": "'post', '7'", "the objects of refs": "'post', ARRAY['7', '8']", "labels of the type post": "ARRAY[1, 2]", "export postLabel": "1", "a user's notices": "1", "users with notices": "0, 100", "an author's posts": "1, 20", "follows of one user": "ARRAY[1, 2], 3", "first due jobs": `'[["kind"]]'`, "finish jobs": "ARRAY[1, 2], 'token'",
 		"states of site messages": `'[[1,"general"]]', 1000`, "states of a user's site messages": "1, 1000", "a user's unread site messages": "1, 9, ARRAY['general'], 20",
 		"a user's site messages": "1, 9, ARRAY['general'], 20", "a user's site messages by id": "1, ARRAY[1, 2]", "newest site messages of a user": "1, ARRAY['general'], 20", "newest unread site messages of a user": "1, ARRAY['general'], 20", "reports of site messages": "ARRAY[1, 2]", "recipients of a site message": "1, ARRAY[1, 2]",

@@ -33,19 +33,15 @@ func actsOf(n *world.Node, size int) (list []keptAct) {
 		var data struct {
 			Admin struct {
 				Acts struct {
-					Edges    []struct{ Node keptAct }
-					PageInfo struct {
-						HasNextPage bool
-						EndCursor   *string
-					}
+					List    []keptAct
+					Cursor  *string
+					HasMore bool
 				}
 			}
 		}
-		n.Must("reader:admin", `query($n:Int,$a:String){admin{acts(first:$n,after:$a){edges{node{at actor action target details outcome code}} pageInfo{hasNextPage endCursor}}}}`, map[string]any{"n": size, "a": after}, &data)
-		for _, edge := range data.Admin.Acts.Edges {
-			list = append(list, edge.Node)
-		}
-		if after = data.Admin.Acts.PageInfo.EndCursor; !data.Admin.Acts.PageInfo.HasNextPage {
+		n.Must("reader:admin", `query($n:Int,$a:String){admin{acts(first:$n,after:$a){list{at actor action target details outcome code} cursor hasMore}}}`, map[string]any{"n": size, "a": after}, &data)
+		list = append(list, data.Admin.Acts.List...)
+		if after = data.Admin.Acts.Cursor; !data.Admin.Acts.HasMore {
 			return list
 		}
 	}
@@ -207,12 +203,12 @@ func TestWhatIsKeptOfActs(t *testing.T) {
 	if got := actsOf(n, 1)[0].text(); got != "cleanNow DONE||host||" {
 		t.Errorf("kept %q", got)
 	}
-	for _, query := range []string{`{admin{acts(first:0){pageInfo{hasNextPage}}}}`, `{admin{acts(after:"rubbish"){pageInfo{hasNextPage}}}}`} {
+	for _, query := range []string{`{admin{acts(first:0){hasMore}}}`, `{admin{acts(after:"rubbish"){hasMore}}}`} {
 		if got := n.Ask("boss:admin", query, nil); got.ErrorCode() != "INVALID" {
 			t.Errorf("%s: %+v", query, got)
 		}
 	}
-	if got := n.Ask("ann", `{admin{acts{pageInfo{hasNextPage}}}}`, nil); got.ErrorCode() != "FORBIDDEN" {
+	if got := n.Ask("ann", `{admin{acts{hasMore}}}`, nil); got.ErrorCode() != "FORBIDDEN" {
 		t.Errorf("a user reads the acts: %+v", got)
 	}
 }

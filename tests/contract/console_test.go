@@ -235,10 +235,10 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	acts := func() int {
 		t.Helper()
 		var data struct {
-			Admin struct{ Acts struct{ Edges []struct{} } }
+			Admin struct{ Acts struct{ List []struct{} } }
 		}
-		n.Must("boss:admin", `{admin{acts(first:100){edges{cursor}}}}`, nil, &data)
-		return len(data.Admin.Acts.Edges)
+		n.Must("boss:admin", `{admin{acts(first:100){list{action}}}}`, nil, &data)
+		return len(data.Admin.Acts.List)
 	}
 	for _, page := range consolePages {
 		if page.method != "POST" {

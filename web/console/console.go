@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -71,7 +72,7 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.Default()
 	}
 	c := &Console{cfg: cfg, style: style, mux: http.NewServeMux()}
-	c.pages = template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
+	c.pages = parsed(c)
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
 	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
 	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
@@ -93,6 +94,11 @@ func New(cfg Config) http.Handler {
 		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
 	}))
 	return secured(sites.Handler(c.mux))
+}
+
+// parsed are the templates, with the words of a console.
+func parsed(c *Console) *template.Template {
+	return template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
 }
 
 // secured sets the headers of every answer. With another Referrer-Policy than same-origin a browser would send its forms from Origin: null.
@@ -172,12 +178,12 @@ func (c *Console) read(v *visit, ctx context.Context, document string, variables
 	return len(errs) == 0
 }
 
-// said is an error for people.
+// said is an error for people, without its cause, which may repeat what it was given.
 func said(err error) string {
-	if services.CodeOf(err) == services.Internal {
-		return "The server failed: its log says why."
+	if known, ok := errors.AsType[*services.Error](err); ok && known.Code != services.Internal {
+		return known.Message
 	}
-	return err.Error()
+	return "The server failed: its log says why."
 }
 
 // statusOf is the HTTP status of an error.

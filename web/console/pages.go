@@ -150,7 +150,7 @@ func (c *Console) do(v *visit, document string, variables map[string]any, into a
 }
 
 const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $after) {
-	edges { node { at actor action target details outcome code } } pageInfo { hasNextPage endCursor }
+	list { at actor action target details outcome code } cursor hasMore
 } } }`
 
 type act struct {
@@ -163,11 +163,9 @@ func (c *Console) acts(v *visit) {
 	var answer struct {
 		Admin *struct {
 			Acts *struct {
-				Edges    []struct{ Node act }
-				PageInfo struct {
-					HasNextPage bool
-					EndCursor   *string
-				}
+				List    []act
+				Cursor  *string
+				HasMore bool
 			}
 		}
 	}
@@ -185,11 +183,8 @@ func (c *Console) acts(v *visit) {
 	if errs := c.cfg.Execute(v.ctx, actsDocument, variables, &answer); len(errs) > 0 {
 		status, v.page.Error = statusOf(errs[0]), said(errs[0])
 	} else {
-		for _, edge := range answer.Admin.Acts.Edges {
-			body.Acts = append(body.Acts, edge.Node)
-		}
-		if info := answer.Admin.Acts.PageInfo; info.HasNextPage {
-			body.Next = *info.EndCursor
+		if body.Acts = answer.Admin.Acts.List; answer.Admin.Acts.HasMore {
+			body.Next = *answer.Admin.Acts.Cursor
 		}
 	}
 	body.Late = after != ""

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -142,7 +141,7 @@ func keyOf(named string) (string, error) {
 		return key, nil
 	}
 	if err := services.CheckUserKey(named); err != nil {
-		return "", fmt.Errorf("user: %w", err)
+		return "", err
 	}
 	return named, nil
 }
