@@ -32,7 +32,7 @@ func TestLocalOperations(t *testing.T) {
 		{"a mutation", `mutation($t:String!){text:set(text:$t)}`, ann, map[string]any{"t": "on"}, "", "on", ""},
 		{"no viewer", `{text:who}`, t.Context(), nil, "", "", services.Unauthenticated},
 		{"an error of a part", `{hello fails}`, ann, nil, "world", "", services.Internal},
-		{"a panic", `{hello fails:panics}`, ann, nil, "", "", services.Internal},
+		{"a panic", `{hello fails:panics}`, ann, nil, "world", "", services.Internal},
 		{"too slow", `{slow}`, ann, nil, "", "", services.Unavailable},
 		{"no such field", `{missing}`, ann, nil, "", "", services.Invalid},
 		{"no document", `{`, ann, nil, "", "", services.Invalid},
