@@ -17,6 +17,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
@@ -67,6 +68,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Messages:      letters,
 		Views:         lists,
 		Refs:          refs.New(w.Store),
+		Acts:          acts.New(acts.Config{DB: w.Store, IDs: w.IDs, Log: log}),
 		Live:          boards,
 		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
