@@ -16,6 +16,7 @@ var Weights = map[string]int{
 	"Viewer.views":                      50,
 	"Admin.changes":                     50,
 	"Admin.webhooks":                    50,
+	"Admin.acts":                        50,
 	"Admin.webhookDeadLetters":          50,
 	"Viewer.badgeExplained":             200, // each part
 	"BadgeItem.node":                    15,
