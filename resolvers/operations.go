@@ -50,7 +50,9 @@ type operation[I any] struct {
 	ofDevice bool
 	// presentOnly is why an event cannot have happened at a past time; "" if it can.
 	presentOnly string
-	fields      namedFields // of the input; table fills it in
+	// joins says that the input can name a ROOM of which the user is no member: any user can join one.
+	joins  bool
+	fields namedFields // of the input; table fills it in
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
 	// idempotency key. If it returns an error, its command is ignored.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
@@ -127,7 +129,7 @@ type inputOfDevice struct {
 
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
 	fields := reflect.ValueOf(input).Elem()
-	if err := c.resolve(ctx, o.fields, fields); err != nil {
+	if err := c.resolve(ctx, o.fields, fields, o.joins); err != nil {
 		return nil, err
 	}
 	cmd, err := o.command(ctx, c, input.(*I))

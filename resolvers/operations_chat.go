@@ -22,7 +22,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 }
 
 var joinConversation = &operation[graph.JoinConversationInput]{
-	name: "joinConversation", makes: services.ConversationType,
+	name: "joinConversation", makes: services.ConversationType, joins: true,
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Join(c.actor, id), err

@@ -98,15 +98,15 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 }
 
 // resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and for that of an object which the
-// actor may not see: both read alike. The host application itself may see all.
-func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value) error {
+// actor may not see: both read alike. The host application itself may see all. With joins an actor may also see every ROOM.
+func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	found := c.named
 	if found == nil {
-		if found, err = c.r.byRef(ctx, c.actor, list); err != nil {
+		if found, err = c.r.byRef(ctx, c.actor, list, joins); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id 
 	if err != nil {
 		return "", err
 	}
-	found, err := r.byRef(ctx, viewer, []services.Ref{ref})
+	found, err := r.byRef(ctx, viewer, []services.Ref{ref}, false)
 	if err != nil {
 		return "", err
 	}
@@ -159,8 +159,8 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 	return &named, err
 }
 
-// byRef finds the objects of refs that a user may see or has created; 0 is the host application.
-func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref) (map[services.Ref]refs.Holder, error) {
+// byRef finds the objects of refs that a user may see or has created, and with joins the ROOMs too; 0 is the host application.
+func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
 		return found, err
@@ -176,6 +176,13 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 		if err := r.see(ctx, viewer, kind, list, seen); err != nil {
 			return nil, err
 		}
+	}
+	if joins {
+		rooms, err := r.Chat.Rooms(ctx, numbersAs[services.ConversationID](numbers[services.ConversationType]))
+		if err != nil {
+			return nil, err
+		}
+		note(seen, services.ConversationType, rooms)
 	}
 	for ref, holder := range found {
 		if holder.Owner != viewer && !seen[holder.Object] {
@@ -202,14 +209,8 @@ func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string,
 		note(seen, kind, visible.posts)
 		note(seen, kind, visible.shows)
 	case services.ConversationType:
-		ids := numbersAs[services.ConversationID](numbers)
-		states, err := r.Chat.ByID(ctx, viewer, ids)
-		if err != nil {
-			return err
-		}
+		states, err := r.Chat.ByID(ctx, viewer, numbersAs[services.ConversationID](numbers))
 		note(seen, kind, states)
-		rooms, err := r.Chat.Rooms(ctx, ids) // anybody can join one
-		note(seen, kind, rooms)
 		return err
 	case services.MessageType:
 		found, err := r.Chat.ReadMessages(ctx, viewer, numbersAs[services.MessageID](numbers))
