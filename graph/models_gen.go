@@ -815,7 +815,7 @@ type IngestResult struct {
 	ID *string `json:"id,omitempty"`
 	// The error of the event; null if it succeeded.
 	Error *IngestError `json:"error,omitempty"`
-	// Whether the event changed anything; false if the state was already as requested, or the event failed.
+	// Whether the event changed anything; false if the state was already as requested, or the event failed. True where the mutation has neither `changed` nor `created`, as most marks and edits.
 	Changed bool `json:"changed"`
 }
 
