@@ -40,6 +40,38 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 	}
 }
 
+// A visitor sees posts of days and minutes ago, and the server takes events in the order in which they happened.
+func TestThePastTookDays(t *testing.T) {
+	past, acts := told(Seed, 100)
+	last, posts := -fromNow(29*day), map[fromNow]bool{}
+	for _, events := range past {
+		for _, one := range events {
+			if one.At < last || one.At >= 0 {
+				t.Fatalf("%s happened %s after %s", one.Do, time.Duration(one.At), time.Duration(last))
+			}
+			last = one.At
+			if one.Do == "publishPost" {
+				posts[one.At] = true
+			}
+		}
+	}
+	if len(posts) < pastPosts+unreadPosts || last < -fromNow(5*time.Minute) {
+		t.Errorf("posts at %d times, and the last event %s from now", len(posts), time.Duration(last))
+	}
+	for _, one := range acts {
+		if one.At != 0 {
+			t.Fatalf("an act of the present happened %s from now", time.Duration(one.At))
+		}
+	}
+	h := newHost(Config{Clock: &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}})
+	if entry, _ := h.entry(event{Do: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
+		t.Errorf("an event of an hour ago is told as %v", entry)
+	}
+	if entry, _ := h.entry(event{Do: "clearDot"}); entry["at"] != nil {
+		t.Errorf("an event of now is told as %v", entry)
+	}
+}
+
 func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	s := newScript(Seed)
 	if len(s.people) < 200 || len(s.people) > 900 {

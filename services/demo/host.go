@@ -34,7 +34,8 @@ type event struct {
 	As      string // the key of a user, "" for the application itself
 	Do      string // the mutation
 	Input   map[string]any
-	Becomes ref // the name of the object that it makes
+	Becomes ref     // the name of the object that it makes
+	At      fromNow // when it happened; 0 is now
 }
 
 // made is an object that an event has made.
@@ -43,13 +44,14 @@ type made struct{ id, by string }
 // host speaks to the server for the application.
 type host struct {
 	cfg    Config
+	began  time.Time // which past events are told from
 	client *http.Client
 	mu     sync.Mutex
 	made   map[ref]made
 }
 
 func newHost(cfg Config) *host {
-	return &host{cfg: cfg, client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
+	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
@@ -115,16 +117,28 @@ func (h *host) entry(e event) (map[string]any, bool) {
 				e.As = object.by // only the host starts and ends it
 			}
 		case fromNow:
-			input[name] = h.cfg.Clock.Now().Add(time.Duration(value)).UTC().Format(time.RFC3339)
+			input[name] = h.moment(value)
 		default:
 			input[name] = value
 		}
 	}
 	entry := map[string]any{"do": map[string]any{e.Do: input}}
+	if e.At != 0 {
+		entry["at"] = h.moment(e.At)
+	}
 	if e.As != "" {
 		entry["as"] = services.GlobalID(services.UserType, e.As)
 	}
 	return entry, true
+}
+
+// moment is a time as the API takes it. It is the same for all events of the past.
+func (h *host) moment(at fromNow) string {
+	now := h.cfg.Clock.Now()
+	if at < 0 {
+		now = h.began
+	}
+	return now.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano)
 }
 
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }

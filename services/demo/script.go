@@ -50,12 +50,13 @@ func newScript(seed uint64) *script {
 // past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones.
 func (s *script) past() [][]event {
 	var steps [][]event
-	step := func(events []event) {
+	step := func(events []event, from, to time.Duration) {
+		spread(events, from, to)
 		for batch := range slices.Chunk(events, mostEvents) {
 			steps = append(steps, batch)
 		}
 	}
-	step(s.profilesAndFollows())
+	step(s.profilesAndFollows(), 5*day, 5*day) // at one moment: follows are told by day
 	var posts, shows []event
 	for range ownPosts {
 		s.own = append(s.own, len(s.authors))
@@ -67,21 +68,23 @@ func (s *script) past() [][]event {
 	for range mostUpcoming + mostLive {
 		shows = append(shows, s.schedule())
 	}
-	step(append(posts, shows...))
+	step(posts, 3*day, 3*time.Hour)
+	step(shows, 3*time.Hour, 3*time.Hour)
 	var follows []event
 	for _, followee := range s.people[0].follows {
 		follows = append(follows, follow(s.people[0], s.people[followee]))
 	}
 	// The events from here on are new to the viewer.
-	step(slices.Concat(follows, conversations(s.people)))
-	var news []event
+	step(slices.Concat(follows, conversations(s.people)), 2*time.Hour, 2*time.Hour)
+	var starts, news []event
 	for range mostLive {
-		news = append(news, s.start())
+		starts = append(starts, s.start())
 	}
 	// Shows that start at one moment are listed by their IDs, and others by their start: in this order both are the same.
-	slices.SortFunc(news, func(a, b event) int {
+	slices.SortFunc(starts, func(a, b event) int {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
+	step(starts, 40*time.Minute, 40*time.Minute)
 	for i, text := range talkOf {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
@@ -94,12 +97,22 @@ func (s *script) past() [][]event {
 	}
 	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
 		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
-	news = append(news, views()...)
+	step(append(news, views()...), 35*time.Minute, 20*time.Minute)
+	var unread []event
 	for i := range unreadPosts {
-		news = append(news, s.post(1+i%(len(cast)-1)))
+		unread = append(unread, s.post(1+i%(len(cast)-1)))
 	}
-	step(news)
+	step(unread, 18*time.Minute, time.Minute)
 	return steps
+}
+
+const day = 24 * time.Hour
+
+// spread says when events happened: one after the other, evenly from so long ago to so long ago.
+func spread(events []event, from, to time.Duration) {
+	for i := range events {
+		events[i].At = -fromNow(from - (from-to)*time.Duration(i)/time.Duration(len(events)))
+	}
 }
 
 func (s *script) profilesAndFollows() (events []event) {
