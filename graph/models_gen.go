@@ -577,6 +577,40 @@ type EnterConversationPayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The arguments of eraseUser.
+type EraseUserInput struct {
+	// The user.
+	UserID string `json:"userId"`
+}
+
+// The answer of eraseUser.
+type EraseUserPayload struct {
+	// The erasure, as far as it is.
+	Erasure Erasure `json:"erasure"`
+}
+
+// How much of one kind an erasure removed.
+type ErasedCount struct {
+	// The kind: posts, comments, likes, follows, followers, restrictions, messages, conversations, shows, reminders, notifications, notificationsOfOthers, siteMessages, views, marks, preferences, refs or webhookEvents. More may come.
+	Kind string `json:"kind"`
+	// The number.
+	Count int `json:"count"`
+}
+
+// The removal of a user, and of everything that they did. It says nothing of the user, so that it can stay.
+type Erasure struct {
+	// The ID, with which `admin.erasure` finds it.
+	ID string `json:"id"`
+	// The state.
+	State ErasureState `json:"state"`
+	// When the user was erased: nobody reads them from then on.
+	BeganAt time.Time `json:"beganAt"`
+	// When nothing was left; null while it is PENDING.
+	DoneAt *time.Time `json:"doneAt,omitempty"`
+	// What was removed so far, by kind, in the order of the kinds. A kind of which there was nothing is absent.
+	Removed []ErasedCount `json:"removed"`
+}
+
 // The state of the fan-out of posts.
 type FanoutState struct {
 	// An author with at least this many followers is big, until they have less than 80 % of it.
@@ -2375,6 +2409,64 @@ func (e *BadgeStyle) UnmarshalJSON(b []byte) error {
 }
 
 func (e BadgeStyle) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// The state of an erasure.
+type ErasureState string
+
+const (
+	// It goes on. The user's key is refused, nobody reads the user, and what they published is hidden.
+	ErasureStatePending ErasureState = "PENDING"
+	// Nothing is left of the user. Their key is free: whoever comes with it is a new user.
+	ErasureStateDone ErasureState = "DONE"
+)
+
+var AllErasureState = []ErasureState{
+	ErasureStatePending,
+	ErasureStateDone,
+}
+
+func (e ErasureState) IsValid() bool {
+	switch e {
+	case ErasureStatePending, ErasureStateDone:
+		return true
+	}
+	return false
+}
+
+func (e ErasureState) String() string {
+	return string(e)
+}
+
+func (e *ErasureState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = ErasureState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid ErasureState", str)
+	}
+	return nil
+}
+
+func (e ErasureState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *ErasureState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e ErasureState) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

@@ -88,6 +88,7 @@ type ComplexityRoot struct {
 		Author             func(childComplexity int, userID string) int
 		Changes            func(childComplexity int, first *int, after *string) int
 		Cleaner            func(childComplexity int) int
+		Erasure            func(childComplexity int, id string) int
 		Fanout             func(childComplexity int) int
 		Jobs               func(childComplexity int) int
 		SiteMessage        func(childComplexity int, id string) int
@@ -390,6 +391,23 @@ type ComplexityRoot struct {
 		Viewer       func(childComplexity int) int
 	}
 
+	EraseUserPayload struct {
+		Erasure func(childComplexity int) int
+	}
+
+	ErasedCount struct {
+		Count func(childComplexity int) int
+		Kind  func(childComplexity int) int
+	}
+
+	Erasure struct {
+		BeganAt func(childComplexity int) int
+		DoneAt  func(childComplexity int) int
+		ID      func(childComplexity int) int
+		Removed func(childComplexity int) int
+		State   func(childComplexity int) int
+	}
+
 	FanoutState struct {
 		BigFollowers  func(childComplexity int) int
 		HugeFollowers func(childComplexity int) int
@@ -603,6 +621,7 @@ type ComplexityRoot struct {
 		EditSiteMessage        func(childComplexity int, input EditSiteMessageInput) int
 		EndShow                func(childComplexity int, input EndShowInput) int
 		EnterConversation      func(childComplexity int, input EnterConversationInput) int
+		EraseUser              func(childComplexity int, input EraseUserInput) int
 		Follow                 func(childComplexity int, input FollowInput) int
 		HideFrom               func(childComplexity int, input HideFromInput) int
 		Ingest                 func(childComplexity int, events []IngestEvent) int
@@ -1284,6 +1303,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Cleaner(childComplexity), true
+	case "Admin.erasure":
+		if e.ComplexityRoot.Admin.Erasure == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_erasure_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.Erasure(childComplexity, args["id"].(string)), true
 	case "Admin.fanout":
 		if e.ComplexityRoot.Admin.Fanout == nil {
 			break
@@ -2408,6 +2438,57 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.EnterConversationPayload.Viewer(childComplexity), true
 
+	case "EraseUserPayload.erasure":
+		if e.ComplexityRoot.EraseUserPayload.Erasure == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EraseUserPayload.Erasure(childComplexity), true
+
+	case "ErasedCount.count":
+		if e.ComplexityRoot.ErasedCount.Count == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ErasedCount.Count(childComplexity), true
+	case "ErasedCount.kind":
+		if e.ComplexityRoot.ErasedCount.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ErasedCount.Kind(childComplexity), true
+
+	case "Erasure.beganAt":
+		if e.ComplexityRoot.Erasure.BeganAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Erasure.BeganAt(childComplexity), true
+	case "Erasure.doneAt":
+		if e.ComplexityRoot.Erasure.DoneAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Erasure.DoneAt(childComplexity), true
+	case "Erasure.id":
+		if e.ComplexityRoot.Erasure.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Erasure.ID(childComplexity), true
+	case "Erasure.removed":
+		if e.ComplexityRoot.Erasure.Removed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Erasure.Removed(childComplexity), true
+	case "Erasure.state":
+		if e.ComplexityRoot.Erasure.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Erasure.State(childComplexity), true
+
 	case "FanoutState.bigFollowers":
 		if e.ComplexityRoot.FanoutState.BigFollowers == nil {
 			break
@@ -3274,6 +3355,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.EnterConversation(childComplexity, args["input"].(EnterConversationInput)), true
+	case "Mutation.eraseUser":
+		if e.ComplexityRoot.Mutation.EraseUser == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_eraseUser_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.EraseUser(childComplexity, args["input"].(EraseUserInput)), true
 	case "Mutation.follow":
 		if e.ComplexityRoot.Mutation.Follow == nil {
 			break
@@ -5993,6 +6085,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputEditSiteMessageInput,
 		ec.unmarshalInputEndShowInput,
 		ec.unmarshalInputEnterConversationInput,
+		ec.unmarshalInputEraseUserInput,
 		ec.unmarshalInputFollowInput,
 		ec.unmarshalInputHideFromInput,
 		ec.unmarshalInputIngestAction,
@@ -6225,6 +6318,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_acts(ctx, field)
 	case "changes":
 		return ec.fieldContext_Admin_changes(ctx, field)
+	case "erasure":
+		return ec.fieldContext_Admin_erasure(ctx, field)
 	case "siteMessage":
 		return ec.fieldContext_Admin_siteMessage(ctx, field)
 	case "webhooks":
@@ -6823,6 +6918,40 @@ func (ec *executionContext) childFields_EnterConversationPayload(ctx context.Con
 		return ec.fieldContext_EnterConversationPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EnterConversationPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_EraseUserPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "erasure":
+		return ec.fieldContext_EraseUserPayload_erasure(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EraseUserPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ErasedCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_ErasedCount_kind(ctx, field)
+	case "count":
+		return ec.fieldContext_ErasedCount_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ErasedCount", field.Name)
+}
+
+func (ec *executionContext) childFields_Erasure(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Erasure_id(ctx, field)
+	case "state":
+		return ec.fieldContext_Erasure_state(ctx, field)
+	case "beganAt":
+		return ec.fieldContext_Erasure_beganAt(ctx, field)
+	case "doneAt":
+		return ec.fieldContext_Erasure_doneAt(ctx, field)
+	case "removed":
+		return ec.fieldContext_Erasure_removed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Erasure", field.Name)
 }
 
 func (ec *executionContext) childFields_FanoutState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

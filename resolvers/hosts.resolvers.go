@@ -10,6 +10,14 @@ import (
 	"tidings/graph"
 )
 
+func (r *adminResolver) Erasure(ctx context.Context, obj *graph.Admin, id string) (*graph.Erasure, error) {
+	return r.erasure(ctx, id)
+}
+
+func (r *mutationResolver) EraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
+	return r.eraseUser(ctx, input)
+}
+
 func (r *queryResolver) Users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	return r.users(ctx, keys)
 }

@@ -17,6 +17,7 @@ import (
 	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
+	"tidings/services/erasures"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
@@ -51,6 +52,7 @@ type Resolver struct {
 	Live          *live.Service
 	Stream        *stream.Service
 	Refs          *refs.Service
+	Erasures      *erasures.Service
 	Webhooks      *webhooks.Service
 	Acts          *acts.Service
 	Sources       dataloader.Sources

@@ -57,7 +57,9 @@ func (p *peer) admit(viewer services.Viewer) error {
 		if !p.sockets.perUser.enter(viewer.Key) {
 			return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one user are allowed at a time", p.sockets.cfg.PerUser)
 		}
+		p.mu.Lock()
 		p.holder = viewer.Key
+		p.mu.Unlock()
 	}
 	p.ctx = services.WithViewer(p.ctx, viewer)
 	p.sockets.devices.arrive(viewer)

@@ -262,6 +262,24 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 }
 
+// CloseUser ends every socket and event stream of a user, by key. Their next request is refused.
+func (s *Sockets) CloseUser(key string) (closed int) {
+	s.mu.Lock()
+	var peers []line
+	for one := range s.open {
+		one.mu.Lock()
+		if one.holder == key {
+			peers = append(peers, one.line)
+		}
+		one.mu.Unlock()
+	}
+	s.mu.Unlock()
+	for _, one := range peers {
+		go one.restart() // may wait for a slow reader
+	}
+	return len(peers)
+}
+
 // closeSpread asks peers to reconnect: at each tick, as many as are due by then, because a busy machine loses ticks. passed is
 // the part of the time that has passed. If ctx ends, the rest are closed at once.
 func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {

@@ -106,6 +106,19 @@ func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.items.Add(key, item[V]{at: at})
 }
 
+// DropWhere forgets the values that meet a condition.
+func (c *Cache[K, V]) DropWhere(meets func(V) bool) (dropped []K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range c.items.Keys() {
+		if had, ok := c.items.Peek(key); ok && had.known && meets(had.value) {
+			c.items.Remove(key)
+			dropped = append(dropped, key)
+		}
+	}
+	return dropped
+}
+
 // Clear forgets all values and all changes.
 func (c *Cache[K, V]) Clear() {
 	c.mu.Lock()

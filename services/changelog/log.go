@@ -50,6 +50,8 @@ var (
 	logCuts = sql.NewStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
 		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
 
+	blankLog = sql.NewStatement("blank log entries", `UPDATE log SET key = '', payload = $3 WHERE kind = $1 AND {in key $2 TEXT}`)
+
 	trimLog = sql.NewStatement("trim the log", `DELETE FROM log WHERE kind = $1 AND ver < $2`)
 )
 
@@ -124,6 +126,12 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 		return err
 	})
 	return heads, err
+}
+
+// Blank empties the entries of a kind with some keys. Nodes have applied them; one that comes later finds entries that say nothing.
+func Blank(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
+	_, err := tx.Run(ctx, blankLog, kind, keys, []byte{})
+	return err
 }
 
 // TrimLog deletes the entries from before a time and returns how many. The newest of each kind stays, and so does every entry

@@ -136,22 +136,30 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	case at > 0:
 		return c, false, nil
 	}
-	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.HappenedAt()); err != nil {
-		return c, false, err
-	}
-	if _, err := tx.Run(ctx, revise, conversation); err != nil {
+	if err := withdraw(ctx, tx, conversation, number, author); err != nil {
 		return c, false, err
 	}
 	c.Revision++
+	return c, true, nil
+}
+
+// withdraw deletes the text of a message that stands, in a locked conversation, and stops counting it.
+func withdraw(ctx context.Context, tx *sql.Tx, conversation services.ConversationID, number int64, author services.UserID) error {
+	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.HappenedAt()); err != nil {
+		return err
+	}
+	if _, err := tx.Run(ctx, revise, conversation); err != nil {
+		return err
+	}
 	mentioned, err := sql.Column[services.UserID](ctx, tx, dropMentions, conversation, number)
 	if err != nil {
-		return c, false, err
+		return err
 	}
 	if len(mentioned) > 0 { // the version rises below
 		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
-			return c, false, err
+			return err
 		}
 	}
 	_, err = tx.Run(ctx, lowerMembers, conversation, number, author)
-	return c, true, err
+	return err
 }

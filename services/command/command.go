@@ -1,4 +1,4 @@
-// Package command is the command line: serve, import, export, webhooks, token, doctor, schema, completion, help, version. It reads flags and the environment into the
+// Package command is the command line: serve, import, export, erase, webhooks, token, doctor, schema, completion, help, version. It reads flags and the environment into the
 // settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
@@ -37,6 +37,8 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
 		err = runExport(ctx, command, stdout)
+	case "erase":
+		err = runErase(ctx, command, stdout)
 	case "webhooks add", "webhooks list", "webhooks remove", "webhooks rotate", "webhooks test", "webhooks status", "webhooks dead", "webhooks replay":
 		err = runWebhooks(ctx, command, stdout)
 	case "token":

@@ -18,10 +18,11 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "webhooks add" (or list and so on), "token", "doctor", "schema", "completion", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
+	Erase  EraseOptions  `embed:""`
 	Token  TokenOptions  `embed:""`
 	Shell  string        `kong:"-"` // of a completion
 	Schema SchemaOptions `embed:""`
@@ -36,6 +37,7 @@ type grammar struct {
 	Serve   struct{}     `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
 	Imports importWords  `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
 	Exports exportWords  `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
+	Erases  eraseWords   `cmd:"" name:"erase" help:"Remove a user and everything that they did, for good."`
 	Hooks   webhookWords `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
 	Tokens  tokenWords   `cmd:"" name:"token" help:"Sign a token for a test."`
 	Doctor  doctorWords  `cmd:"" help:"Check the settings, the database, Redis and this machine."`
@@ -202,6 +204,11 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		}
 		g.Name += " " + g.Hooks.What
 		g.Webhooks.Name, g.Webhooks.URL = g.Hooks.Name, g.Hooks.URL
+	case "erase":
+		g.Erase.User = g.Erases.User
+		if err := services.CheckUserKey(g.Erase.User); err != nil {
+			faults = append(faults, err)
+		}
 	case "export":
 		g.Export.User = g.Exports.User
 		if err := services.CheckUserKey(g.Export.User); err != nil {

@@ -57,7 +57,7 @@ func TestDefaults(t *testing.T) {
 		MaxGroup: 500, MaxWriteMembers: 500, MaxWriteLoad: 20_000, InsideLease: time.Minute, ShowLateAfter: 6 * time.Hour, ShowLongest: 12 * time.Hour, PushInterval: 100 * time.Millisecond, SweepInterval: time.Second, LogInterval: 500 * time.Millisecond, AuditEvery: 10 * time.Minute, CleanEvery: 10 * time.Minute, ChangesInterval: time.Second, ChangesLap: time.Minute, WebhooksTimeout: 10 * time.Second, WebhooksRequests: 8,
 		IdleAfter: 7 * 24 * time.Hour, BigFollowers: 5000, HugeFollowers: 1_000_000,
 		SiteMessageTypes: []string{"general"}, BoardSessions: "request", BoardSessionFor: 30 * time.Minute,
-	}, Token: TokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: WebhookOptions{Overlap: 24 * time.Hour}}
+	}, Token: TokenOptions{Scopes: []string{"viewer"}, ValidFor: time.Hour}, Webhooks: WebhookOptions{Overlap: 24 * time.Hour}, Erase: EraseOptions{Wait: 10 * time.Minute}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the defaults (-want +got):\n%s", diff)
 	}

@@ -20,7 +20,7 @@ func helpOf(t *testing.T, line string) string {
 
 // The tags are the documentation: they must be complete and right.
 func TestEverySettingIsDocumented(t *testing.T) {
-	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help")}
+	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help"), "erase": helpOf(t, "erase --help")}
 	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
 		t.Errorf("Config has %d fields and %d settings", fields, tagged)
 	}
@@ -59,7 +59,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		}
 	}
 	for title := range groups {
-		if !strings.Contains(help["serve"]+help["import"]+help["export"]+help["token"]+help["schema"]+help["webhooks"], "\n"+title+"\n") {
+		if !strings.Contains(help["serve"]+help["import"]+help["export"]+help["token"]+help["schema"]+help["webhooks"]+help["erase"], "\n"+title+"\n") {
 			t.Errorf("the group %q is not in the help", title)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"tidings/services"
@@ -82,7 +81,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 		c.ids = ids
 		return err
 	}
-	scope := fmt.Sprintf("u%d", c.Actor)
+	scope := scopeOf(c.Actor)
 	hash, err := c.inputHash()
 	if err != nil {
 		return err

@@ -28,6 +28,7 @@ import (
 	"tidings/services/badge"
 	"tidings/services/chat"
 	"tidings/services/demo"
+	"tidings/services/erasures"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
@@ -77,7 +78,8 @@ type Server struct {
 	Ready       readiness
 	stream      *stream.Service
 	webhooks    *webhooks.Service
-	console     http.Handler    // of operators
+	console     http.Handler // of operators
+	erasures    *erasures.Service
 	world       *demo.World     // nil without --demo
 	spans       *trace.Recorder // nil without --traces
 }
@@ -285,15 +287,16 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		s.Redis.HintLog()
 	})
 	s.wireStream()
+	posted := feed.New(feed.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+	})
 	return &resolvers.Resolver{
-		Acts: acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
+		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
+		Erasures: s.wireErasures(posted, conversations), Feed: posted,
 		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
-		}),
-		Feed: feed.New(feed.Config{
-			Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
 		}),
 		Messages: letters,
 		Views:    lists,

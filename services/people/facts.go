@@ -62,6 +62,9 @@ func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services
 	if len(fresh) == 0 {
 		return numbers, nil
 	}
+	if err := refuseErased(ctx, tx, fresh); err != nil {
+		return nil, err
+	}
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
 		return nil, err

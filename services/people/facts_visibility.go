@@ -8,16 +8,19 @@ import (
 )
 
 // An author's posts and shows are hidden from a user while the author hides them from or blocks that user. For the user, hidden
-// content does not exist: they get the same errors, in the same words, as for an unknown ID.
+// content does not exist: they get the same errors, in the same words, as for an unknown ID. What a user published who is being
+// erased is hidden from everyone.
 var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
-UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`)
+UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1
+UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND user_number > 0`)
 
 // HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
 // reads an author's content for a viewer has it.
 func HidesFrom(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
-		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + "))"
+		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
+		") OR (SELECT count(*) FROM erasures e WHERE e.user_number = " + author + " AND e.user_number > 0) > 0)" // the count is looked up each time
 }
 
 // ApartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or

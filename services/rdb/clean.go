@@ -181,6 +181,18 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	return c.dropped(ctx, userDrop, calls)
 }
 
+// Erase deletes every key of a user.
+func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
+	keys := append(allKeys(user), profileKey(user), mergeKey(user))
+	for _, part := range leases {
+		keys = append(keys, redis.UserKey(user, ":"+part))
+	}
+	return c.presence(ctx, func(p redis.Pipeliner) {
+		p.Del(ctx, keys...)
+		p.ZRem(ctx, onlineSetKey(onlineShard(user)), services.UserIDText(user))
+	})
+}
+
 // DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a view
 // without its document, and how many were endless: copies, leases and keys of registered families without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {

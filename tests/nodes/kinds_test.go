@@ -12,7 +12,7 @@ import (
 // it.
 var kinds = []string{
 	"actor", "announcement.start", "author.mode", "author.modes", "author.name", "chat.carry", "chat.inside",
-	"chat.member", "chat.pass", "counts", "feed.seen", "follow", "host.chunk", "host.name", "host.names",
+	"chat.member", "chat.pass", "counts", "erase", "feed.seen", "follow", "host.chunk", "host.name", "host.names",
 	"host.replays", "live.seen", "message.deliver", "messages", "mute.end", "notices", "notify", "policy",
 	"post.copy", "post.drop", "post.fanout", "post.online", "post.push", "post.remove", "profile", "refill",
 	"show.close", "show.end", "show.remind", "show.replay", "view.chunk", "view.item", "view.readers", "views",

@@ -1,0 +1,93 @@
+package chat
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+var (
+	conversationToErase = sql.NewStatement("conversations of an erased user", `SELECT conversation FROM conversation_members
+		WHERE user_number = $1 AND conversation > $2 ORDER BY conversation LIMIT 1`)
+
+	messagesToErase = sql.NewStatement("messages to erase", `SELECT number, recalled_at FROM conversation_messages
+		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
+
+	// Numbers have no gaps: the message stays in its place, recalled and of nobody.
+	blankMessage = sql.NewStatement("blank an erased message", `UPDATE conversation_messages SET author = 0 WHERE conversation = $1 AND number = $2`)
+
+	eraseMentions = sql.NewStatement("erase mentions in a conversation", `DELETE FROM conversation_mentions WHERE conversation = $1 AND user_number = $2`)
+
+	eraseMember = sql.NewStatement("erase a member", `DELETE FROM conversation_members WHERE conversation = $1 AND user_number = $2`)
+
+	disownConversation = sql.NewStatement("take a member out of a conversation", `UPDATE conversations SET pair = NULL, revision = revision + 1,
+		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
+)
+
+// Erase are the steps that remove a user from conversations. Their messages are recalled and have no author any more; a title that
+// they gave goes. The others stay members, also of a DIRECT conversation, which is nobody's pair from then on.
+func (s *Service) Erase() []erase.Step {
+	return []erase.Step{
+		{Name: "conversations", Run: s.eraseConversation},
+		erase.Rows("preferences", "group_policies", "user_number", "user_number"),
+	}
+}
+
+// eraseConversation removes the user from the next conversation, one at a time, because its members wait.
+func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+	var id services.ConversationID
+	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
+	if err != nil || !found {
+		return done, err
+	}
+	c, err := lock(ctx, tx, id)
+	if err != nil {
+		return done, err
+	}
+	type message struct{ number, recalled int64 }
+	var messages []message
+	err = tx.Each(ctx, messagesToErase, []any{id, at.User, erase.Batch}, func(scan func(...any) error) error {
+		var one message
+		err := scan(&one.number, &one.recalled)
+		messages = append(messages, one)
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	done = erase.Done{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
+	for _, one := range messages {
+		if one.recalled == 0 {
+			if err := withdraw(ctx, tx, id, one.number, at.User); err != nil {
+				return done, err
+			}
+		}
+		if _, err := tx.Run(ctx, blankMessage, id, one.number); err != nil {
+			return done, err
+		}
+	}
+	if len(messages) == erase.Batch {
+		done.After = at.After // this conversation again
+	} else {
+		if _, err := removeMembers(ctx, tx, id, []services.UserID{at.User}); err != nil {
+			return done, err
+		}
+		for _, st := range []sql.Statement{eraseMentions, eraseMember, disownConversation} {
+			if _, err := tx.Run(ctx, st, id, at.User); err != nil {
+				return done, err
+			}
+		}
+		if _, err := tx.Run(ctx, dropLeases, id, []services.UserID{at.User}); err != nil {
+			return done, err
+		}
+		done.Removed["conversations"] = 1
+	}
+	job := s.projectJob(id)
+	if c.Way == OnRead { // the states of many members changed
+		job = passJob(id)
+	}
+	return done, jobs.Enqueue(ctx, tx, job)
+}

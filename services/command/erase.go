@@ -1,0 +1,110 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/erasures"
+	"tidings/services/sql"
+)
+
+// EraseOptions are the options of "tidings erase" besides the database.
+type EraseOptions struct {
+	User string        `kong:"-"` // the user's key
+	Wait time.Duration `group:"Erase:" for:"erase" default:"10m" placeholder:"DURATION" min:"0s" max:"24h" help:"how long to wait until the servers have removed everything; 0s: not at all; on SQLite, where none runs, it does not wait"`
+}
+
+type eraseWords struct {
+	User string `arg:"" help:"the host application's key of the user"`
+}
+
+// erasePoll is the time between two looks at an erasure.
+const erasePoll = 200 * time.Millisecond
+
+// runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a failure.
+func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
+	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
+	if ofSQLite {
+		// Opening a missing database would create an empty one.
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
+		}
+	}
+	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	erasure, _, err := erasures.Begin(ctx, db, command.Erase.User)
+	if err != nil {
+		return err
+	}
+	if !ofSQLite {
+		if erasure, err = awaitErasure(ctx, db, erasure, command.Erase.Wait); err != nil {
+			return err
+		}
+	}
+	return printErasure(erasure, ofSQLite, out)
+}
+
+// awaitErasure waits until an erasure is done, at most so long.
+func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, most time.Duration) (erasures.Erasure, error) {
+	ticker := time.NewTicker(erasePoll)
+	defer ticker.Stop()
+	for until := time.Now().Add(most); !erasure.Done() && time.Now().Before(until); {
+		select {
+		case <-ctx.Done():
+			return erasure, nil // the servers go on
+		case <-ticker.C:
+		}
+		now, found, err := erasures.ByID(ctx, db, erasure.ID)
+		if err != nil && ctx.Err() == nil {
+			return erasure, err
+		}
+		if found {
+			erasure = now
+		}
+	}
+	return erasure, nil
+}
+
+func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
+	var text strings.Builder
+	switch {
+	case erasure.Done():
+		fmt.Fprintln(&text, "Nothing is left of the user. Removed:")
+	case ofSQLite:
+		fmt.Fprintln(&text, "The user is gone, and their key is refused. The server removes the rest when it runs. Removed so far:")
+	default:
+		fmt.Fprintln(&text, "The user is gone, and their key is refused. The servers go on removing the rest: ask again. Removed so far:")
+	}
+	for _, kind := range erasure.Kinds() {
+		fmt.Fprintf(&text, "%8d %s\n", erasure.Removed[kind], kind)
+	}
+	fmt.Fprintf(&text, "The erasure is %s.\n", services.GlobalID("erasure", erasure.ID))
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// Help is the text of tidings erase --help above its flags.
+func (eraseWords) Help() string {
+	return `Examples:
+
+  tidings erase alice --database postgres://tidings@db/tidings
+  tidings erase alice --data ./data
+
+The user is gone at once: nobody reads them, and their key is refused. The servers then remove everything that they did, and print
+here what it was. Others' counts are as if the user had never acted. Repeated meanwhile, the command goes on waiting. The exit code is
+1 if there is no user with the key. On SQLite the server must not run at the same time, and removes the rest when it runs again; the
+mutation eraseUser does the same while it does.
+
+It cannot be undone. Export the user first if you must be able to answer for their data.
+`
+}

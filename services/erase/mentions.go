@@ -1,0 +1,56 @@
+package erase
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"tidings/services"
+)
+
+// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in small letters.
+var userFields = map[string]bool{
+	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
+}
+
+// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line.
+func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
+	number := services.UserIDText(user)
+	before, after, pair := strings.Cut(key, "/")
+	// The first part of a key of conversations is a conversation.
+	if !strings.HasPrefix(kind, "chat.") && before == number || pair && after == number {
+		return true
+	}
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	decoder.UseNumber()
+	for {
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			return false
+		}
+		if holds(value, number, false) {
+			return true
+		}
+	}
+}
+
+// holds reports whether a JSON value has the number where a user stands.
+func holds(value any, number string, isUser bool) bool {
+	switch value := value.(type) {
+	case json.Number:
+		return isUser && value.String() == number
+	case []any:
+		for _, one := range value {
+			if holds(one, number, isUser) {
+				return true
+			}
+		}
+	case map[string]any:
+		for name, one := range value {
+			if holds(one, number, userFields[strings.ToLower(name)]) {
+				return true
+			}
+		}
+	}
+	return false
+}

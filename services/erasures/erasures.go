@@ -1,0 +1,314 @@
+// Package erasures removes users: a job runs the steps that the features declare, see services/erase.
+//
+// The transaction that begins an erasure deletes the row of the user. From then on nobody reads them, their key is refused, and what
+// they published is hidden. All the rest is removed by a job, one bounded transaction at a time; each records where it ended, so that
+// the job goes on from there when a process dies. The steps are repeated until a pass of them finds nothing, because a request or a job
+// that was under way may still add something. Then the key is forgotten, and is free again.
+package erasures
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/erase"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// JobKind is the kind of the job; its key is the user.
+const JobKind = "erase"
+
+// LogKind is the kind of log entry for an erasure that begins. It says nothing of the user.
+const LogKind = "erasure"
+
+// Config is what New needs.
+type Config struct {
+	DB     *sql.DB
+	Redis  *rdb.Projections
+	Jobs   *jobs.Engine
+	People *people.Memory
+	Log    *changelog.Follower
+	Clock  services.Clock
+	Logger *slog.Logger
+	Steps  []erase.Step
+	// Grace is how long after the beginning requests of the user may still be under way: the last pass begins later. 0 means 30 s.
+	Grace time.Duration
+	// Gone is called on every node when an erasure has begun; nil for none.
+	Gone func(key string)
+}
+
+// Service removes users. It is safe for concurrent use.
+type Service struct {
+	cfg    Config
+	places map[string]int // the index of each step
+}
+
+// Erasure is one erasure: what was removed so far, by kind.
+type Erasure struct {
+	ID      string
+	BeganAt time.Time
+	DoneAt  time.Time // zero: it goes on
+	Removed map[string]int
+}
+
+// Done reports whether nothing is left.
+func (e Erasure) Done() bool { return !e.DoneAt.IsZero() }
+
+// New makes the service, and registers its kind of jobs and of log entries.
+func New(cfg Config) *Service {
+	if cfg.Grace == 0 {
+		cfg.Grace = 30 * time.Second
+	}
+	s := &Service{cfg: cfg, places: map[string]int{}}
+	for i, step := range cfg.Steps {
+		if _, taken := s.places[step.Name]; taken {
+			panic("erasures: two steps are named " + step.Name)
+		}
+		s.places[step.Name] = i
+	}
+	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.Bulk, Each: s.run, Changes: jobs.NoCounts()})
+	cfg.Log.Register(changelog.Kind{Name: LogKind, Load: s.learn})
+	return s
+}
+
+var (
+	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
+		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
+
+	deleteUser = sql.NewStatement("delete a user", `DELETE FROM users WHERE number = $1`)
+
+	lockKey = sql.NewStatement("lock a user by key", `SELECT number FROM users WHERE key = $1 {for update}`)
+
+	erasureByID = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
+
+	erasureByKey = sql.NewStatement("the erasure of a key", `SELECT id, began_at, done_at, counts FROM erasures WHERE key = $1 AND key <> ''`)
+
+	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key, began_at FROM erasures WHERE user_number > 0 ORDER BY user_number`)
+
+	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, began_at, pass, step, after, found, counts FROM erasures
+		WHERE user_number = $1 AND user_number > 0 {for update}`)
+
+	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
+
+	endErasure = sql.NewStatement("end an erasure", `UPDATE erasures SET user_number = 0, key = '', step = '', done_at = $2 WHERE id = $1`)
+)
+
+// Begin begins to erase the user of a key. Until the end, Begin answers how far that is. NOT_FOUND if nobody has the key.
+func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
+	erasure, user, err := Begin(ctx, s.cfg.DB, key)
+	if err == nil && user != 0 {
+		s.gone(user, key, erasure.BeganAt)
+		s.cfg.Jobs.Wake()
+	}
+	return erasure, err
+}
+
+// Begin leaves the rest to the nodes that serve the database. user is 0 if the erasure had begun before.
+func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user services.UserID, err error) {
+	if err := services.CheckUserKey(key); err != nil {
+		return erasure, 0, err
+	}
+	err = db.Write(ctx, func(tx *sql.Tx) (err error) {
+		var found bool
+		user = 0
+		if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || found {
+			return err
+		}
+		if found, err = tx.One(ctx, lockKey, []any{key}, &user); err != nil {
+			return err
+		}
+		if !found {
+			return services.NoUser("key", key)
+		}
+		erasure = Erasure{ID: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
+		if _, err := tx.Run(ctx, insertErasure, erasure.ID, user, key, tx.Now, "", "{}"); err != nil {
+			return err
+		}
+		if _, err := tx.Run(ctx, deleteUser, user); err != nil {
+			return err
+		}
+		if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
+			return err
+		}
+		if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
+	})
+	return erasure, user, err
+}
+
+// ByID is an erasure; found is false if there is none.
+func (s *Service) ByID(ctx context.Context, id string) (Erasure, bool, error) {
+	return ByID(ctx, s.cfg.DB, id)
+}
+
+// ByID is an erasure; found is false if there is none.
+func ByID(ctx context.Context, db *sql.DB, id string) (erasure Erasure, found bool, err error) {
+	return read(ctx, db.Runner, erasureByID, id)
+}
+
+func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Erasure, found bool, err error) {
+	var began, done int64
+	var counts string
+	if found, err = r.One(ctx, st, []any{arg}, &e.ID, &began, &done, &counts); err != nil || !found {
+		return e, found, err
+	}
+	if e.BeganAt = sql.FromMicros(began); done > 0 {
+		e.DoneAt = sql.FromMicros(done)
+	}
+	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
+}
+
+// learn makes this node forget the users who are being erased.
+func (s *Service) learn(ctx context.Context) error {
+	return s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
+		var number services.UserID
+		var key string
+		var at int64
+		err := scan(&number, &key, &at)
+		if err == nil {
+			s.gone(number, key, sql.FromMicros(at))
+		}
+		return err
+	})
+}
+
+func (s *Service) gone(user services.UserID, key string, at time.Time) {
+	s.cfg.People.Drop(user, at)
+	if s.cfg.Gone != nil {
+		s.cfg.Gone(key)
+	}
+}
+
+// place is how far an erasure has come.
+type place struct {
+	id, step    string
+	began       time.Time
+	pass, found int
+	after       int64
+	counts      map[string]int
+	ended       bool // the pass came to its end
+}
+
+const (
+	stepsAtOnce = 200         // in one run of the job: other bulk work comes between
+	passAfter   = time.Second // the least time between two passes, so that the jobs of the first are done
+	longestWait = time.Minute
+)
+
+// run runs the next steps. The job ends with the erasure.
+func (s *Service) run(ctx context.Context, job jobs.Job) error {
+	user, err := services.ParseUserIDText(job.Key)
+	if err != nil {
+		return fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	if err := s.cfg.Redis.Erase(ctx, user); err != nil {
+		return err
+	}
+	for range stepsAtOnce {
+		at, done, err := s.step(ctx, user)
+		switch {
+		case err != nil:
+			return err
+		case done:
+			return s.cfg.Redis.Erase(ctx, user) // should this fail, the job comes again
+		case at.ended:
+			next := jobs.UserKeyed(JobKind, user)
+			next.NotBefore = s.cfg.DB.Now().Add(min(passAfter*time.Duration(at.pass), longestWait))
+			return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
+		}
+	}
+	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{jobs.UserKeyed(JobKind, user)})
+}
+
+// errNone says that there is no erasure of the user any more.
+var errNone = errors.New("the erasure is done")
+
+// step runs one step in one transaction with the new position. done is true when the erasure is.
+func (s *Service) step(ctx context.Context, user services.UserID) (at place, done bool, err error) {
+	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
+		done = false
+		if at, err = s.lock(ctx, tx, user); err != nil {
+			return err
+		}
+		index := s.places[at.step] // 0 for a step of another version: all of them can be repeated
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, After: at.after, Late: at.pass > 1})
+		if err != nil {
+			return fmt.Errorf("step %s: %w", at.step, err)
+		}
+		for kind, n := range result.Removed {
+			at.counts[kind] += n
+			at.found += n
+		}
+		if result.Waits {
+			at.found++
+		}
+		switch {
+		case result.More:
+			at.after = result.After
+		case index+1 < len(s.cfg.Steps):
+			at.step, at.after = s.cfg.Steps[index+1].Name, 0
+		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
+			_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
+			done = true
+			return errors.Join(err, s.save(ctx, tx, at))
+		default:
+			at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+		}
+		return s.save(ctx, tx, at)
+	})
+	if errors.Is(err, errNone) {
+		return at, true, nil
+	}
+	if done && err == nil && s.cfg.Logger != nil {
+		s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
+	}
+	return at, done, err
+}
+
+func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
+	var began int64
+	var counts string
+	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
+	if err == nil && !found {
+		err = errNone
+	}
+	if err != nil {
+		return at, err
+	}
+	at.began = sql.FromMicros(began)
+	return at, json.Unmarshal([]byte(counts), &at.counts)
+}
+
+func (s *Service) save(ctx context.Context, tx *sql.Tx, at place) error {
+	counts, err := json.Marshal(at.counts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Run(ctx, moveErasure, at.id, at.pass, at.step, at.after, at.found, string(counts))
+	return err
+}
+
+// Kinds are the kinds of what was removed, in the order of their names.
+func (e Erasure) Kinds() []string {
+	kinds := []string{}
+	for kind, n := range e.Removed {
+		if n > 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}

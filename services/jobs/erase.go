@@ -1,0 +1,72 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/sql"
+)
+
+var (
+	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
+
+	deadNamed = sql.NewStatement("dead jobs to erase", `SELECT id, kind, key, payload, 0 FROM dead_jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
+
+	eraseJobs = sql.NewStatement("erase jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = ''`)
+
+	eraseDeadJobs = sql.NewStatement("erase dead jobs", `DELETE FROM dead_jobs WHERE {in id $1 BIGINT}`)
+
+	eraseIdempotency = sql.NewStatement("erase idempotency keys", `DELETE FROM idempotency
+		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
+)
+
+// soon is how far ahead jobs are that run by themselves before the next pass. Later ones, as the ends of mutes, are deleted.
+const soon = time.Minute
+
+// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that stays. Jobs that
+// are due bring views in line: a pass with such a job is followed by another one.
+func Erase(except string) []erase.Step {
+	return []erase.Step{
+		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+			n, err := tx.Run(ctx, eraseIdempotency, scopeOf(at.User), erase.Batch)
+			return erase.Done{More: n == erase.Batch}, err
+		}},
+		named("jobs", jobsNamed, eraseJobs, except), named("dead_jobs", deadNamed, eraseDeadJobs, except),
+	}
+}
+
+func named(table string, find, remove sql.Statement, except string) erase.Step {
+	bound := erase.Bound(table, "id")
+	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+		end, last, err := bound(ctx, tx, at.After)
+		if err != nil {
+			return done, err
+		}
+		var gone []int64
+		waiting := 0
+		err = tx.Each(ctx, find, []any{at.After, end}, func(scan func(...any) error) error {
+			var job Job
+			var due int64
+			if err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &due); err != nil || job.Kind == except {
+				return err
+			}
+			switch {
+			case !erase.NamedBy(at.User, job.Kind, job.Key, job.Payload):
+			case due == 0 || due > sql.Micros(tx.Now.Add(soon)):
+				gone = append(gone, job.ID)
+			default:
+				waiting++
+			}
+			return nil
+		})
+		if err == nil && len(gone) > 0 {
+			_, err = tx.Run(ctx, remove, gone)
+		}
+		return erase.Done{After: end, More: !last, Waits: waiting > 0}, err
+	}}
+}
+
+// scopeOf is the scope of the idempotency keys of a user.
+func scopeOf(user services.UserID) string { return "u" + services.UserIDText(user) }

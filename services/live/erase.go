@@ -1,0 +1,94 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/erase"
+	"tidings/services/sql"
+)
+
+var (
+	showsToErase = sql.NewStatement("shows to erase", `SELECT id FROM shows WHERE host = $1 AND id > $2 ORDER BY id LIMIT $3`)
+
+	remindersToErase = sql.NewStatement("reminders of erased shows", `DELETE FROM reminders
+		WHERE (show, user_number) IN (SELECT show, user_number FROM reminders WHERE {in show $1 BIGINT} LIMIT $2)`)
+
+	historyToErase = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
+
+	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
+)
+
+// Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders.
+func (s *Service) Erase() []erase.Step {
+	return []erase.Step{
+		erase.Rows("reminders", "reminders", "user_number", "show, user_number"),
+		{Name: "shows.reminders", Run: eraseReminders},
+		erase.Found("shows", showsToErase, nil, s.eraseShows),
+		erase.Rows("", "hosts", "host", "host"),
+	}
+}
+
+// eraseReminders deletes the reminders that others have of a host's shows. The notifications that they made have a step of their own.
+func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+	shows, err := sql.Column[int64](ctx, tx, showsToErase, at.User, at.After, erase.Batch)
+	if err != nil || len(shows) == 0 {
+		return erase.Done{}, err
+	}
+	n, err := tx.Run(ctx, remindersToErase, shows, erase.Batch)
+	done := erase.Done{After: shows[len(shows)-1], More: len(shows) == erase.Batch}
+	if n == erase.Batch {
+		done = erase.Done{After: at.After, More: true}
+	}
+	return done, err
+}
+
+// eraseShows cancels shows of any status, without their texts. In a late pass, when all nodes have left them out of their boards,
+// nothing stays of them.
+func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+	removed := 0
+	for _, id := range found {
+		show, err := s.lockAndRead(ctx, tx, services.PostID(id))
+		if err != nil {
+			return nil, err
+		}
+		if show.Status == ShowCancelled && show.Title == "" {
+			continue
+		}
+		removed++
+		if show.Status == ShowLive { // its followers see that it ended
+			ended, _, err := show.End(s.now(tx), "", s.now(tx))
+			if err != nil {
+				ended = show
+			}
+			if show, err = s.changeShow(ctx, tx, show, ended); err != nil {
+				return nil, err
+			}
+		}
+		gone := show
+		gone.Status, gone.CancelledAt = ShowCancelled, wholeMillis(s.now(tx))
+		gone.Title, gone.CoverURL, gone.ReplayURL = "", "", ""
+		if gone, _, err = show.changedTo(gone, s.now(tx)); err != nil {
+			return nil, err
+		}
+		if _, err := s.changeShow(ctx, tx, show, gone); err != nil {
+			return nil, err
+		}
+	}
+	if removed > 0 || !at.Late {
+		return erase.Count("shows", removed), nil
+	}
+	keys := make([]string, len(found))
+	for i, id := range found {
+		keys[i] = services.PostID(id).String()
+	}
+	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // an entry without a key makes a node that comes late reload all
+		return nil, err
+	}
+	if _, err := tx.Run(ctx, historyToErase, found); err != nil {
+		return nil, err
+	}
+	_, err := tx.Run(ctx, eraseShow, found, at.User)
+	return nil, err
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"slices"
+
+	"tidings/services/announcements"
+	"tidings/services/chat"
+	"tidings/services/erase"
+	"tidings/services/erasures"
+	"tidings/services/feed"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/messages"
+	"tidings/services/mirror"
+	"tidings/services/notifications"
+	"tidings/services/people"
+	"tidings/services/positions"
+	"tidings/services/posts"
+	"tidings/services/projector"
+	"tidings/services/refs"
+	"tidings/services/social"
+	"tidings/services/stream"
+	"tidings/services/views"
+	"tidings/services/webhooks"
+)
+
+// eraseSteps are all steps that remove a user, in their order: what the user caused is undone before what it was is forgotten, and
+// jobs come last, because the steps before leave some.
+func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
+	return slices.Concat(
+		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
+		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
+		[]erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)},
+	)
+}
+
+// wireErasures makes the service that removes users, after all features.
+func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
+	s.erasures = erasures.New(erasures.Config{
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,
+		Steps: eraseSteps(posted, s.Live, talks), Gone: func(key string) {
+			if s.sockets != nil { // they are made later, and nobody is connected before
+				s.sockets.CloseUser(key)
+			}
+		},
+	})
+	return s.erasures
+}

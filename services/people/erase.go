@@ -1,0 +1,79 @@
+package people
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/erase"
+	"tidings/services/sql"
+)
+
+// Erase are the steps that remove what a user has set against others, and what others have set against them. The follows have gone
+// before, so no feed depends on any of it.
+var Erase = []erase.Step{
+	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
+	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),
+	erase.Rows("restrictions", "hides", "author", "author, follower"),
+	erase.Sweep("restrictions", "mutes", "muter", "muted"),
+	erase.Sweep("restrictions", "blocks", "blocker", "blocked"),
+	erase.Sweep("restrictions", "hides", "author", "follower"),
+	erase.Rows("", "past_follows", "follower", "follower, followee"),
+	erase.Sweep("", "past_follows", "follower", "followee"),
+}
+
+var (
+	followeesToErase = sql.NewStatement("followees to erase", `SELECT followee FROM follows WHERE follower = $1 AND followee > $2 ORDER BY followee LIMIT $3`)
+
+	followersToErase = sql.NewStatement("followers to erase", `SELECT follower FROM follows WHERE followee = $1 AND follower > $2 ORDER BY follower LIMIT $3`)
+
+	keysBeingErased = sql.NewStatement("keys that are being erased", `SELECT key FROM erasures WHERE {in key $1 TEXT} AND key <> ''`)
+)
+
+// EraseLog is the step that takes a user out of the log of profiles and that of pulled posts, which nodes have applied by then.
+func EraseLog(kinds ...string) erase.Step {
+	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+		for _, kind := range kinds {
+			if at.Late && err == nil {
+				err = changelog.Blank(ctx, tx, kind, []string{services.UserIDText(at.User)})
+			}
+		}
+		return done, err
+	}}
+}
+
+// EraseFollows is the step that ends the follows of the user: as the follower, or with followers those as the followee. ended is called
+// for each in the transaction.
+func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error) erase.Step {
+	name, find := "follows", followeesToErase
+	if followers {
+		name, find = "followers", followersToErase
+	}
+	return erase.Found(name, find, nil, func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+		removed := 0
+		for _, other := range found {
+			follower, followee := at.User, services.UserID(other)
+			if followers {
+				follower, followee = followee, follower
+			}
+			deleted, err := DeleteFollow(ctx, tx, follower, followee)
+			if err == nil && deleted {
+				removed++
+				err = ended(ctx, tx, follower, followee)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return erase.Count(name, removed), nil
+	})
+}
+
+// refuseErased is CONFLICT if one of the keys is that of a user who is being erased: until the end of that, nobody has it.
+func refuseErased(ctx context.Context, tx *sql.Tx, keys []string) error {
+	found, err := sql.Column[string](ctx, tx, keysBeingErased, keys)
+	if err == nil && len(found) > 0 {
+		err = services.Errorf(services.Conflict, "the user %s is being erased: the key is free when that is done", services.Quote(found[0]))
+	}
+	return err
+}

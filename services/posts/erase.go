@@ -1,0 +1,103 @@
+package posts
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/sql"
+)
+
+// Erase are the steps that remove what is left of an author beside the posts.
+var Erase = []erase.Step{
+	erase.Rows("", "authors", "author", "author"),
+	erase.Sweep("", "fanouts", "post", "author"),
+	erase.Sweep("", "mentions", "post", "mentioned"),
+}
+
+var (
+	likesToErase = sql.NewStatement("likes to erase", `SELECT post FROM likes WHERE post > $2 AND post <= $4 AND liker = $1 ORDER BY post LIMIT $3`)
+
+	postsToErase = sql.NewStatement("posts to erase", `SELECT id FROM posts WHERE id > $2 AND id <= $4 AND author = $1 ORDER BY id LIMIT $3`)
+
+	lockErasedPosts = sql.NewStatement("lock posts to erase", `SELECT id FROM posts WHERE {in id $1 BIGINT} ORDER BY id {for update}`)
+
+	// The row stays: it holds the position of a deleted post, which answers of others name.
+	blankPosts = sql.NewStatement("blank erased posts", `UPDATE posts SET author = 0, body = '', import_key = '', updated_at = updated_at + 1
+		WHERE {in id $1 BIGINT} AND author = $2 AND deleted_at IS NOT NULL RETURNING id, updated_at`)
+
+	unmentionErased = sql.NewStatement("forget whom erased posts mention", `DELETE FROM mentions WHERE {in post $1 BIGINT}`)
+)
+
+// EraseLikes is the step that takes the user's likes back. The notifications of the posts' authors have a step of their own.
+func EraseLikes() erase.Step {
+	return erase.Found("likes", likesToErase, erase.Bound("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+		taken := 0
+		for _, post := range found {
+			deleted, err := DeleteLike(ctx, tx, services.PostID(post), at.User)
+			if err != nil {
+				return nil, err
+			}
+			if deleted {
+				taken++
+			}
+		}
+		return erase.Count("likes", taken), nil
+	})
+}
+
+// ErasePosts is the step that deletes the user's posts by a function, which returns false for one that is deleted already. In a late
+// pass, when their deletion has reached all feeds, nothing stays of them but the IDs: then blanked is called with the time of that
+// change, so that no cache keeps the text.
+func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
+	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
+	return erase.Found("posts", postsToErase, erase.Bound("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
+		// All rows before the logs: a transaction that holds one of the rows may wait for a log.
+		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
+			return nil, err
+		}
+		removed := map[string]int{}
+		for _, id := range found {
+			post, err := read(ctx, tx, postByID, services.PostID(id))
+			if err != nil {
+				return nil, err
+			}
+			deleted, err := remove(ctx, tx, at.User, post.ID)
+			if err != nil {
+				return nil, err
+			}
+			if deleted && post.Parent != 0 {
+				removed["comments"]++
+			} else if deleted {
+				removed["posts"]++
+			}
+		}
+		if !at.Late || len(removed) > 0 {
+			return removed, nil // those of this run wait for the next pass
+		}
+		if _, err := tx.Run(ctx, unmentionErased, found); err != nil {
+			return nil, err
+		}
+		return nil, blank(ctx, tx, at.User, found, blanked)
+	})
+}
+
+func blank(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
+	times := map[services.PostID]time.Time{}
+	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {
+		var id services.PostID
+		var at int64
+		err := scan(&id, &at)
+		times[id] = sql.FromMicros(at)
+		return err
+	})
+	for _, id := range slices.Sorted(maps.Keys(times)) {
+		if err == nil {
+			err = blanked(ctx, tx, id, times[id])
+		}
+	}
+	return err
+}

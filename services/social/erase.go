@@ -1,0 +1,23 @@
+package social
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/fanout"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// Erase are the steps that undo a user's follows, in both directions. Their notifications have a step of their own, which undoes all
+// that the user caused.
+var Erase = []erase.Step{
+	people.EraseFollows(true, func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee)) // the author's items leave the follower's feed
+	}),
+	people.EraseFollows(false, func(ctx context.Context, tx *sql.Tx, _, followee services.UserID) error {
+		return jobs.Enqueue(ctx, tx, fanout.ModeJob(followee, tx.Now))
+	}),
+}

@@ -1,0 +1,192 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// notOfPeople are the tables that hold nothing of a person.
+var notOfPeople = map[string]string{
+	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
+	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
+	"log_heads": "the program's", "activity_thresholds": "the program's", "stream_head": "the program's", "nodes": "the program's",
+	"post_counts": "counts of posts", "segments": "names", "site_messages": "the host's", "sqlite_sequence": "the engine's", "sqlite_stat1": "the engine's", "sqlite_stat4": "the engine's",
+	"view_items": "everybody's", "view_changes": "versions", "webhooks": "the program's", "fanouts": "work of large authors",
+	"show_history": "made of shows", "conversation_leases": "open sockets",
+}
+
+// planted are rows that no act here makes.
+var planted = []string{
+	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
+	`INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at) VALUES (900001, 'follow', '31234567/2', '', 5, 'no', 1, 1), (900002, 'actor', '2/31234567', '', 5, 'no', 1, 1)`,
+	`INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver) VALUES (31234567, 1, 1, 0, NULL, FALSE, 0, 1) ON CONFLICT DO NOTHING`,
+	`INSERT INTO fanouts (post, author, chunks, began_at) VALUES (1, 31234567, 1, 1)`,
+	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (1, 31234567, 'phone', 1)`,
+	`INSERT INTO past_follows (follower, followee, until_at) VALUES (31234567, 1, 1), (1, 31234567, 1) ON CONFLICT DO NOTHING`,
+	`INSERT INTO site_message_gens (user_number, gen) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
+	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
+}
+
+// plant adds rows of the leaver.
+func plant(n *world.Node) {
+	n.TB.Helper()
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+		for _, text := range planted {
+			if _, err := tx.Lines(n.TB.Context(), text); err != nil {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+}
+
+// wholeLife lets everybody do everything, so that every table has something of the leaver.
+func wholeLife(n *world.Node, seed uint64) *lives {
+	l := newLives(n, seed, 3)
+	for range 3 {
+		for i := range len(lifeActs) + len(hostActs) {
+			if i != block {
+				l.act(i, leaver)
+				l.act(i, l.people[l.rng.IntN(3)])
+			}
+		}
+	}
+	n.Settle()
+	for range 12 {
+		for _, i := range []int{0, 3, 8, 9, 10, 11, 14, 15, 17, 18, 20, 21, 22, 23, 24} {
+			l.act(i, leaver)
+			l.act(i, l.people[l.rng.IntN(3)])
+		}
+	}
+	l.act(4, leaver)
+	l.ask(leaver, "mutation{"+lifeActs[block](l, leaver, "cyd")+"}")
+	var talk struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	n.Must("ann", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob","user:`+leaver+`"]}){conversation{id}}}`, nil, &talk)
+	n.Must("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaver), nil, nil)
+	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
+	n.DueJobs()
+	return l
+}
+
+// After an erasure no table and no key of Redis has the person's key, number or texts. Everybody else's counts are right without a
+// repair, and who comes with the key is new.
+func TestErasureLeavesNothing(t *testing.T) {
+	for _, engine := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
+		t.Run(engine.name, func(t *testing.T) {
+			server := redistest.NewServer(t)
+			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+			l := wholeLife(n, 1)
+			plant(n)
+			before := left(n, server)
+			for _, table := range tablesOf(n) {
+				has := slices.ContainsFunc(before, func(found string) bool { return strings.HasPrefix(found, table+": ") })
+				if notOfPeople[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
+					t.Errorf("the leaver has nothing in %s: add an act, or a reason to notOfPeople", table)
+				}
+			}
+			erasure := eraseLeaver(n)
+			absentAtOnce(n, erasure, l)
+			n.Settle()
+			if shown := erasureNow(n, erasure.ID); shown.State != "DONE" || len(shown.Removed) < 12 {
+				t.Errorf("%+v", shown)
+			}
+			for _, found := range left(n, server) {
+				t.Errorf("left: %s", found)
+			}
+			l.agree()
+			n.Badges(leaver) // the key is free
+			if number := n.NumbersOf(leaver)[0]; number <= first {
+				t.Errorf("who comes back has the number %d", number)
+			}
+		})
+	}
+}
+
+// tablesOf lists the tables.
+func tablesOf(n *world.Node) []string {
+	listed := `SELECT name FROM sqlite_master WHERE type = 'table'`
+	if n.Store.Dialect == sql.Postgres {
+		listed = `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`
+	}
+	tables, err := n.Store.Lines(n.TB.Context(), listed)
+	if err != nil || len(tables) < 30 {
+		n.TB.Fatalf("%d tables: %v", len(tables), err)
+	}
+	return tables
+}
+
+// erasureNow is how far an erasure is.
+func erasureNow(n *world.Node, id string) erasureAnswer {
+	var data struct {
+		Admin struct{ Erasure erasureAnswer }
+	}
+	n.Must("boss:admin", fmt.Sprintf(`{admin{%s}}`, strings.Replace(erasureFields, "erasure", fmt.Sprintf("erasure(id:%q)", id), 1)), nil, &data)
+	return data.Admin.Erasure
+}
+
+// absentAtOnce fails unless nobody reads the leaver before any job has run, and the key is refused.
+func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
+	n.TB.Helper()
+	if again := eraseLeaver(n); again.ID != erasure.ID || erasure.State != "PENDING" || again.State != "PENDING" {
+		n.TB.Errorf("the erasure is %+v, then %+v", erasure, again)
+	}
+	if code := n.Ask(leaver, `{viewer{badges{version}}}`, nil).ErrorCode(); code != "CONFLICT" {
+		n.TB.Errorf("the leaver is answered %q", code)
+	}
+	if code := n.Ask("ann", fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){__typename}}`, leaver), nil).ErrorCode(); code != "NOT_FOUND" && code != "CONFLICT" {
+		n.TB.Errorf("a follow of the leaver is answered %q", code)
+	}
+	for _, post := range append(slices.Clone(l.posts), l.shows...) {
+		answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){__typename ... on Post{body author{key}} ... on Show{title host{key}}}}`, post), nil)
+		if text := string(answer.Data); strings.Contains(text, secret) || strings.Contains(text, leaver) || strings.Contains(text, `"key":""`) {
+			n.TB.Errorf("%s is read: %s", post, text)
+		}
+	}
+}
+
+// After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing is left. What happens
+// while it goes on is right as well.
+func TestErasureInRandomHistories(t *testing.T) {
+	const histories = 12
+	for seed := range uint64(histories) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.NewServer(t)
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+			l := newLives(n, seed, 4)
+			for l.live(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.live(20) {
+				n.Settle()
+			}
+			erasure := eraseLeaver(n)
+			l.people = l.people[:len(l.people)-1]
+			for range l.rng.IntN(6) {
+				n.Work(n.Workers[l.rng.IntN(len(n.Workers))])
+				l.live(3)
+			}
+			n.Settle()
+			if shown := erasureNow(n, erasure.ID); shown.State != "DONE" {
+				t.Errorf("%+v", shown)
+			}
+			for _, found := range left(n, server) {
+				t.Errorf("left: %s", found)
+			}
+			l.agree()
+		})
+	}
+}

@@ -1,0 +1,345 @@
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/tests/world"
+)
+
+const (
+	leaver = "leaver-qzx7"
+	secret = "zqxv-secret"
+	first  = 31234567 // the leaver's number
+)
+
+// lives are people who do all that there is to do, at random.
+type lives struct {
+	n                          *world.Node
+	rng                        *rand.Rand
+	people                     []string
+	posts, shows, talks, texts []string
+	acts                       int
+}
+
+// newLives makes people, of whom one has a number that stands out in every table.
+func newLives(n *world.Node, seed uint64, count int) *lives {
+	l := &lives{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
+	n.People(l.people...)
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, first-1))
+		return err
+	})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	n.People(leaver)
+	l.people = append(l.people, leaver)
+	for _, person := range l.people {
+		n.Badges(person)
+	}
+	return l
+}
+
+func (l *lives) one(of []string) string {
+	if len(of) == 0 {
+		return ""
+	}
+	return of[l.rng.IntN(len(of))]
+}
+
+// text is what a person writes: unlike anything else, if it is the leaver.
+func (l *lives) text(person string) string {
+	l.acts++
+	if person == leaver {
+		return fmt.Sprintf("%s %d", secret, l.acts)
+	}
+	return fmt.Sprintf("text %d", l.acts)
+}
+
+var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`)
+
+// malformed are the faults of an operation that does not fit the schema.
+var malformed = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
+
+// ask does one act, which may be refused, and remembers what it made.
+func (l *lives) ask(as, query string) {
+	token := as
+	if strings.Contains(query, "ref:") || strings.Contains(query, "data:") {
+		token += ":ingest,viewer"
+	}
+	answer := l.n.Ask(token, query, nil)
+	code := answer.ErrorCode()
+	if !slices.Contains([]string{"", "CONFLICT", "NOT_FOUND", "FORBIDDEN", "INVALID"}, code) {
+		l.n.TB.Fatalf("%s as %s: %s", query, as, answer.Errors[0].Message)
+	}
+	if code != "" && malformed.MatchString(answer.Errors[0].Message) {
+		l.n.TB.Fatalf("%s: %s", query, answer.Errors[0].Message)
+	}
+	for _, found := range madeID.FindAllStringSubmatch(string(answer.Data), -1) {
+		list := map[string]*[]string{"post": &l.posts, "show": &l.shows, "message": &l.texts, "conversation": &l.talks}[found[2]]
+		if !slices.Contains(*list, found[1]) {
+			*list = append(*list, found[1])
+		}
+	}
+}
+
+// acts are all acts of a person a, with another person b.
+var lifeActs = []func(l *lives, a, b string) string{
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`unfollow(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`mute(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`mute(input:{userId:"user:%s",until:%q}){__typename}`, b, l.n.Clock.Now().Add(9*time.Hour).Format(time.RFC3339))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`hideFrom(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`block(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`unblock(input:{userId:"user:%s"}){__typename}`, b)
+	},
+	func(l *lives, a, b string) string {
+		text := l.text(a)
+		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.acts)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q}){post{id}}`, l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q,mentions:["user:%s"]}){post{id}}`, l.text(a), l.one(l.posts), b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q}){post{id}}`, l.text(a), l.one(l.posts))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`editPost(input:{postId:%q,body:%q}){post{id}}`, l.one(l.posts), l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`deletePost(input:{postId:%q}){__typename}`, l.one(l.posts))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q,idempotencyKey:"l%d"}){post{id}}`, l.one(l.posts), l.rng.IntN(1e9))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q}){post{id}}`, l.one(l.posts))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`unlikePost(input:{postId:%q}){post{id}}`, l.one(l.posts))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`scheduleShow(input:{title:%q,plannedAt:%q,ref:%q}){show{id}}`, l.text(a), l.n.Clock.Now().Add(time.Hour).Format(time.RFC3339), l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`startShow(input:{showId:%q}){show{id}}`, l.one(l.shows))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`endShow(input:{showId:%q,replayUrl:"https://example.com/%s"}){show{id}}`, l.one(l.shows), a)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`remindMe(input:{showId:%q}){show{id}}`, l.one(l.shows))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`createConversation(input:{kind:DIRECT,memberIds:["user:%s"]}){conversation{id}}`, b)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`createConversation(input:{kind:GROUP,title:%q,memberIds:["user:%s","user:ann"],ref:%q}){conversation{id}}`, l.text(a), b, l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q,mentionIds:["user:%s"],data:{v:%q}}){message{id}}`, l.one(l.talks), l.text(a), b, l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.one(l.talks), l.text(a))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.one(l.texts))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`muteConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`enterConversation(input:{conversationId:%q}){__typename}`, l.one(l.talks))
+	},
+	func(l *lives, a, b string) string {
+		return `markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){__typename}`
+	},
+	func(l *lives, a, b string) string { return `markAllRead(input:{}){__typename}` },
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`setProfile(input:{name:%q,avatarUrl:"https://example.com/%s.png"}){__typename}`, l.text(a), a)
+	},
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`touchView(input:{code:"v-%s",key:"1"}){__typename}`, a)
+	},
+	func(l *lives, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
+	func(l *lives, a, b string) string {
+		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.acts%2 == 0)
+	},
+	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
+}
+
+// block is the index of the block.
+const block = 6
+
+// hostActs are those of the host application for a person.
+var hostActs = []string{
+	`sendSiteMessage(input:{title:"hello",content:"from us",to:["user:%[1]s","user:ann"]}){__typename}`,
+	`setSegments(input:{userId:"user:%[1]s",segments:["beta"]}){__typename}`,
+	`raiseDot(input:{name:"shop"}){name}`,
+}
+
+// act does one act of a person.
+func (l *lives) act(i int, a string) {
+	b := l.one(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
+	if i < len(lifeActs) {
+		l.ask(a, "mutation{"+lifeActs[i](l, a, b)+"}")
+		return
+	}
+	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
+}
+
+// live does acts of anybody, half of them the leaver's.
+func (l *lives) live(count int) {
+	for range count {
+		person := l.one(l.people)
+		if l.rng.IntN(3) == 0 {
+			person = l.people[len(l.people)-1]
+		}
+		i := l.rng.IntN(len(lifeActs) + len(hostActs))
+		if i == block && l.rng.IntN(4) > 0 {
+			continue // a block ends much of what is there
+		}
+		l.act(i, person)
+	}
+}
+
+type erasureAnswer struct {
+	ID, State string
+	Removed   []struct {
+		Kind  string
+		Count int
+	}
+}
+
+const erasureFields = `erasure{id state beganAt doneAt removed{kind count}}`
+
+// eraseLeaver begins the erasure.
+func eraseLeaver(n *world.Node) erasureAnswer {
+	var data struct {
+		EraseUser struct{ Erasure erasureAnswer }
+	}
+	n.Must("boss:admin", fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaver, erasureFields), nil, &data)
+	return data.EraseUser.Erasure
+}
+
+// left is what is found of the leaver in the tables, with what each row has.
+func left(n *world.Node, server *redistest.Server) (found []string) {
+	n.TB.Helper()
+	names := []string{leaver, secret, fmt.Sprint(first)}
+	look := func(where, text string) {
+		for _, name := range names {
+			if strings.Contains(text, name) {
+				found = append(found, fmt.Sprintf("%s: %s", where, text))
+				return
+			}
+		}
+	}
+	for _, table := range tablesOf(n) {
+		rows, err := n.Store.Lines(n.TB.Context(), "SELECT * FROM "+table)
+		if err != nil {
+			n.TB.Fatal(err)
+		}
+		for _, row := range rows {
+			if table == "counters" {
+				continue // the last number given
+			}
+			look(table, bytesAsText(row))
+		}
+	}
+	if server != nil {
+		lookInRedis(n, server, look)
+	}
+	return found
+}
+
+var byteList = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`)
+
+// bytesAsText writes columns of bytes, which are printed as numbers, as text.
+func bytesAsText(row string) string {
+	return byteList.ReplaceAllStringFunc(row, func(list string) string {
+		var bytes []byte
+		for number := range strings.FieldsSeq(strings.Trim(list, "[]")) {
+			var one int
+			_, _ = fmt.Sscan(number, &one)
+			bytes = append(bytes, byte(one))
+		}
+		return string(bytes)
+	})
+}
+
+// lookInRedis looks at every key and its value.
+func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text string)) {
+	keys, _ := server.Do("KEYS", "*").([]any)
+	if len(keys) == 0 {
+		n.TB.Fatal("Redis is empty")
+	}
+	for _, key := range keys {
+		read := map[string][]any{
+			"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, "0", "-1"}, "set": {"SMEMBERS", key}, "list": {"LRANGE", key, "0", "-1"},
+		}[fmt.Sprint(server.Do("TYPE", key))]
+		look("redis", fmt.Sprint(key, " ", server.Do(read...)))
+	}
+}
+
+// total is the number that a person sees.
+func (l *lives) total(person string) string {
+	l.n.TB.Helper()
+	return string(l.n.Ask(person, `{viewer{badges{total{value precision}}}}`, nil).Data)
+}
+
+// agree fails unless everybody's view equals a fresh count, as the audit makes it, and what lists show of posts is countable.
+func (l *lives) agree() {
+	l.n.TB.Helper()
+	for _, person := range l.people {
+		if person == leaver {
+			continue
+		}
+		var data struct {
+			R struct {
+				Differed []string
+				Badges   json.RawMessage
+			}
+		}
+		before := l.total(person)
+		l.n.Must("boss:admin", fmt.Sprintf(`mutation{r:recountBadges(input:{userId:"user:%s"}){differed badges{%s}}}`, person, world.BadgeFields), nil, &data)
+		if len(data.R.Differed) > 0 {
+			l.n.TB.Errorf("%s differs: %q", person, data.R.Differed)
+		}
+		if after := l.total(person); after != before {
+			l.n.TB.Errorf("%s had %s, and %s after a recount", person, before, after)
+		}
+		if feed := l.n.Walk(person, 20); slices.Contains(feed, "") {
+			l.n.TB.Errorf("the feed of %s is %q", person, feed)
+		}
+	}
+}
