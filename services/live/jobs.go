@@ -199,6 +199,9 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	err := s.store.Write(ctx, func(tx *sql.Tx) error {
 		changed = false
 		before, err := s.lockAndRead(ctx, tx, id)
+		if services.CodeOf(err) == services.NotFound {
+			return nil // its host was erased
+		}
 		if err != nil {
 			return err
 		}

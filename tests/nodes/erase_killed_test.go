@@ -1,0 +1,141 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"tidings/services/erasures"
+	"tidings/services/jobs"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// mortal is a context that ends after it was checked so many times: the work under it stops between any two steps.
+type mortal struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func (m *mortal) look() {
+	if m.left.Add(-1) < 0 {
+		m.end()
+	}
+}
+
+// Done is the channel of the context's end.
+func (m *mortal) Done() <-chan struct{} {
+	m.look()
+	return m.Context.Done()
+}
+
+// Err says whether the context has ended.
+func (m *mortal) Err() error {
+	m.look()
+	return m.Context.Err()
+}
+
+// dying runs the due jobs of the erasure by a worker that dies after so many looks, and returns whether there was one. The lease of the dead
+// one passes.
+func dying(n *world.Node, looks int) bool {
+	n.TB.Helper()
+	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	if len(claimed) == 0 {
+		return false
+	}
+	ctx := &mortal{}
+	ctx.Context, ctx.end = context.WithCancel(n.TB.Context())
+	ctx.left.Store(int64(looks))
+	_ = n.Jobs.RunJobs(ctx, claimed) // it dies
+	ctx.end()
+	n.Clock.Advance(31 * time.Second)
+	return true
+}
+
+// A worker that is killed between any two steps of the erasure, again and again, leaves an erasure that ends with the same counts as one
+// that nothing disturbed.
+func TestErasureSurvivesKills(t *testing.T) {
+	ended := func(killed bool) string {
+		server := redistest.NewServer(t)
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
+		l := wholeLife(n, 3)
+		n.Settle()
+		erasure := eraseLeaver(n)
+		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
+		for killed && erasureNow(n, erasure.ID).State == "PENDING" {
+			if !dying(n, 5+rng.IntN(80)) {
+				n.Settle() // the other jobs, and what is due later
+			}
+			if deaths++; deaths > 3000 {
+				t.Fatal("the erasure does not end")
+			}
+		}
+		n.Settle()
+		for _, found := range left(n, server) {
+			t.Errorf("left: %s", found)
+		}
+		l.agree()
+		shown := erasureNow(n, erasure.ID)
+		if killed && deaths < 20 {
+			t.Errorf("the worker died %d times only", deaths)
+		}
+		return fmt.Sprint(shown.State, shown.Removed)
+	}
+	if quiet, killed := ended(false), ended(true); quiet != killed {
+		t.Errorf("%s, and with kills %s", quiet, killed)
+	}
+}
+
+// Only operators erase, and only who is there; an open socket of the user is closed.
+func TestErasureClosesSockets(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	n.Badges(leaver)
+	erase := fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaver, erasureFields)
+	for _, c := range []struct{ as, query, code string }{
+		{leaver, erase, "FORBIDDEN"}, {"host:ingest", erase, "FORBIDDEN"}, {"", erase, "UNAUTHENTICATED"},
+		{"boss:admin", `mutation{eraseUser(input:{userId:"user:nobody"}){erasure{id}}}`, "NOT_FOUND"},
+		{"boss:admin", `mutation{eraseUser(input:{userId:"post:1"}){erasure{id}}}`, "INVALID"},
+		{"boss:admin", `{admin{erasure(id:"erasure:x"){id}}}`, ""}, {"boss:admin", `{admin{erasure(id:"x"){id}}}`, "INVALID"},
+	} {
+		if got := n.Ask(c.as, c.query, nil).ErrorCode(); got != c.code {
+			t.Errorf("%s %s: %q, want %q", c.as, c.query, got, c.code)
+		}
+	}
+	conn := n.Dial(t)
+	world.Send(t, conn, fmt.Sprintf(`{"type":"connection_init","payload":{"authorization":"Bearer dev:%s"}}`, leaver))
+	world.Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":"subscription{badgesChanged{version}}"}}`)
+	read := func() (string, error) {
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_, text, err := conn.ReadMessage()
+		return string(text), err
+	}
+	for range 2 { // the acknowledgement, and the first badges
+		if text, err := read(); err != nil {
+			t.Fatal(text, err)
+		}
+	}
+	eraseLeaver(n)
+	for {
+		_, err := read()
+		if websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the socket ended with %v", err)
+		}
+	}
+	if kinds := n.Jobs.Kinds(); !slices.Contains(kinds, erasures.JobKind) {
+		t.Errorf("%v", kinds)
+	}
+}
