@@ -129,7 +129,7 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 			return err
 		}
 		if !found {
-			return services.NoUser("key", key)
+			return services.NoUser("userId", key)
 		}
 		erasure = Erasure{ID: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
 		if _, err := tx.Run(ctx, insertErasure, erasure.ID, user, key, tx.Now, "", "{}"); err != nil {
