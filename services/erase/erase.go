@@ -17,6 +17,7 @@ import (
 // At is the position of a run of a step.
 type At struct {
 	User  services.UserID
+	Key   string
 	After int64 // where the run before ended; 0: the beginning
 	// Late says that a pass has gone before. What is then left of removed things, which other users' jobs have read meanwhile, goes
 	// as well.

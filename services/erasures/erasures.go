@@ -96,7 +96,7 @@ var (
 
 	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key, began_at FROM erasures WHERE user_number > 0 ORDER BY user_number`)
 
-	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, began_at, pass, step, after, found, counts FROM erasures
+	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
 
 	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
@@ -194,12 +194,12 @@ func (s *Service) gone(user services.UserID, key string, at time.Time) {
 
 // place is how far an erasure has come.
 type place struct {
-	id, step    string
-	began       time.Time
-	pass, found int
-	after       int64
-	counts      map[string]int
-	ended       bool // the pass came to its end
+	id, key, step string
+	began         time.Time
+	pass, found   int
+	after         int64
+	counts        map[string]int
+	ended         bool // the pass came to its end
 }
 
 const (
@@ -244,7 +244,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 			return err
 		}
 		index := s.places[at.step] // 0 for a step of another version: all of them can be repeated
-		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, After: at.after, Late: at.pass > 1})
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
 		}
@@ -281,7 +281,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
 	var began int64
 	var counts string
-	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
+	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &at.key, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
 	if err == nil && !found {
 		err = errNone
 	}

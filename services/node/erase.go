@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 
+	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/chat"
 	"tidings/services/erase"
@@ -30,7 +31,7 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 	return slices.Concat(
 		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
-		[]erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)},
+		acts.Erase, []erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)},
 	)
 }
 
