@@ -9,24 +9,23 @@ import (
 )
 
 var (
-	eraseTarget = sql.NewStatement("forget whom acts were on", `UPDATE acts SET target = '', details = '' WHERE target = $1`)
-
 	eraseActor = sql.NewStatement("forget who acted", `UPDATE acts SET actor = '' WHERE id > $2 AND id <= $3 AND actor = $1`)
 
 	boundOfActs = erase.Bound("acts", "id")
 )
 
-// Erase are the steps that remove a user from the acts of operators: what was done stays, without on whom or by whom.
+// Erase are the steps that remove a user from the acts of operators: what was done stays, without by whom or on whom. They are the
+// last of all, because the end of an erasure is in the transaction of the last step: an act that asks how far it is names the user too.
 var Erase = []erase.Step{
-	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
-		_, err := tx.Run(ctx, eraseTarget, services.GlobalID(services.UserType, at.Key))
-		return erase.Done{}, err
-	}},
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 		end, last, err := boundOfActs(ctx, tx, at.After)
 		if err == nil {
 			_, err = tx.Run(ctx, eraseActor, at.Key, at.After, end)
 		}
 		return erase.Done{After: end, More: !last}, err
+	}},
+	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.Key))
+		return erase.Done{}, err
 	}},
 }

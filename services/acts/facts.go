@@ -11,5 +11,5 @@ var (
 
 	dropActs = sql.NewStatement("drop acts", `DELETE FROM acts WHERE id IN (SELECT id FROM acts WHERE id < $1 ORDER BY id LIMIT $2)`)
 
-	forgetTarget = sql.NewStatement("take a name out of acts", `UPDATE acts SET target = '' WHERE target = $1`)
+	forgetTarget = sql.NewStatement("take a name out of acts", `UPDATE acts SET target = '', details = '' WHERE target = $1`)
 )

@@ -26,12 +26,12 @@ import (
 )
 
 // eraseSteps are all steps that remove a user, in their order: what the user caused is undone before what it was is forgotten, and
-// jobs come last, because the steps before leave some.
+// jobs come late, because the steps before leave some.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
 		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
-		acts.Erase, []erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)},
+		[]erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)}, acts.Erase,
 	)
 }
 

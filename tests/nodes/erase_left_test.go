@@ -77,6 +77,8 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	n.Must("ann", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob","user:`+leaver+`"]}){conversation{id}}}`, nil, &talk)
 	n.Must("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaver), nil, nil)
 	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
+	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
+	n.Must("boss:admin", `mutation{setSegments(input:{userId:"user:`+leaver+`",segments:["beta"]}){__typename}}`, nil, nil)
 	n.DueJobs()
 	return l
 }
