@@ -320,6 +320,10 @@ func (l *lives) total(person string) string {
 // agree fails unless everybody's view equals a fresh count, as the audit makes it, and what lists show of posts is countable.
 func (l *lives) agree() {
 	l.n.TB.Helper()
+	wrong, err := l.n.Store.Lines(l.n.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
+	if err != nil || len(wrong) > 0 {
+		l.n.TB.Errorf("likes of posts: %q, %v", wrong, err)
+	}
 	for _, person := range l.people {
 		if person == leaver {
 			continue
