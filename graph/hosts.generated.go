@@ -103,27 +103,27 @@ func (ec *executionContext) fieldContext_ErasedCount_count(_ context.Context, fi
 	return graphql.NewScalarFieldContext("ErasedCount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Erasure_id(ctx context.Context, field graphql.CollectedField, obj *Erasure) (ret graphql.Marshaler) {
+func (ec *executionContext) _Erasure_name(ctx context.Context, field graphql.CollectedField, obj *Erasure) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Erasure_id(ctx, field)
+			return ec.fieldContext_Erasure_name(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.ID, nil
+			return obj.Name, nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNID2string(ctx, selections, v)
+			return ec.marshalNString2string(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_Erasure_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Erasure", field, false, false, errors.New("field of type ID does not have child fields"))
+func (ec *executionContext) fieldContext_Erasure_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Erasure", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Erasure_state(ctx context.Context, field graphql.CollectedField, obj *Erasure) (ret graphql.Marshaler) {
@@ -513,8 +513,8 @@ func (ec *executionContext) _Erasure(ctx context.Context, sel ast.SelectionSet, 
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Erasure")
-		case "id":
-			out.Values[i] = ec._Erasure_id(ctx, field, obj)
+		case "name":
+			out.Values[i] = ec._Erasure_name(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

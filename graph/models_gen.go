@@ -599,8 +599,8 @@ type ErasedCount struct {
 
 // The removal of a user, and of everything that they did. It says nothing of the user, so that it can stay.
 type Erasure struct {
-	// The ID, with which `admin.erasure` finds it.
-	ID string `json:"id"`
+	// The name, by which `admin.erasure` finds it.
+	Name string `json:"name"`
 	// The state.
 	State ErasureState `json:"state"`
 	// When the user was erased: nobody reads them from then on.

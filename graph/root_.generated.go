@@ -88,7 +88,7 @@ type ComplexityRoot struct {
 		Author             func(childComplexity int, userID string) int
 		Changes            func(childComplexity int, first *int, after *string) int
 		Cleaner            func(childComplexity int) int
-		Erasure            func(childComplexity int, id string) int
+		Erasure            func(childComplexity int, name string) int
 		Fanout             func(childComplexity int) int
 		Jobs               func(childComplexity int) int
 		SiteMessage        func(childComplexity int, id string) int
@@ -403,7 +403,7 @@ type ComplexityRoot struct {
 	Erasure struct {
 		BeganAt func(childComplexity int) int
 		DoneAt  func(childComplexity int) int
-		ID      func(childComplexity int) int
+		Name    func(childComplexity int) int
 		Removed func(childComplexity int) int
 		State   func(childComplexity int) int
 	}
@@ -1313,7 +1313,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Admin.Erasure(childComplexity, args["id"].(string)), true
+		return e.ComplexityRoot.Admin.Erasure(childComplexity, args["name"].(string)), true
 	case "Admin.fanout":
 		if e.ComplexityRoot.Admin.Fanout == nil {
 			break
@@ -2470,12 +2470,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Erasure.DoneAt(childComplexity), true
-	case "Erasure.id":
-		if e.ComplexityRoot.Erasure.ID == nil {
+	case "Erasure.name":
+		if e.ComplexityRoot.Erasure.Name == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Erasure.ID(childComplexity), true
+		return e.ComplexityRoot.Erasure.Name(childComplexity), true
 	case "Erasure.removed":
 		if e.ComplexityRoot.Erasure.Removed == nil {
 			break
@@ -6940,8 +6940,8 @@ func (ec *executionContext) childFields_ErasedCount(ctx context.Context, field g
 
 func (ec *executionContext) childFields_Erasure(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
-	case "id":
-		return ec.fieldContext_Erasure_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Erasure_name(ctx, field)
 	case "state":
 		return ec.fieldContext_Erasure_state(ctx, field)
 	case "beganAt":

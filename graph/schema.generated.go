@@ -28,7 +28,7 @@ type AdminResolver interface {
 	Fanout(ctx context.Context, obj *Admin) (*FanoutState, error)
 	Acts(ctx context.Context, obj *Admin, first *int, after *string) (*AdminActs, error)
 	Changes(ctx context.Context, obj *Admin, first *int, after *string) (*BadgeChanges, error)
-	Erasure(ctx context.Context, obj *Admin, id string) (*Erasure, error)
+	Erasure(ctx context.Context, obj *Admin, name string) (*Erasure, error)
 	SiteMessage(ctx context.Context, obj *Admin, id string) (*SiteMessageReport, error)
 	Webhooks(ctx context.Context, obj *Admin) ([]Webhook, error)
 	WebhookDeadLetters(ctx context.Context, obj *Admin, name string, first *int) ([]WebhookDeadLetter, error)
@@ -204,14 +204,14 @@ func (ec *executionContext) field_Admin_changes_args(ctx context.Context, rawArg
 func (ec *executionContext) field_Admin_erasure_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "name",
 		func(ctx context.Context, v any) (string, error) {
-			return ec.unmarshalNID2string(ctx, v)
+			return ec.unmarshalNString2string(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["id"] = arg0
+	args["name"] = arg0
 	return args, nil
 }
 
@@ -1985,7 +1985,7 @@ func (ec *executionContext) _Admin_erasure(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Admin().Erasure(ctx, obj, fc.Args["id"].(string))
+			return ec.Resolvers.Admin().Erasure(ctx, obj, fc.Args["name"].(string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *Erasure) graphql.Marshaler {

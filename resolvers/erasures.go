@@ -2,7 +2,6 @@ package resolvers
 
 import (
 	"context"
-	"strings"
 
 	"tidings/graph"
 	"tidings/services"
@@ -25,13 +24,9 @@ func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*
 	return &graph.EraseUserPayload{Erasure: graphErasure(begun)}, nil
 }
 
-// erasure is an erasure by its ID; nil if there is none.
-func (r *Resolver) erasure(ctx context.Context, id string) (*graph.Erasure, error) {
-	own, ours := strings.CutPrefix(id, erasureType+":")
-	if !ours {
-		return nil, services.Errorf(services.Invalid, "id: %s is not the ID of an erasure", services.Quote(id))
-	}
-	found, known, err := r.Erasures.ByID(ctx, own)
+// erasure is an erasure by its name; nil if there is none.
+func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, error) {
+	found, known, err := r.Erasures.ByName(ctx, name)
 	if err != nil || !known {
 		return nil, err
 	}
@@ -39,11 +34,8 @@ func (r *Resolver) erasure(ctx context.Context, id string) (*graph.Erasure, erro
 	return &shown, nil
 }
 
-// erasureType begins the IDs of erasures.
-const erasureType = "erasure"
-
 func graphErasure(e erasures.Erasure) graph.Erasure {
-	shown := graph.Erasure{ID: services.GlobalID(erasureType, e.ID), State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
+	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {
 		shown.State = graph.ErasureStateDone
 	}

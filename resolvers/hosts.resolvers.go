@@ -10,8 +10,8 @@ import (
 	"tidings/graph"
 )
 
-func (r *adminResolver) Erasure(ctx context.Context, obj *graph.Admin, id string) (*graph.Erasure, error) {
-	return r.erasure(ctx, id)
+func (r *adminResolver) Erasure(ctx context.Context, obj *graph.Admin, name string) (*graph.Erasure, error) {
+	return r.erasure(ctx, name)
 }
 
 func (r *mutationResolver) EraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {

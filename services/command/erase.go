@@ -64,7 +64,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 			return erasure, nil // the servers go on
 		case <-ticker.C:
 		}
-		now, found, err := erasures.ByID(ctx, db, erasure.ID)
+		now, found, err := erasures.ByName(ctx, db, erasure.Name)
 		if err != nil && ctx.Err() == nil {
 			return erasure, err
 		}
@@ -88,7 +88,7 @@ func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error 
 	for _, kind := range erasure.Kinds() {
 		fmt.Fprintf(&text, "%8d %s\n", erasure.Removed[kind], kind)
 	}
-	fmt.Fprintf(&text, "The erasure is %s.\n", services.GlobalID("erasure", erasure.ID))
+	fmt.Fprintf(&text, "The erasure is %s.\n", erasure.Name)
 	_, err := io.WriteString(out, text.String())
 	return err
 }

@@ -34,7 +34,7 @@ func TestErase(t *testing.T) {
 		return exit, out.String() + faults.String()
 	}
 	exit, first := run("ann")
-	if exit != 0 || !strings.Contains(first, "The server removes the rest when it runs") || !strings.Contains(first, "erasure:") {
+	if exit != 0 || !strings.Contains(first, "The server removes the rest when it runs") || !strings.Contains(first, "The erasure is ") {
 		t.Errorf("%d %s", exit, first)
 	}
 	if exit, again := run("ann"); exit != 0 || again != first {
@@ -72,20 +72,20 @@ func TestEraseWaits(t *testing.T) {
 		ctx  context.Context
 		most time.Duration
 	}{{t.Context(), 0}, {t.Context(), 2 * erasePoll}, {ended, time.Hour}} {
-		if got, err := awaitErasure(c.ctx, db, erasures.Erasure{ID: "x"}, c.most); err != nil || got.Done() {
+		if got, err := awaitErasure(c.ctx, db, erasures.Erasure{Name: "x"}, c.most); err != nil || got.Done() {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	done := erasures.Erasure{ID: "x", DoneAt: time.Now(), Removed: map[string]int{"posts": 3, "likes": 1, "shows": 0}}
+	done := erasures.Erasure{Name: "x", DoneAt: time.Now(), Removed: map[string]int{"posts": 3, "likes": 1, "shows": 0}}
 	if got, err := awaitErasure(t.Context(), db, done, time.Hour); err != nil || !got.Done() {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var out strings.Builder
-	if err := printErasure(done, false, &out); err != nil || out.String() != "Nothing is left of the user. Removed:\n       1 likes\n       3 posts\nThe erasure is erasure:x.\n" {
+	if err := printErasure(done, false, &out); err != nil || out.String() != "Nothing is left of the user. Removed:\n       1 likes\n       3 posts\nThe erasure is x.\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	out.Reset()
-	if err := printErasure(erasures.Erasure{ID: "x"}, false, &out); err != nil || !strings.Contains(out.String(), "The servers go on") {
+	if err := printErasure(erasures.Erasure{Name: "x"}, false, &out); err != nil || !strings.Contains(out.String(), "The servers go on") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -56,7 +56,7 @@ type Service struct {
 
 // Erasure is one erasure: what was removed so far, by kind.
 type Erasure struct {
-	ID      string
+	Name    string // by which ByName finds it
 	BeganAt time.Time
 	DoneAt  time.Time // zero: it goes on
 	Removed map[string]int
@@ -90,7 +90,7 @@ var (
 
 	lockKey = sql.NewStatement("lock a user by key", `SELECT number FROM users WHERE key = $1 {for update}`)
 
-	erasureByID = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
+	erasureByName = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
 
 	erasureByKey = sql.NewStatement("the erasure of a key", `SELECT id, began_at, done_at, counts FROM erasures WHERE key = $1 AND key <> ''`)
 
@@ -131,8 +131,8 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		if !found {
 			return services.NoUser("userId", key)
 		}
-		erasure = Erasure{ID: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
-		if _, err := tx.Run(ctx, insertErasure, erasure.ID, user, key, tx.Now, "", "{}"); err != nil {
+		erasure = Erasure{Name: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
+		if _, err := tx.Run(ctx, insertErasure, erasure.Name, user, key, tx.Now, "", "{}"); err != nil {
 			return err
 		}
 		if _, err := tx.Run(ctx, deleteUser, user); err != nil {
@@ -149,20 +149,20 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 	return erasure, user, err
 }
 
-// ByID is an erasure; found is false if there is none.
-func (s *Service) ByID(ctx context.Context, id string) (Erasure, bool, error) {
-	return ByID(ctx, s.cfg.DB, id)
+// ByName is an erasure; found is false if there is none.
+func (s *Service) ByName(ctx context.Context, name string) (Erasure, bool, error) {
+	return ByName(ctx, s.cfg.DB, name)
 }
 
-// ByID is an erasure; found is false if there is none.
-func ByID(ctx context.Context, db *sql.DB, id string) (erasure Erasure, found bool, err error) {
-	return read(ctx, db.Runner, erasureByID, id)
+// ByName is an erasure; found is false if there is none.
+func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, found bool, err error) {
+	return read(ctx, db.Runner, erasureByName, name)
 }
 
 func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Erasure, found bool, err error) {
 	var began, done int64
 	var counts string
-	if found, err = r.One(ctx, st, []any{arg}, &e.ID, &began, &done, &counts); err != nil || !found {
+	if found, err = r.One(ctx, st, []any{arg}, &e.Name, &began, &done, &counts); err != nil || !found {
 		return e, found, err
 	}
 	if e.BeganAt = sql.FromMicros(began); done > 0 {

@@ -73,7 +73,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 		n.Settle()
 		erasure := eraseLeaver(n)
 		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
-		for killed && erasureNow(n, erasure.ID).State == "PENDING" {
+		for killed && erasureNow(n, erasure.Name).State == "PENDING" {
 			if !dying(n, 5+rng.IntN(80)) {
 				n.Settle() // the other jobs, and what is due later
 			}
@@ -86,7 +86,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 			t.Errorf("left: %s", found)
 		}
 		l.agree()
-		shown := erasureNow(n, erasure.ID)
+		shown := erasureNow(n, erasure.Name)
 		if killed && deaths < 20 {
 			t.Errorf("the worker died %d times only", deaths)
 		}
@@ -104,9 +104,9 @@ func TestErasureClosesSockets(t *testing.T) {
 	erase := fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaver, erasureFields)
 	for _, c := range []struct{ as, query, code string }{
 		{leaver, erase, "FORBIDDEN"}, {"host:ingest", erase, "FORBIDDEN"}, {"", erase, "UNAUTHENTICATED"},
-		{"boss:admin", `mutation{eraseUser(input:{userId:"user:nobody"}){erasure{id}}}`, "NOT_FOUND"},
-		{"boss:admin", `mutation{eraseUser(input:{userId:"post:1"}){erasure{id}}}`, "INVALID"},
-		{"boss:admin", `{admin{erasure(id:"erasure:x"){id}}}`, ""}, {"boss:admin", `{admin{erasure(id:"x"){id}}}`, "INVALID"},
+		{"boss:admin", `mutation{eraseUser(input:{userId:"user:nobody"}){erasure{name}}}`, "NOT_FOUND"},
+		{"boss:admin", `mutation{eraseUser(input:{userId:"post:1"}){erasure{name}}}`, "INVALID"},
+		{"boss:admin", `{admin{erasure(name:"x"){name}}}`, ""},
 	} {
 		if got := n.Ask(c.as, c.query, nil).ErrorCode(); got != c.code {
 			t.Errorf("%s %s: %q, want %q", c.as, c.query, got, c.code)

@@ -105,7 +105,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			erasure := eraseLeaver(n)
 			absentAtOnce(n, erasure, l)
 			n.Settle()
-			if shown := erasureNow(n, erasure.ID); shown.State != "DONE" || len(shown.Removed) < 12 {
+			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" || len(shown.Removed) < 12 {
 				t.Errorf("%+v", shown)
 			}
 			for _, found := range left(n, server) {
@@ -134,18 +134,18 @@ func tablesOf(n *world.Node) []string {
 }
 
 // erasureNow is how far an erasure is.
-func erasureNow(n *world.Node, id string) erasureAnswer {
+func erasureNow(n *world.Node, name string) erasureAnswer {
 	var data struct {
 		Admin struct{ Erasure erasureAnswer }
 	}
-	n.Must("boss:admin", fmt.Sprintf(`{admin{%s}}`, strings.Replace(erasureFields, "erasure", fmt.Sprintf("erasure(id:%q)", id), 1)), nil, &data)
+	n.Must("boss:admin", fmt.Sprintf(`{admin{%s}}`, strings.Replace(erasureFields, "erasure", fmt.Sprintf("erasure(name:%q)", name), 1)), nil, &data)
 	return data.Admin.Erasure
 }
 
 // absentAtOnce fails unless nobody reads the leaver before any job has run, and the key is refused.
 func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 	n.TB.Helper()
-	if again := eraseLeaver(n); again.ID != erasure.ID || erasure.State != "PENDING" || again.State != "PENDING" {
+	if again := eraseLeaver(n); again.Name != erasure.Name || erasure.State != "PENDING" || again.State != "PENDING" {
 		n.TB.Errorf("the erasure is %+v, then %+v", erasure, again)
 	}
 	if code := n.Ask(leaver, `{viewer{badges{version}}}`, nil).ErrorCode(); code != "CONFLICT" {
@@ -182,7 +182,7 @@ func TestErasureInRandomHistories(t *testing.T) {
 				l.live(3)
 			}
 			n.Settle()
-			if shown := erasureNow(n, erasure.ID); shown.State != "DONE" {
+			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
 				t.Errorf("%+v", shown)
 			}
 			for _, found := range left(n, server) {

@@ -234,14 +234,14 @@ func (l *lives) live(count int) {
 }
 
 type erasureAnswer struct {
-	ID, State string
-	Removed   []struct {
+	Name, State string
+	Removed     []struct {
 		Kind  string
 		Count int
 	}
 }
 
-const erasureFields = `erasure{id state beganAt doneAt removed{kind count}}`
+const erasureFields = `erasure{name state beganAt doneAt removed{kind count}}`
 
 // eraseLeaver begins the erasure.
 func eraseLeaver(n *world.Node) erasureAnswer {
