@@ -10,18 +10,17 @@ import (
 
 // eraseUser begins the erasure of a user, or answers how far it is.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
-	if _, err := r.scoped(ctx, services.ScopeAdmin); err != nil {
-		return nil, err
-	}
-	key, err := services.ParseUserID("userId", input.UserID)
-	if err != nil {
-		return nil, err
-	}
-	begun, err := r.Erasures.Begin(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return &graph.EraseUserPayload{Erasure: graphErasure(begun)}, nil
+	return asAdmin(ctx, r, "eraseUser", input.UserID, "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
+		key, err := services.ParseUserID("userId", input.UserID)
+		if err != nil {
+			return nil, err
+		}
+		begun, err := r.Erasures.Begin(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return &graph.EraseUserPayload{Erasure: graphErasure(begun)}, nil
+	})
 }
 
 // erasure is an erasure by its name; nil if there is none.

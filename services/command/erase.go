@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
 
 	"tidings/services"
+	"tidings/services/acts"
 	"tidings/services/erasures"
 	"tidings/services/sql"
 )
@@ -42,7 +44,12 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	erasure, _, err := erasures.Begin(ctx, db, command.Erase.User)
+	var erasure erasures.Erasure
+	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
+	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // without the key, which is to go
+		erasure, _, err = erasures.Begin(ctx, db, command.Erase.User)
+		return err
+	})
 	if err != nil {
 		return err
 	}
