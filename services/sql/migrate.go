@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -32,7 +33,14 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 		return services.Errorf(services.Conflict, "the tables of %s have version %d and this program knows %d: use a newer program",
 			s.name, current, target)
 	}
+	began := time.Now()
 	done, err := steps.Up(ctx)
+	if current == 0 && err == nil { // whoever upgrades wants to know which step took long, and a new database has no such step
+		if len(done) > 0 {
+			s.log.Info("migrated", "steps", len(done), "version", target, "took", time.Since(began))
+		}
+		return nil
+	}
 	for _, step := range done {
 		s.log.Info("migrated", "step", cmp.Or(step.Source.Path, fmt.Sprint(step.Source.Version)), "took", step.Duration)
 	}
