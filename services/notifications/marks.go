@@ -26,8 +26,8 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	}
 }
 
-// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count. No
-// categories means all; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
+// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count. nil
+// means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
 // of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := CheckCategories("categories", categories)
@@ -40,7 +40,7 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (none: all) up to UpTo (0: until now).
+// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now).
 type Reading struct {
 	IDs        []services.PostID // of notifications: each one's causes until now
 	Shown      []services.PostID // positions of notifications: each one's causes up to there
@@ -62,7 +62,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}
 	marked := readMark{UpTo: read.UpTo, Gen: gen}
 	named := len(read.IDs) + len(read.Shown)
-	switch ranged := len(read.Categories) > 0 || read.UpTo != 0; {
+	switch ranged := read.Categories != nil || read.UpTo != 0; {
 	case named > 0 && (ranged || read.All), read.All && ranged:
 		return nil, services.Errorf(services.Invalid, "ids, all: neither goes with anything else but readToken")
 	case named > maxMarked:

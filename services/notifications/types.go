@@ -114,10 +114,14 @@ func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, o
 	return value, older
 }
 
-// CheckCategories checks that each is a category, and returns them sorted without duplicates; for none it returns all.
+// CheckCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. An empty list is
+// INVALID: a client that filtered everything away does not mean all.
 func CheckCategories(field string, categories []services.Category) ([]services.Category, error) {
-	if len(categories) == 0 {
+	switch {
+	case categories == nil:
 		return slices.Sorted(slices.Values(services.Categories)), nil
+	case len(categories) == 0:
+		return nil, services.Errorf(services.Invalid, "%s: at least one is needed; leave it out for all", field)
 	}
 	for _, category := range categories {
 		if !slices.Contains(services.Categories, category) {

@@ -63,6 +63,9 @@ func TestCheckCategories(t *testing.T) {
 	if all, err := CheckCategories("categories", nil); len(all) != len(services.Categories) || err != nil {
 		t.Errorf("none stands for %v, %v", all, err)
 	}
+	if none, err := CheckCategories("categories", []services.Category{}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("an empty list stands for %v, %v", none, err)
+	}
 	twice := []services.Category{services.CategoryMention, services.CategoryFollow, services.CategoryMention}
 	got, err := CheckCategories("categories", twice)
 	if !slices.Equal(got, []services.Category{services.CategoryFollow, services.CategoryMention}) || err != nil || twice[1] != services.CategoryFollow {
