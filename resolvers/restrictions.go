@@ -55,15 +55,19 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	if err != nil {
 		return nil, err
 	}
-	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
+	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, restriction := range list {
-		page.Edges[i] = graph.RestrictionEdge{
+		edge := graph.RestrictionEdge{
 			Cursor: cursor.text(viewer.Number, uint64(restriction.Made)), Node: graphUser(users[restriction.Other]),
 			Since: restriction.Made.Time(), Until: orNever(restriction.Until),
 		}
-	}
-	if n := len(page.Edges); n > 0 {
-		page.PageInfo.StartCursor, page.PageInfo.EndCursor = &page.Edges[0].Cursor, &page.Edges[n-1].Cursor
+		if i == 0 {
+			page.PageInfo.StartCursor = &edge.Cursor
+		}
+		page.PageInfo.EndCursor = &edge.Cursor
+		if edge.Node.Key != "" { // being erased
+			page.Edges = append(page.Edges, edge)
+		}
 	}
 	return page, nil
 }

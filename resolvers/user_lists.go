@@ -67,11 +67,16 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	if err != nil {
 		return nil, err
 	}
-	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, len(list.Items))}
-	for i, other := range list.Items {
-		shown.Edges[i] = graph.UserEdge{Cursor: placeText(kind, uint64(page.Owner), uint64(other.Number)), Node: graphUser(other)}
+	place := func(i int) *string {
+		cursor := placeText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
+		return &cursor
 	}
-	shown.PageInfo = userPageInfo(kind, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
+	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userPageInfo(kind, page, list, place)}
+	for i, other := range list.Items {
+		if other.Key != "" { // being erased
+			shown.Edges = append(shown.Edges, graph.UserEdge{Cursor: *place(i), Node: graphUser(other)})
+		}
+	}
 	return shown, nil
 }
 

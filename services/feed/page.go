@@ -102,8 +102,10 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 		return items, err
 	}
 	for _, entry := range entries {
-		if post, ok := posts[entry.Post]; ok && !post.Deleted {
-			items = append(items, Item{Post: post, Author: users[entry.Author]})
+		post, there := posts[entry.Post]
+		author := users[entry.Author]
+		if there && !post.Deleted && author.Key != "" { // an author without a key is being erased
+			items = append(items, Item{Post: post, Author: author})
 		}
 	}
 	return items, nil

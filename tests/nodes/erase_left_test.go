@@ -160,6 +160,26 @@ func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 			n.TB.Errorf("%s is read: %s", post, text)
 		}
 	}
+	for _, person := range l.people[:len(l.people)-1] {
+		for name, list := range screens {
+			answer := n.Ask(person, "{viewer{"+list+"}}", nil)
+			text := string(answer.Data)
+			if len(answer.Errors) > 0 || strings.Contains(text, secret) || strings.Contains(text, leaver) || strings.Contains(text, `"key":""`) {
+				n.TB.Errorf("%s as %s sees it: %s, %v", name, person, text, answer.Errors)
+			}
+		}
+	}
+}
+
+// screens are what people look at, but for conversations: the messages of somebody who has left are recalled one after the other.
+var screens = map[string]string{
+	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
+	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
+	"the board":           `liveBoard(first:50){nodes{title host{key}}}`,
+	"the notifications":   `notifications(first:100){nodes{category actors{key} subject{body} show{title}}}`,
+	"the own posts":       `user{posts(first:20){nodes{body comments(first:20){nodes{body author{key}}} likes(first:20){nodes{key}}}}}`,
+	"the people followed": `user{followers(first:100){nodes{key}} followees(first:100){nodes{key}}}`,
+	"restrictions":        `mutes(first:50){nodes{key}} blocks(first:50){nodes{key}} hides(first:50){nodes{key}}`,
 }
 
 // After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing is left. What happens
