@@ -262,6 +262,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			missing = append(missing, r)
 		}
 	}
+	missing = append(missing, ended(supported, known, moments)...)
 	if err := b.place(ctx, missing); err != nil {
 		return err
 	}

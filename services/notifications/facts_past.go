@@ -103,6 +103,28 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	return slices.Compact(causes), moments
 }
 
+// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been applied
+// when they happened: one that begins again gets the time and the position of its first beginning. A cause without a post of its own
+// happened when it was told. A comment is none of them: the job of a publication names it even if it only ever was a mention.
+func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []raised) {
+	for c, moment := range moments {
+		_, holds := supported[c]
+		_, had := known[c]
+		if holds || had || c.Actor == 0 || c.Actor == c.Recipient {
+			continue
+		}
+		switch c.Category {
+		case services.CategoryLike, services.CategoryFollow, services.CategoryMention:
+			at := sql.Micros(moment.Moment())
+			if post := c.post(); post != 0 {
+				at = min(at, sql.Micros(post.Moment()))
+			}
+			causes = append(causes, raised{Cause: c, at: at, moment: moment})
+		}
+	}
+	return causes
+}
+
 // end is the position up to which a mark of everything reaches: the newest, or the last one of a past mark's time.
 func (h *head) end(tx *sql.Tx, user services.UserID) services.PostID {
 	if tx.Dated() == 0 {

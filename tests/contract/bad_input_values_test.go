@@ -42,6 +42,7 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 		{policy, `{"sources":{"source":7}}`, []string{"$v.sources.source: ", "a BadgeSource is one of its names", "got 7"}},
 		{policy, `{"sources":[{"source":"HOME_FEED","inTotal":1}]}`, []string{"$v.sources[0].inTotal: ", "true or false", "got 1"}},
 		{seen, `["LIKE","like"]`, []string{"$v[1]: ", "a NotificationCategory is one of its names"}},
+		{seen, `[]`, []string{"categories: ", "at least one is needed", "leave it out for all"}},
 		{nodes, `["user:a",true]`, []string{"$v[1]: ", "an ID is a text", "got true"}},
 		{mute, `{"userId":"user:b","until":"soon"}`, []string{"$v.until: ", "a Time is a text in RFC 3339", `got "soon"`}},
 		{mute, `{"userId":"user:b","until":5}`, []string{"$v.until: ", "a Time is a text in RFC 3339", "got 5"}},
@@ -64,7 +65,7 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 		})
 	}
 	for _, good := range []struct{ query, value string }{
-		{page, `5`}, {page, `null`}, {seen, `"LIKE"`}, {seen, `[]`}, {nodes, `["user:a"]`},
+		{page, `5`}, {page, `null`}, {seen, `"LIKE"`}, {seen, `null`}, {nodes, `["user:a"]`},
 		{policy, `{"quietHours":{"from":"22:00","to":"07:00","offsetMinutes":-60}}`},
 	} {
 		got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(good.query)+`,"variables":{"v":`+good.value+`}}`))

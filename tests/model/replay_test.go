@@ -312,3 +312,77 @@ func TestWhatIsToldLateIsPushed(t *testing.T) {
 	tell(25*time.Hour, "reader", "markNotificationsSeen", map[string]any{})
 	watch.Shows(t, world.Convergence, 0, 0)
 }
+
+// What begins, ends and begins again keeps its first time and position, also when all of it is told before any of it is applied: whoever
+// looked in between has seen it.
+func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		acts func(post string) [3]told // of "fan"; they begin, end and begin again
+	}{
+		{name: "like", acts: func(post string) [3]told {
+			input := map[string]any{"postId": post}
+			return [3]told{{name: "likePost", input: input}, {name: "unlikePost", input: input}, {name: "likePost", input: input}}
+		}},
+		{name: "follow", acts: func(string) [3]told {
+			input := map[string]any{"userId": user("author")}
+			return [3]told{{name: "follow", input: input}, {name: "unfollow", input: input}, {name: "follow", input: input}}
+		}},
+		{name: "mention", acts: func(string) (acts [3]told) {
+			for i, mentions := range [][]string{{user("author")}, {}, {user("author")}} {
+				acts[i] = told{name: "editPost", input: map[string]any{"postId": "post:ref:own", "body": "b", "mentions": mentions}}
+			}
+			return acts
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+			n.Badges("author")
+			n.Clock.Advance(40 * time.Hour)
+			now := n.Clock.Now()
+			tell := func(events ...told) {
+				t.Helper()
+				said := make([]map[string]any, len(events))
+				for i, e := range events {
+					said[i] = eventOf(e, e.input, true)
+				}
+				var data struct {
+					Ingest struct {
+						Results []struct{ Error *struct{ Message string } }
+					}
+				}
+				n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": said}, &data)
+				for i, result := range data.Ingest.Results {
+					if result.Error != nil {
+						t.Fatalf("%s: %s", events[i].name, result.Error.Message)
+					}
+				}
+				n.Due()
+			}
+			at := func(e told, as string, ago time.Duration) told {
+				e.as, e.at = as, now.Add(-ago)
+				return e
+			}
+			tell(at(told{name: "publishPost", input: map[string]any{"body": "a", "ref": "post"}}, "author", 36*time.Hour),
+				at(told{name: "publishPost", input: map[string]any{"body": "b", "ref": "own"}}, "fan", 35*time.Hour))
+			acts := test.acts("post:ref:post")
+			tell(at(acts[0], "fan", 30*time.Hour), at(acts[1], "fan", 29*time.Hour))
+			tell(at(told{name: "markNotificationsSeen", input: map[string]any{}}, "author", 28*time.Hour), at(acts[2], "fan", 2*time.Hour))
+			var data struct {
+				Viewer struct {
+					Notifications struct {
+						Nodes []struct {
+							At   time.Time
+							Seen bool
+						}
+					}
+				}
+			}
+			n.Must("author", `{viewer{notifications(first:2){nodes{at seen}}}}`, nil, &data)
+			nodes := data.Viewer.Notifications.Nodes
+			if len(nodes) != 1 || nodes[0].At.After(now.Add(-29*time.Hour)) || !nodes[0].Seen {
+				t.Errorf("%+v are listed, want one that was seen, of the first beginning", nodes)
+			}
+		})
+	}
+}
