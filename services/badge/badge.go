@@ -23,7 +23,7 @@ import (
 	"tidings/services"
 	"tidings/services/badge/source"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 	"tidings/services/sql"
@@ -35,7 +35,7 @@ type Config struct {
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
-	Pulled    *mirror.Pulled
+	Pulled    *nodecache.Pulled
 	Clock     services.Clock
 	Log       *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
@@ -57,7 +57,7 @@ type Service struct {
 	redis     *rdb.Projections
 	jobs      *jobs.Engine
 	projector *projector.Projector
-	pulled    *mirror.Pulled
+	pulled    *nodecache.Pulled
 	clock     services.Clock
 	log       *slog.Logger
 

@@ -18,7 +18,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/live/livetest"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/tests/histories"
 )
 
@@ -34,7 +34,7 @@ var streams = []string{announcementStream, pullStream, showStream, roomStream}
 
 // gate restricts a node to reading one stream of the facts.
 type gate struct {
-	mirror.SQL
+	nodecache.SQL
 	mu   sync.Mutex
 	open string // the readable stream; "": all
 }
@@ -51,7 +51,7 @@ func (g *gate) lets(stream string) error {
 }
 
 func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	stream := map[string]string{announcements.LogKind: announcementStream, mirror.LogPull: pullStream, live.LogKind: showStream}[kind]
+	stream := map[string]string{announcements.LogKind: announcementStream, nodecache.LogPull: pullStream, live.LogKind: showStream}[kind]
 	if err := g.lets(stream); err != nil {
 		return nil, err
 	}
@@ -74,9 +74,9 @@ type learner struct {
 
 func (n node) learner() *learner {
 	n.TB.Helper()
-	g := &gate{SQL: mirror.SQL{DB: n.Store}}
+	g := &gate{SQL: nodecache.SQL{DB: n.Store}}
 	w := n.World.AnotherNode()
-	w.Memory = mirror.New(mirror.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = nodecache.New(nodecache.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	l := &learner{node: newNodeWith(w, g, live.ShowLimits{}), gate: g}
 	l.learn("")
 	return l
@@ -137,7 +137,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 	case announcementStream:
 		n.announceAny(t, a)
 	case pullStream:
-		change := mirror.PullChange{Author: a.huge}
+		change := nodecache.PullChange{Author: a.huge}
 		if change.Deleted = len(a.posts) > 0 && rapid.Bool().Draw(t, "delete"); change.Deleted {
 			change.Post = a.posts[0]
 			n.World.Delete(change.Post)
@@ -146,7 +146,7 @@ func (n node) commit(t *rapid.T, a *audience, stream string) {
 			change.Post = n.Post(a.huge)
 			a.posts = append(a.posts, change.Post)
 		}
-		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, mirror.LogPull)
+		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.LogPull)
 		n.Must(err)
 		a.own = func(l *learner) { l.Memory.Pulled.Changed(change, version) }
 	case showStream:

@@ -16,8 +16,8 @@ import (
 	"tidings/services/importer"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/sql"
@@ -89,7 +89,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 			return importer.Shows(ctx, db, ids, opts)
 		}
 		// Only facts and jobs are written here: the nodes on the same database project them.
-		engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: mirror.SQL{DB: db}, Logger: slog.Default()})
+		engine, log := jobs.New(jobs.Config{DB: db}), changelog.New(changelog.Config{Log: nodecache.SQL{DB: db}, Logger: slog.Default()})
 		projections := projector.New(projector.Config{Jobs: engine, Store: db, Clock: services.SystemClock{}, IDs: ids})
 		fan := fanout.New(fanout.Config{Jobs: engine, Projector: projections, Store: db, Clock: services.SystemClock{}, IDs: ids})
 		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})

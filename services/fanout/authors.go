@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/rdb"
 	"tidings/services/redis"
@@ -149,7 +149,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		if counted.Pull != known.Pull {
-			if _, err := changelog.LockLog(ctx, tx, mirror.LogPull); err != nil {
+			if _, err := changelog.LockLog(ctx, tx, nodecache.LogPull); err != nil {
 				return err
 			}
 		}
@@ -181,7 +181,7 @@ func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks
 	if err := jobs.Enqueue(ctx, tx, naming...); err != nil {
 		return err
 	}
-	_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
+	_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 	return err
 }
 

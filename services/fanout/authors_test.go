@@ -12,7 +12,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/sql"
@@ -272,13 +272,13 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 	w.Delete(pushed)
 	w.Delete(pulled)
 	w.Quiet(w.Fanout)
-	var got []mirror.PullChange
-	for _, entry := range changes(w, mirror.LogPull) {
-		change, err := mirror.ParsePullChange(entry)
+	var got []nodecache.PullChange
+	for _, entry := range changes(w, nodecache.LogPull) {
+		change, err := nodecache.ParsePullChange(entry)
 		w.Must(err)
 		got = append(got, change)
 	}
-	want := []mirror.PullChange{{Author: users[0]}, {Author: users[0], Post: pulled}, {Author: users[0], Post: pulled, Deleted: true}}
+	want := []nodecache.PullChange{{Author: users[0]}, {Author: users[0], Post: pulled}, {Author: users[0], Post: pulled, Deleted: true}}
 	if !slices.Equal(got, want) {
 		t.Errorf("the log says %v, want %v", got, want)
 	}

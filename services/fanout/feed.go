@@ -6,7 +6,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/redis"
@@ -14,7 +14,7 @@ import (
 
 // The kinds of jobs of feeds.
 const (
-	jobFanOut = mirror.JobFanOut // key: post id. A new post to all followers
+	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
 
 	jobPush   = "post.push"   // a chunk of them; payload: span
 	jobOnline = "post.online" // the followers of a chunk who are online; payload: span

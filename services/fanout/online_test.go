@@ -13,7 +13,7 @@ import (
 	"tidings/services/fanout"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/rdb"
@@ -188,8 +188,8 @@ func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	for _, one := range unfinished {
 		bySQL = append(bySQL, one.Post)
 	}
-	for _, entry := range changes(w, mirror.LogFanout) {
-		change, err := mirror.ParseFanoutChange(entry)
+	for _, entry := range changes(w, nodecache.LogFanout) {
+		change, err := nodecache.ParseFanoutChange(entry)
 		w.Must(err)
 		byLog = slices.DeleteFunc(byLog, func(post services.PostID) bool { return post == change.Post })
 		if !change.Ended {
@@ -240,7 +240,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		turn(w, quick)
 		known("while it is taken out")
 		w.Quiet(w.Fanout)
-		if entries := changes(w, mirror.LogFanout); len(entries) != 2 {
+		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
 			t.Errorf("the log has %d entries of one fan-out", len(entries))
 		}
 	})
@@ -289,7 +289,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		if bySQL, byLog := onTheWay(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
-		if entries := changes(w, mirror.LogFanout); len(entries) != 2 {
+		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
 			t.Errorf("the log has %d entries of one fan-out", len(entries))
 		}
 	})

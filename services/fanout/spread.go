@@ -7,7 +7,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/projector"
@@ -90,7 +90,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
 			return err
 		}
-		if err := (mirror.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
+		if err := (nodecache.FanoutChange{InFlightFanout: fanout}).Append(ctx, tx); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, queued...)
@@ -127,7 +127,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 
 // appendEnd announces to all nodes that every follower has the chunk's post.
 func (s span) appendEnd(ctx context.Context, tx *sql.Tx) error {
-	return mirror.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
+	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
 // own updates the author's feed and the copy of the post.

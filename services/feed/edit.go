@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/posts"
 	"tidings/services/sql"
@@ -40,7 +40,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned); err != nil {
 				return nil, err
 			}
-			if _, err := changelog.AppendChange(ctx, tx, mirror.LogPost, id.String(), post.UpdatedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
 			queued, err := renotify(ctx, tx, before, were, mentioned)

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 )
 
@@ -166,7 +166,7 @@ func TestRefusedEdits(t *testing.T) {
 	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store, mirror.LogPost, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store, nodecache.LogPost, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }

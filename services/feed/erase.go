@@ -9,7 +9,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/erase"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/sql"
 )
@@ -23,7 +23,7 @@ func (s *Service) Erase() []erase.Step {
 		}
 		return err == nil, err
 	}, func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error {
-		if _, err := changelog.AppendChange(ctx, tx, mirror.LogPost, id.String(), at); err != nil {
+		if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), at); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, copyJob(id))

@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
@@ -27,10 +27,10 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers its kinds of jobs
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Posts    *mirror.Posts
-	Reader   *mirror.Reader
-	Pulled   *mirror.Pulled
-	InFlight *mirror.InFlight
+	Posts    *nodecache.Posts
+	Reader   *nodecache.Reader
+	Pulled   *nodecache.Pulled
+	InFlight *nodecache.InFlight
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock
@@ -45,10 +45,10 @@ type Config struct {
 type Service struct {
 	store     *sql.DB
 	redis     *rdb.Projections
-	posts     *mirror.Posts
-	reader    *mirror.Reader
-	pulled    *mirror.Pulled
-	inFlight  *mirror.InFlight
+	posts     *nodecache.Posts
+	reader    *nodecache.Reader
+	pulled    *nodecache.Pulled
+	inFlight  *nodecache.InFlight
 	fanout    *fanout.Fanout
 	projector *projector.Projector
 	ids       *services.IDClock

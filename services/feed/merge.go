@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"tidings/services"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/rdb"
 )
 
@@ -22,7 +22,7 @@ type rawPage struct {
 // entries in all, so the number of entries above the position in all sources determines where it ends; and nothing older
 // than the newest floor is listed, because below it one source has ended while another continues. The inbox brings limit
 // entries, or all that it has.
-func merged(inbox rdb.InboxPage, pulled []mirror.PulledPosts, before services.PostID, limit int) rawPage {
+func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
 	floor, room := inbox.Floor, services.Retention-inbox.Above
 	heads := make(sources, 0, len(pulled))
@@ -65,7 +65,7 @@ func merged(inbox rdb.InboxPage, pulled []mirror.PulledPosts, before services.Po
 
 // source is an author's posts, from one on downwards.
 type source struct {
-	mirror.PulledPosts
+	nodecache.PulledPosts
 	at int
 }
 

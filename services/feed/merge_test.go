@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/rdb"
 )
 
@@ -18,7 +18,7 @@ const inboxAuthor = services.UserID(1)
 type shelf struct {
 	inbox      []services.FeedEntry // newest first
 	inboxFloor services.PostID
-	pulled     []mirror.PulledPosts
+	pulled     []nodecache.PulledPosts
 }
 
 // read is the inbox's part of a page.
@@ -64,7 +64,7 @@ func drawShelf(t *rapid.T) shelf {
 	size := rapid.SampledFrom([]int{5, 60, 500, 900}).Draw(t, "posts")
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
-		s.pulled = append(s.pulled, mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{
+		s.pulled = append(s.pulled, nodecache.PulledPosts{FollowedAuthor: services.FollowedAuthor{
 			Author: services.UserID(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
 		}})
 	}
@@ -134,7 +134,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 func TestATwinIsListedOnce(t *testing.T) {
 	s := shelf{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
-		pulled: []mirror.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
+		pulled: []nodecache.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
 	}
 	want := []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}, {Post: 3, Author: 7, Counts: true}}
 	if got := merged(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
@@ -145,7 +145,7 @@ func TestATwinIsListedOnce(t *testing.T) {
 func BenchmarkMergeAPageOf50Authors(b *testing.B) {
 	var s shelf
 	for i := range 50 {
-		author := mirror.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserID(10 + i)}}
+		author := nodecache.PulledPosts{FollowedAuthor: services.FollowedAuthor{Author: services.UserID(10 + i)}}
 		for post := range 300 {
 			author.Posts = append(author.Posts, services.PostID(1+post*50+i))
 		}

@@ -9,7 +9,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/posts"
@@ -91,7 +91,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			}
 			s.posts.Keep(post.ID, post)
 			if post.Pull {
-				s.pulled.Changed(mirror.PullChange{Author: author, Post: post.ID}, pulled)
+				s.pulled.Changed(nodecache.PullChange{Author: author, Post: post.ID}, pulled)
 			}
 			if post.OffFeed {
 				return nil
@@ -114,7 +114,7 @@ func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64
 	if err := posts.Insert(ctx, tx, *post); err != nil || !post.Pull {
 		return 0, err
 	}
-	return mirror.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
+	return nodecache.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
 // parentOf reads the post that a post answers, and prevents its deletion meanwhile.
@@ -193,11 +193,11 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			changedAt = post.UpdatedAt
-			if _, err := changelog.AppendChange(ctx, tx, mirror.LogPost, id.String(), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), changedAt); err != nil {
 				return nil, err
 			}
 			if pulled = 0; post.Pull {
-				if pulled, err = (mirror.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
+				if pulled, err = (nodecache.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
 					return nil, err
 				}
 			}
@@ -210,7 +210,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 		AfterCommit: func(ctx context.Context) error {
 			s.posts.Changed(id, changedAt)
 			if pulled > 0 {
-				s.pulled.Changed(mirror.PullChange{Author: author, Post: id, Deleted: true}, pulled)
+				s.pulled.Changed(nodecache.PullChange{Author: author, Post: id, Deleted: true}, pulled)
 			}
 			return s.fanout.DropOwn(ctx, author, id)
 		},

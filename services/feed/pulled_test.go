@@ -8,7 +8,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/sql"
 )
@@ -262,7 +262,7 @@ func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 			if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
 				return err
 			}
-			return mirror.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
+			return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 		})
 		_, err := n.Memory.Log.RunOnce(t.Context())
 		n.Must(err)

@@ -18,7 +18,7 @@ import (
 	"tidings/services/changelog"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/positions"
 	"tidings/services/projector"
 	"tidings/services/rdb"
@@ -29,7 +29,7 @@ import (
 type Config struct {
 	Store  *sql.DB
 	Redis  *rdb.Projections
-	Reader *mirror.Reader
+	Reader *nodecache.Reader
 	Log    *changelog.Follower // the node cache follows it
 	Memory *Memory             // the node cache; nil: New makes it. Services of one node share it
 	Jobs   *jobs.Engine        // New registers its kinds of jobs
@@ -51,7 +51,7 @@ type Service struct {
 
 	store     *sql.DB
 	redis     projection
-	reader    *mirror.Reader
+	reader    *nodecache.Reader
 	jobs      *jobs.Engine
 	fanout    *fanout.Fanout
 	projector *projector.Projector

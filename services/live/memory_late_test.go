@@ -10,7 +10,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/changelog"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
@@ -84,7 +84,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		h := &hosting{T: t, now: time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)}
 		h.DB = sqltest.Open(t, sql.Config{URL: url, Clock: h})
 		node := func() *Memory {
-			return newMemory(changelog.New(changelog.Config{Log: mirror.SQL{DB: h.DB}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.DB}, 13*time.Hour)
+			return newMemory(changelog.New(changelog.Config{Log: nodecache.SQL{DB: h.DB}, Logger: slog.New(slog.DiscardHandler), Clock: h}), database{h.DB}, 13*time.Hour)
 		}
 		early := node()
 		catchUp := func(m *Memory, version uint64) {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/positions"
@@ -31,7 +31,7 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 	return slices.Concat(
 		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
-		[]erase.Step{people.EraseLog(people.LogProfile, mirror.LogPull)}, acts.Erase,
+		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull)}, acts.Erase,
 	)
 }
 

@@ -34,7 +34,7 @@ import (
 	"tidings/services/jobs"
 	"tidings/services/live"
 	"tidings/services/messages"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/projector"
 	"tidings/services/push"
@@ -59,7 +59,7 @@ type Server struct {
 	clock     services.Clock
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Memory    *mirror.Memories
+	Memory    *nodecache.Caches
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
@@ -236,8 +236,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
 	kinds, _ := FeedKinds(s.Config.FeedKinds)
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
-	s.Memory = mirror.New(mirror.Config{
-		Facts: mirror.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+	s.Memory = nodecache.New(nodecache.Config{
+		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{

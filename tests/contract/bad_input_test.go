@@ -16,8 +16,8 @@ import (
 	"tidings/services/export"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/mirror"
 	"tidings/services/node"
+	"tidings/services/nodecache"
 	"tidings/services/notifications"
 	"tidings/services/people"
 	"tidings/services/positions"
@@ -60,7 +60,7 @@ func (c *crowd) facts() map[string]any {
 	}
 	waiting, dead, _, err := jobs.JobCounts(ctx, c.Store)
 	put("jobs", []int{waiting, dead}, err)
-	for _, kind := range []string{mirror.LogPost, people.LogProfile, live.LogKind} {
+	for _, kind := range []string{nodecache.LogPost, people.LogProfile, live.LogKind} {
 		head, _, err := changelog.LogHead(ctx, c.Store, kind)
 		put("log "+kind, head, err)
 	}

@@ -58,7 +58,7 @@ var lines = map[string]int{
 	"services/push":          6,
 	"services/acts":          6,
 	"services/projector":     7,
-	"services/mirror":        8,
+	"services/nodecache":     8,
 	"services/ratelimit":     8,
 	"services/posts":         9,
 	"services/refs":          9,

@@ -18,7 +18,7 @@ import (
 	"tidings/services/feed"
 	"tidings/services/jobs"
 	"tidings/services/live"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/posts"
 	"tidings/services/redis"
@@ -263,7 +263,7 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 
 // cold is the feed service of a node with empty memory.
 func (n *Node) cold() *feed.Service {
-	memory := mirror.New(mirror.Config{Facts: mirror.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
+	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }

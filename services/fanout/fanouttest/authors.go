@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/sql"
 )
@@ -21,7 +21,7 @@ func insert(ctx context.Context, tx *sql.Tx, author services.UserID, id services
 	if err := posts.Insert(ctx, tx, post); err != nil || !post.Pull {
 		return err
 	}
-	_, err = mirror.PullChange{Author: author, Post: id}.Append(ctx, tx)
+	_, err = nodecache.PullChange{Author: author, Post: id}.Append(ctx, tx)
 	return err
 }
 
@@ -37,7 +37,7 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		_, err = mirror.PullChange{Author: author}.Append(ctx, tx)
+		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
@@ -38,7 +38,7 @@ type World struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
 	Server    *redistest.Server // nil on the embedded Redis
-	Memory    *mirror.Memories
+	Memory    *nodecache.Caches
 	IDs       *services.IDClock
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
@@ -86,7 +86,7 @@ func New(tb testing.TB, options Options) *World {
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
 	w.Redis = redis
-	w.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	w.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
 	w.projectorConfig = projector.Config{
 		Store: w.Store, Redis: w.Redis, Activity: w.Memory.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
@@ -243,7 +243,7 @@ func (w *World) Delete(id services.PostID) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		post, _, err := posts.Delete(ctx, tx, id)
 		if err == nil && post.Pull {
-			_, err = mirror.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
+			_, err = nodecache.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
 		}
 		if err != nil {
 			return err

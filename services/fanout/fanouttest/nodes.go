@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 	"tidings/services/fanout"
 	"tidings/services/jobs"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 )
@@ -72,9 +72,9 @@ func (w *World) Another() *fanout.Fanout {
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
 // AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
-func (w *World) AnotherNodeWith(redis mirror.Copies, change func(*projector.Config)) *World {
+func (w *World) AnotherNodeWith(redis nodecache.Copies, change func(*projector.Config)) *World {
 	other := *w
-	other.Memory = mirror.New(mirror.Config{Facts: mirror.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
+	other.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: redis, Clock: w.Clock, Log: w.Log})
 	other.IDs = services.NewIDClock(w.Clock, 2)
 	other.projectorConfig.Activity = other.Memory.Activity
 	other.projectorConfig.IDs, other.fanoutConfig.IDs = other.IDs, other.IDs

@@ -1,10 +1,10 @@
-// Package mirror is this node's cache of small shared data, kept current by the changelog: recently read posts, pulled
+// Package nodecache is this node's cache of small shared data, kept current by the changelog: recently read posts, pulled
 // posts, fan-outs in flight, and the readers that need posts and people together. The cache of people is in services/people.
 //
 // Each cache is a type of its own with its own facts, independent of the others. It registers the kinds of log entries that it
 // follows with changelog, and its answers are at most as old as this node is behind the log. A copy that was read before a
 // change can never replace the newer state.
-package mirror
+package nodecache
 
 import (
 	"log/slog"
@@ -39,8 +39,8 @@ type Config struct {
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms
 }
 
-// Memories are the caches of one node. Take only the cache that you use.
-type Memories struct {
+// Caches are the caches of one node. Take only the cache that you use.
+type Caches struct {
 	Log      *changelog.Follower
 	People   *people.Memory
 	Posts    *Posts
@@ -51,9 +51,9 @@ type Memories struct {
 }
 
 // New makes the caches of a node, all empty.
-func New(cfg Config) *Memories {
+func New(cfg Config) *Caches {
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
-	m := &Memories{
+	m := &Caches{
 		Log:      log,
 		People:   people.NewMemory(log, cfg.Facts, 0),
 		Posts:    newPosts(log, cfg.Facts, 0),

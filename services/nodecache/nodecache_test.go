@@ -1,4 +1,4 @@
-package mirror
+package nodecache
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func (e *engines) InFlightFanouts(context.Context) ([]posts.InFlightFanout, erro
 func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
 	e.madeBy = madeBy
 	if kind != JobFanOut {
-		return nil, errors.New("the mirror asked for jobs of kind " + kind)
+		return nil, errors.New("the node cache asked for jobs of kind " + kind)
 	}
 	return e.waiting[:min(limit, len(e.waiting))], e.sqlDown
 }
@@ -142,7 +142,7 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 	return found
 }
 
-func newMirror(e *engines) *Memories {
+func newMirror(e *engines) *Caches {
 	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
@@ -150,7 +150,7 @@ func post(id services.PostID, changed int) services.Post {
 	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: at(changed)}
 }
 
-func read(t *testing.T, m *Memories, ids ...services.PostID) map[services.PostID]services.Post {
+func read(t *testing.T, m *Caches, ids ...services.PostID) map[services.PostID]services.Post {
 	t.Helper()
 	posts, _, err := m.Reader.Read(t.Context(), ids, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-package mirror
+package nodecache
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 )
 
 // inFlightAre checks which posts may not have reached all their readers.
-func (m *Memories) inFlightAre(t *testing.T, what string, want ...services.PostID) {
+func (m *Caches) inFlightAre(t *testing.T, what string, want ...services.PostID) {
 	t.Helper()
 	var got []services.PostID
 	for _, one := range m.InFlight.List() {
@@ -51,7 +51,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 		e.posts[post] = one
 	}
 	s := &stage{e: e, now: noon}
-	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
 	waits := func(posts ...services.PostID) {
 		e.waiting = nil
 		for _, post := range posts {

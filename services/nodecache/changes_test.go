@@ -1,4 +1,4 @@
-package mirror_test
+package nodecache_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services/changelog"
-	"tidings/services/mirror"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -18,25 +18,25 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := sqltest.Open(t, sql.Config{URL: url})
-		pulls := []mirror.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
-		fanouts := []mirror.FanoutChange{
+		pulls := []nodecache.PullChange{{Author: 7}, {Author: 7, Post: 1 << 62}, {Author: 1<<32 - 1, Post: 1<<63 - 1, Deleted: true}}
+		fanouts := []nodecache.FanoutChange{
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}},
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
 		}
 		if err := s.Write(ctx, func(tx *sql.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
 			t.Fatal(err)
 		}
-		var readPulls []mirror.PullChange
-		for _, entry := range logged(t, s, mirror.LogPull) {
-			change, err := mirror.ParsePullChange(entry)
+		var readPulls []nodecache.PullChange
+		for _, entry := range logged(t, s, nodecache.LogPull) {
+			change, err := nodecache.ParsePullChange(entry)
 			if err != nil {
 				t.Fatal(err)
 			}
 			readPulls = append(readPulls, change)
 		}
-		var readFanouts []mirror.FanoutChange
-		for _, entry := range logged(t, s, mirror.LogFanout) {
-			change, err := mirror.ParseFanoutChange(entry)
+		var readFanouts []nodecache.FanoutChange
+		for _, entry := range logged(t, s, nodecache.LogFanout) {
+			change, err := nodecache.ParseFanoutChange(entry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func appendAll(ctx context.Context, tx *sql.Tx, pulls []mirror.PullChange, fanouts []mirror.FanoutChange) error {
+func appendAll(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fanouts []nodecache.FanoutChange) error {
 	for _, change := range pulls {
 		if _, err := change.Append(ctx, tx); err != nil {
 			return err
@@ -72,11 +72,11 @@ func logged(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 }
 
 func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
-	broken := changelog.Entry{Kind: mirror.LogPull, Version: 3, Payload: []byte("{")}
-	if _, err := mirror.ParsePullChange(broken); err == nil {
+	broken := changelog.Entry{Kind: nodecache.LogPull, Version: 3, Payload: []byte("{")}
+	if _, err := nodecache.ParsePullChange(broken); err == nil {
 		t.Error("a broken change of pulled posts was read")
 	}
-	if _, err := mirror.ParseFanoutChange(broken); err == nil {
+	if _, err := nodecache.ParseFanoutChange(broken); err == nil {
 		t.Error("a broken change of fan-outs was read")
 	}
 }

@@ -1,4 +1,4 @@
-package mirror
+package nodecache
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ const huge = services.UserID(50)
 
 // stage is a node that learns of pulled posts from the log, with a watched reader on it.
 type stage struct {
-	*Memories
+	*Caches
 	e    *engines
 	now  time.Time
 	head uint64 // of the log
@@ -32,7 +32,7 @@ func newStage() *stage {
 	e := newEngines()
 	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
-	s.Memories = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
+	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
 	s.Log.OnMoved(func(readers []services.UserID) { s.told.Add(int64(len(readers))) })
 	return s
 }
