@@ -73,8 +73,8 @@ func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fet
 	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
 }
 
-// LoadOneOf is LoadOne that reads at most so many keys at once. Others that are known already leave their room to the next, so that
-// a list of n items costs n/most reads.
+// LoadOneOf is LoadOne that reads at most so many keys at once. Keys that are known already leave their room to others, so that a list of n
+// items costs n/most reads.
 func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	if !b.asked(key) {

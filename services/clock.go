@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Clock returns the time. Tests use their own; outside package main nothing calls time.Now.
+// Clock returns the time. Tests use clocks of their own; outside of package main nothing calls time.Now.
 type Clock interface{ Now() time.Time }
 
 // SystemClock is the machine's clock.
@@ -31,9 +31,9 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 }
 
 const (
-	// maxAhead bounds how far a foreign ID may advance our clock: an ID beyond it is not trusted.
+	// maxAhead bounds how far a foreign ID may move our clock forward: an ID beyond it is not trusted.
 	maxAhead = 24 * time.Hour
-	// apart is the least difference from the database's clock that is corrected: a smaller one is within a message's delay.
+	// apart is the least difference from the database's clock that is corrected: the delay of a message explains a smaller one.
 	apart = 100 * time.Millisecond
 )
 
@@ -75,8 +75,8 @@ func (c *IDClock) SetAhead(ahead time.Duration) {
 
 func (c *IDClock) corrected() time.Time { return c.clock.Now().Add(-time.Duration(c.ahead.Load())) }
 
-// Now is the time of the next ID, to the millisecond: that of the database's clock, and never before an ID that was made or
-// seen. Reported times are compared with it, so that no event is in the future because a clock was set back.
+// Now is the time of the next ID, to the millisecond: the database's time, and never before an ID that was made or seen. Reported times are
+// compared with it, so that no event lies in the future because a clock was set back.
 func (c *IDClock) Now() time.Time {
 	c.mu.Lock()
 	last := c.last

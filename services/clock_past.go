@@ -2,15 +2,15 @@ package services
 
 import "time"
 
-// pastIDs are the last IDs of past milliseconds: those that were asked for lately. It forgets the older half when it is full.
+// pastIDs remembers the last IDs of the past milliseconds that were used lately. When it is full, it forgets the older half.
 type pastIDs struct {
-	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made of it, node bits 0
+	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made in it, node bits 0
 }
 
-// mostPast bounds each half. What is forgotten costs a place among events of one millisecond that were told far apart.
+// mostPast bounds each half. If an entry is forgotten, two events of one millisecond that were reported far apart may change places.
 const mostPast = 8192
 
-// last is the last ID of the millisecond, 0 for none.
+// last is the last ID of a millisecond, 0 for none.
 func (p *pastIDs) last(first PostID) PostID {
 	if last, known := p.recent[first]; known {
 		return last
@@ -25,9 +25,9 @@ func (p *pastIDs) keep(first, last PostID) {
 	p.recent[first] = last
 }
 
-// NextAt makes an ID of a moment in the past, to the millisecond: IDs of one millisecond rise in the order of the calls. When a
-// millisecond is full, the next one goes on. It is not greater than the IDs of other nodes and of earlier processes: a table
-// that needs that looks what it has, and takes After.
+// NextAt makes an ID of a moment in the past, to the millisecond. IDs of one millisecond rise in the order of the calls; a full millisecond
+// continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A table that needs a greater ID reads
+// what it has, and calls After.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *IDClock) NextAt(at time.Time) PostID {
 	}
 }
 
-// After is an ID of this one's node right after another ID, if this one is not greater already.
+// After returns this ID, or if it is not greater than taken, the next ID after taken, with the node bits of this one.
 func (id PostID) After(taken PostID) PostID {
 	const node = 1<<idNodeBits - 1
 	if id > taken {
@@ -52,11 +52,11 @@ func (id PostID) After(taken PostID) PostID {
 	return taken&^node + 1<<idNodeBits | id&node
 }
 
-// OfMillisecond are the least ID of this one's millisecond, and the least of the next.
+// OfMillisecond returns the least ID of this one's millisecond, and the least ID of the next.
 func (id PostID) OfMillisecond() (first, next PostID) {
 	first = id &^ (PostsAMillisecond - 1)
 	return first, first + PostsAMillisecond
 }
 
-// Sequence is the place of an ID in its millisecond, as far as Moment tells it: 0 to 999.
+// Sequence is the position of an ID in its millisecond, as far as Moment shows it: 0 to 999.
 func (id PostID) Sequence() int64 { return int64(id.Moment().Sub(id.Time()) / time.Microsecond) }

@@ -21,7 +21,7 @@ const (
 	NotFound        Code = "NOT_FOUND"       // the named object does not exist (or not for this caller)
 	Conflict        Code = "CONFLICT"        // the state does not allow it, or a limit is reached
 	RateLimited     Code = "RATE_LIMITED"    // too much, try again later
-	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer: try again later
+	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer, try again later
 	Internal        Code = "INTERNAL"        // our fault: the cause is in the log
 
 	// The two of automatic persisted queries, as Apollo's clients know them.
@@ -37,8 +37,8 @@ var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, Rate
 type Error struct {
 	Code       Code
 	Message    string
-	Argument   string        // the argument, header or part of the request at fault; "": it begins the message, or there is none
-	Reason     string        // what is wrong, as one word; "" has no word
+	Argument   string        // the argument, header or part of the request at fault; "": the message begins with it, or there is none
+	Reason     string        // the fault as one word; "" if there is no word for it
 	Limit      int           // the most that is allowed; 0: there is no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
 	Cause      error
@@ -63,7 +63,7 @@ func (e *Error) Extensions() map[string]any {
 	return shown
 }
 
-// The reasons that several errors have.
+// Reasons that several errors share.
 const (
 	ReasonLimit   = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
 	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
@@ -82,7 +82,7 @@ var (
 	limitForm    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
 )
 
-// argumentOf is the argument that a message begins with: "body: is missing" is about body.
+// argumentOf is the argument that a message begins with: in "body: is missing" it is body.
 func argumentOf(message string) string {
 	name := argumentForm.FindString(message)
 	if name == "" || !strings.HasPrefix(message[len(name):], ": ") {
@@ -91,7 +91,7 @@ func argumentOf(message string) string {
 	return name
 }
 
-// limitOf is the limit that a message says: "up to 5 are allowed", "at most 5", "1 to 5".
+// limitOf is the limit in a message: "up to 5 are allowed", "at most 5", "1 to 5".
 func limitOf(message string) int {
 	found := limitForm.FindStringSubmatch(message)
 	if found == nil {
@@ -139,7 +139,7 @@ func Wrapf(code Code, cause error, format string, args ...any) error {
 	return newError(code, cause, format, args)
 }
 
-// About is an error as one about another argument, for callers that name the object at fault otherwise. An error without a code
+// About returns an error with another argument, for callers whose input has another name for the object at fault. An error without a code
 // stays as it is.
 func About(argument string, err error) error {
 	known, ok := errors.AsType[*Error](err)

@@ -6,7 +6,7 @@ type Severity int
 // The severities, from harmless to harmful.
 const (
 	Fine    Severity = iota // as it should be
-	Warning                 // a node runs, but less well or less safely than it could
+	Warning                 // a node runs, but less well or less safely than possible
 	Failure                 // a node does not start, or does not keep its promises
 )
 

@@ -63,10 +63,10 @@ func (id PostID) Moment() time.Time {
 // PostIDAt is the smallest ID of a moment: every ID made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
-// FirstPlace is the least position of a user's notifications at a moment. Two users' positions of one millisecond are far
-// apart, so that, except for about one in a million, a position also identifies its list.
+// FirstPlace is the least position of a user's notifications at a moment. The positions of two users at one millisecond are far apart:
+// except for about one in a million, a position also identifies its list.
 func FirstPlace(t time.Time, user UserID) PostID {
-	const spread = 0x9E3779B1 // odd: no two users next to each other share their low bits
+	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }
 
@@ -104,7 +104,7 @@ const (
 
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType}
 
-// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all others are of our own making.
+// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all other keys are made by Tidings.
 func GlobalID(kind, key string) string {
 	if namesUser(kind) {
 		key = EscapeKey(key)

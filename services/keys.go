@@ -26,7 +26,7 @@ func checkKey(kind, key string) error {
 	}
 	ascii := true
 	for _, r := range key {
-		// U+FFFD is what decoders put in place of broken text: keys that differ only in what was broken would become one user.
+		// Decoders put U+FFFD in place of broken text: keys that differ only in the broken part would become one user.
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
 			return Errorf(Invalid, "%s %s: only printable characters are allowed", kind, Quote(key))
 		}
@@ -59,8 +59,8 @@ func isNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// EscapeKey writes a key as it stands in IDs, headers and tokens of development: percent-encoded, except for the unreserved
-// characters of RFC 3986 (letters, digits, '-', '.', '_', '~'). No other key is written the same way.
+// EscapeKey formats a key for IDs, headers and development tokens: percent-encoded, except for the unreserved characters of RFC 3986
+// (letters, digits, '-', '.', '_', '~'). No two keys have the same form.
 func EscapeKey(key string) string {
 	for i := range len(key) {
 		if !isUnreserved(key[i]) {
@@ -96,7 +96,7 @@ func UnescapeKey(text string) (string, error) {
 	return "", Errorf(Invalid, "the key in %s must be percent-encoded: %% begins two hexadecimal digits", Quote(text))
 }
 
-// unescape decodes what percent-encoding there is.
+// unescape decodes percent-encoding.
 func unescape(text string) (string, bool) {
 	if strings.IndexByte(text, '%') < 0 {
 		return text, true

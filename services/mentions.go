@@ -9,10 +9,10 @@ import (
 // MaxMentions is how many people one post can mention, by its list and its body together.
 const MaxMentions = 50
 
-// MentionedKeys lists the user keys that a text mentions as @key, each once, in their order. An @ within a word, as in an email
-// address, or after = or /, as in a link, is no mention; nor is a key that is too long or followed by another @. Points and
-// dashes at a key's end belong to the sentence. Only keys that are names (see CheckName) are found in texts: where another kind
-// of key ends, nobody could tell. Those are mentioned by a post's list.
+// MentionedKeys lists the user keys that a text mentions as @key, each once, in their order. An @ within a word, as in an email address, or
+// after = or /, as in a link, is no mention; nor is a key that is too long or followed by another @. Points and dashes at a key's end
+// belong to the sentence. In texts only keys that are names (see CheckName) are found, because the end of any other key would be a guess. A
+// post's list mentions users with other keys.
 func MentionedKeys(text string) (keys []string) {
 	listed := map[string]bool{}
 	for start := 0; ; {
@@ -36,12 +36,12 @@ func MentionedKeys(text string) (keys []string) {
 	}
 }
 
-// joins reports whether an @ after this character is inside another word.
+// joins reports whether an @ after this character is inside a word.
 func joins(before rune) bool {
 	return before == '_' || before == '=' || before == '/' || before == '@' || unicode.IsLetter(before) || unicode.IsDigit(before)
 }
 
-// joinsAfter reports whether the apparent key continues: as a word of another alphabet, or as an address.
+// joinsAfter reports whether the text continues what looked like a key: as a word of another alphabet, or as an address.
 func joinsAfter(rest string) bool {
 	after, _ := utf8.DecodeRuneInString(rest)
 	return after == '@' || unicode.IsLetter(after) || unicode.IsDigit(after)

@@ -63,7 +63,7 @@ const (
 	ScopeAdmin  Scope = "admin"  // operate the installation
 )
 
-// Viewer is the caller, as the token says. It is the only value that travels in the context.
+// Viewer is the caller, according to the token. It is the only value that travels in the context.
 type Viewer struct {
 	Key    string  // the user's key; "" for a host application that acts for no particular user
 	Scopes []Scope // what the token allows
@@ -101,9 +101,8 @@ func ViewerFrom(ctx context.Context) (Viewer, error) {
 
 type observedKey struct{}
 
-// Observe returns a context in which somebody else reads what a user would see: it is no visit, so that nobody becomes active and no
-// position moves, and nothing is made or rebuilt for the user. It holds for badges, the home feed and lists; a live board has sessions, and
-// is not read so.
+// Observe returns a context for reading what a user would see without a visit of the user: nobody becomes active, no position moves, and
+// nothing is made or rebuilt. It applies to badges, the home feed and lists. A live board has sessions, and cannot be observed.
 func Observe(ctx context.Context) context.Context { return context.WithValue(ctx, observedKey{}, true) }
 
 // Observed reports whether a context is one of Observe.
@@ -140,7 +139,7 @@ func CheckFilled(field, text string, most int) error {
 	return nil
 }
 
-// NoUser is the error for a user, named in an argument by their key, who does not exist, or not for the caller: the error does
+// NoUser is the error for a user, named in an argument by their key, who does not exist or whom the caller may not know of. The error does
 // not distinguish the two.
 func NoUser(argument, key string) error {
 	return Errorf(NotFound, "%s: there is no user %s", argument, Quote(key))

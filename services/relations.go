@@ -2,7 +2,7 @@ package services
 
 import "math"
 
-// Relation is what a viewer and another user are to each other. What the other has set against the viewer is not in it.
+// Relation is how a viewer and another user relate to each other. Restrictions that the other has set against the viewer are left out.
 type Relation struct {
 	Follows  bool // the viewer follows the user, whether posts are shown or not
 	Followed bool // the user follows the viewer

@@ -23,8 +23,8 @@ const (
 // source must come last.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard, SourceViews}
 
-// InTotal reports whether a source is in the total of a user who has not set that. Views are not: they came after the others, and an
-// upgrade must not raise the number on anyone's icon.
+// InTotal reports whether a source is in the total of a user who has not decided that. Views are not: they were added later, and an upgrade
+// must not raise the number on anyone's icon.
 func (s Source) InTotal() bool { return s != SourceViews }
 
 // CountField is a field of the badges that is the one count of a source.
@@ -112,8 +112,8 @@ type ConversationCounts struct {
 	List ListVersion
 }
 
-// ListVersion identifies a state of a user's list of conversations: if two are equal, the list did not change, except by messages in
-// muted or open conversations that are counted when read. The zero value is unknown and equals nothing.
+// ListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except by messages in muted
+// or open conversations that are counted when read. The zero value is unknown and equals nothing.
 type ListVersion struct {
 	Own      uint64 // differs after each change that is written to the user
 	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read
@@ -196,7 +196,7 @@ func (p DisplayPolicy) InTotal(source Source) bool { return source.InTotal() != 
 // MinutesPerDay bounds the moments of quiet hours.
 const MinutesPerDay = 24 * 60
 
-// Quiet reports whether a moment is in the quiet hours, and when that changes; the zero time without quiet hours.
+// Quiet reports whether a moment is in the quiet hours, and when that changes; changesAt is the zero time if there are no quiet hours.
 func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	if p.QuietFrom == p.QuietTo {
 		return false, time.Time{}
@@ -206,7 +206,7 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	at := func(minute, days int) time.Time {
 		return midnight.Add(time.Duration(minute+days*MinutesPerDay) * time.Minute)
 	}
-	// Hours that began yesterday may last past midnight into today.
+	// Hours that began yesterday may extend past midnight into today.
 	for days := -1; days <= 1; days++ {
 		from, to := at(p.QuietFrom, days), at(p.QuietTo, days)
 		if p.QuietTo < p.QuietFrom {

@@ -23,10 +23,10 @@ func ParseReadToken(text string) (gen uint64, err error) {
 	return gen, nil
 }
 
-// UpToText formats a position up to which a mark of notifications reaches.
+// UpToText formats a position for marks of notifications up to it.
 func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
 
-// upToType is no type of objects: what it names is a moment in a list.
+// upToType is not a type of objects: it names a position in a list.
 const upToType = "notificationUpTo"
 
 // IsUpTo reports whether a text claims to be the upTo of a notification.

@@ -16,7 +16,7 @@ type Cache[K comparable, V any] struct {
 	items *lru.LRU[K, item[V]]
 }
 
-// item is a value, or (known false) the note that copies from before at are stale.
+// item is a value, or, with known false, the note that copies from before at are stale.
 type item[V any] struct {
 	value V
 	at    time.Time
@@ -60,9 +60,8 @@ func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	return found, missing
 }
 
-// Take puts the values that were read into found and into the cache, and returns the keys that are still missing. A value
-// that the cache knows to be stale stays missing. With nil keys the values were read from the facts, so all of them are
-// found.
+// Take puts the values that were read into found and into the cache, and returns the keys that are still missing. A value that the cache
+// knows to be stale stays missing. With nil keys the values come from the facts, and all of them are found.
 func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	hintGap = 10 * time.Millisecond // between two reads of the log for hints: the first is at once
+	hintGap = 10 * time.Millisecond // the least time between two reads of the log for hints; the first hint is served at once
 	batch   = 1000                  // entries in one SELECT
 )
 
@@ -19,7 +19,7 @@ type Following struct {
 	kind Kind
 	log  Log
 
-	mu      sync.Mutex  // of a read of the log
+	mu      sync.Mutex  // held during a read of the log
 	current atomic.Bool // memory is at version; else it must be loaded
 	loaded  atomic.Bool // memory was loaded at least once
 	version atomic.Uint64

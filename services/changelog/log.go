@@ -35,8 +35,8 @@ var (
 
 	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)
 
-	// A taken version must not be an error of the statement. In a batch whose statements go out together, another function of
-	// the batch may have taken the version meanwhile, and an error would abort the pass for all functions after it.
+	// A version that is taken is no error of the statement: another function of the same batch may have taken it in between, and an error
+	// would abort the batch for every function after this one.
 	insertLog = sql.NewStatement("append to the log", `INSERT INTO log (kind, ver, at_us, key, payload) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, ver) DO NOTHING`)
 
@@ -73,14 +73,14 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// AppendChange is AppendLog for a value with a separate time, which may be later than the transaction's: of two changes at
-// one time, or with a clock that was set back between them, the second is the later one.
+// AppendChange is AppendLog for a value that has a time of its own. The change gets a later time than the value's last one, even when two
+// changes share a time or the clock was set back between them.
 func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {
 	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }
 
-// LockLog makes other writers of a kind wait until this transaction ends, before it has appended anything. A transaction that
-// takes other locks as well takes them after this one. It returns the version of the newest entry.
+// LockLog locks the log of a kind until this transaction ends, before the transaction appends. A transaction that takes other locks as well
+// takes this one first. It returns the version of the newest entry.
 func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err error) {
 	found, err := tx.One(ctx, lockHead, []any{kind}, &head)
 	if err != nil || found {
@@ -128,14 +128,15 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 	return heads, err
 }
 
-// Blank empties the entries of a kind with some keys. Nodes have applied them; one that comes later finds entries that say nothing.
+// Blank empties the entries of a kind with some keys. Nodes that follow the log have applied them; a node that reads them later learns
+// nothing from them.
 func Blank(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
 	_, err := tx.Run(ctx, blankLog, kind, keys, []byte{})
 	return err
 }
 
-// TrimLog deletes the entries from before a time and returns how many. The newest of each kind stays, and so does every entry
-// after one that stays: the kept entries have no gaps.
+// TrimLog deletes the entries from before a time and returns how many. The newest entry of each kind stays, and so does every entry after
+// one that stays, so that the rest has no gaps.
 func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		trimmed = 0

@@ -21,9 +21,9 @@ type Readers[K comparable] struct {
 	mu       sync.Mutex
 	shown    map[services.UserID][]K            // the keys that each watched user is shown
 	of       map[K]map[services.UserID]struct{} // the inverse
-	owed     map[K]struct{}                     // changed, and its readers are not notified yet
-	notified map[K]time.Time                    // the time of the last notification of its readers
-	waits    bool                               // a timer is set that will notify
+	owed     map[K]struct{}                     // changed keys whose readers are not notified yet
+	notified map[K]time.Time                    // when the readers of a key were last notified
+	waits    bool                               // a timer is set for the next notification
 }
 
 // NewReaders makes an index without users. Its notifications go to OnMoved.
@@ -35,8 +35,8 @@ func NewReaders[K comparable](f *Follower) *Readers[K] {
 	}
 }
 
-// Follow records the keys that a watched user sees: count keys, the i-th of which is at(i). It holds until Unfollow, or the
-// next Follow. Call it before these are read, so that no change between is missed.
+// Follow records the keys that a watched user is shown: count keys, the i-th of which is at(i). It holds until Unfollow or the next Follow.
+// Call it before you read the keys' values, so that no change in between is missed.
 func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *Readers[K]) Moved(key K) {
 	}
 }
 
-// due lists the readers of keys that changed and were not notified just now, and forgets the times of keys without readers.
+// due lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys without readers.
 func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 	for key := range r.owed {
 		if since := now.Sub(r.notified[key]); since >= 0 && since < NotifyGap {

@@ -8,8 +8,8 @@ import (
 
 // Stream is a memory of changes that many users share and that are counted on read.
 type Stream struct {
-	// Learned adds to each user's sum how many of the changes that they are shown this node has learned: a number that never
-	// falls.
+	// Learned adds to each user's sum the number of changes, among those that the user is shown, that this node has applied. The number
+	// never falls.
 	Learned func(users []services.UserID, sums []uint64)
 	// Unfollow says that users are no longer watched here; nil where none are recorded.
 	Unfollow func(users []services.UserID)
@@ -18,8 +18,7 @@ type Stream struct {
 // RegisterStream adds a stream to those that Learned sums up.
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
-// Learned is, for each user who is watched here, the sequence of shared changes that this node has applied: the sum over all
-// streams.
+// Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all streams.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {

@@ -33,14 +33,14 @@ type Config struct {
 	Jobs      *jobs.Engine         // New registers the kinds of jobs of conversations in it
 	Projector *projector.Projector // New registers the conversations' part of rebuilds and audits
 	Clock     services.Clock
-	// Facts reads the last sequences; nil means Store.
+	// Facts reads the last sequences; nil reads them from Store.
 	Facts SequenceFacts
 
-	MuteMentions bool // mentions of a user in a conversation that they have muted do not count either
+	MuteMentions bool // mentions in a conversation that the user has muted do not count either
 
 	MaxGroup        int           // members of a GROUP; 500
 	MaxWriteMembers int           // above it a conversation is counted on read; 500
-	MaxWriteLoad    int           // and from this many members x messages a minute on; 20,000
+	MaxWriteLoad    int           // and so is one with at least this many members x messages a minute; 20,000
 	Lease           time.Duration // how long a device is inside without renewing; 60 s
 }
 
@@ -50,7 +50,7 @@ type Service struct {
 	Sequences *Sequences // the last sequences, in this node's cache
 
 	expiry   services.SourceExpiry
-	throttle jobs.Throttle[services.ConversationID] // of passes over a conversation
+	throttle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
 	aged     agedMessages
 }
 
@@ -133,24 +133,23 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	}, nil
 }
 
-// refusal lists the users among some that an operation of one user must refuse.
+// refusal lists the users, among some, whom a user may not involve in an operation.
 type refusal func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error)
 
-// apart is the refusal of those who have a block with a user.
+// apart is the refusal of users who have a block with a user.
 func apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	return people.Apart(ctx, tx, user, others)
 }
 
-// adding is the refusal of users that a user cannot add to a GROUP or ROOM; id is 0 for one that is to be created.
+// adding is the refusal of users whom a user may not add to a GROUP or ROOM; id is 0 for a conversation that is to be created.
 func adding(id services.ConversationID) refusal {
 	return func(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 		return refuseAdder(ctx, tx, user, id, others)
 	}
 }
 
-// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, while one of them is
-// refused. A block and a policy give the same error, so that neither is disclosed. No block between them changes until the
-// transaction ends.
+// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, if the user may not. A block and a
+// policy give the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends.
 func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
@@ -187,9 +186,8 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// way is how a conversation is to be counted. It returns to counting on write only well below the threshold, so that it does
-// not alternate. The return is one step: messages are projected at once, and a member who still has the other flag is counted
-// by that.
+// way is how a conversation should be counted. It returns to counting on write only well below the threshold, so that it does not
+// alternate. The return is one step: messages are projected at once, and a member who still has the other flag counts by that flag.
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
@@ -223,12 +221,11 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 	return s.moving(cmd, &head), nil
 }
 
-// moving shows this node's watchers a command's change of a conversation at once; head is its state at the end of the
-// transaction.
+// moving shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the transaction.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
-		if head.Number > 0 { // not when the result was stored under the idempotency key before
+		if head.Number > 0 { // it is 0 if the result was stored under the idempotency key before
 			s.Sequences.Moved(*head)
 		}
 		return project(ctx)
@@ -236,7 +233,7 @@ func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	return cmd
 }
 
-// command is a member's act in a conversation; the member's own state is projected at once.
+// command is a member's act in a conversation. The member's own state is projected at once.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
@@ -270,7 +267,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		}
 		head = Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
-		if c.Way == OnRead { // the states of many members changed, and no job projects them
+		if c.Way == OnRead { // the states of many members changed, and only a pass projects them
 			job = passJob(conversation)
 		}
 		return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, job)

@@ -16,7 +16,7 @@ var (
 	messagesToErase = sql.NewStatement("messages to erase", `SELECT number, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
 
-	// Numbers have no gaps: the message stays in its place, recalled and of nobody.
+	// Messages are numbered without gaps, so the row stays, recalled and without an author.
 	blankMessage = sql.NewStatement("blank an erased message", `UPDATE conversation_messages SET author = 0 WHERE conversation = $1 AND number = $2`)
 
 	eraseMentions = sql.NewStatement("erase mentions in a conversation", `DELETE FROM conversation_mentions WHERE conversation = $1 AND user_number = $2`)
@@ -27,8 +27,8 @@ var (
 		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
 )
 
-// Erase are the steps that remove a user from conversations. Their messages are recalled and have no author any more; a title that
-// they gave goes. The others stay members, also of a DIRECT conversation, which is nobody's pair from then on.
+// Erase are the steps that remove a user from conversations. Their messages are recalled and lose their author, and titles that they gave
+// are deleted. The others stay members; a DIRECT conversation then belongs to no pair of users.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		{Name: "conversations", Run: s.eraseConversation},
@@ -36,7 +36,7 @@ func (s *Service) Erase() []erase.Step {
 	}
 }
 
-// eraseConversation removes the user from the next conversation, one at a time, because its members wait.
+// eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock.
 func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	var id services.ConversationID
 	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
@@ -70,7 +70,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		}
 	}
 	if len(messages) == erase.Batch {
-		done.After = at.After // this conversation again
+		done.After = at.After // continue with this conversation
 	} else {
 		if _, err := removeMembers(ctx, tx, id, []services.UserID{at.User}); err != nil {
 			return done, err

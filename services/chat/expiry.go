@@ -8,15 +8,15 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers each conversation's last sequence before one day. It can be kept while a later message follows: times
-// rise with sequences. Where none followed, another message of before that day may be told after it.
+// agedMessages remembers each conversation's last sequence from before one day. It stays right once a later message has been sent, because
+// times rise with sequences. If no later message exists, one from before that day may still be reported.
 type agedMessages struct {
 	mu     sync.Mutex
 	before time.Time
 	newest map[services.ConversationID]aged
 }
 
-// aged is the last sequence before the day, and the last one of all when that was found.
+// aged is the last sequence from before the day, and the conversation's last sequence when that was found.
 type aged struct{ newest, head int64 }
 
 func (a *agedMessages) of(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
@@ -30,7 +30,7 @@ func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.before.Equal(before) || len(a.newest) > many { // forgetting costs one search
+	if !a.before.Equal(before) || len(a.newest) > many { // what is forgotten costs one search
 		a.before, a.newest = before, map[services.ConversationID]aged{}
 	}
 	a.newest[id] = aged{newest, head}
@@ -111,9 +111,8 @@ func (s *Service) ageStates(ctx context.Context, states []State, today int64) er
 	return err
 }
 
-// firstWaiting reads when the first messages above the positions of some states were sent, and records when these expire.
-// They may be the user's own or recalled, so the first message to expire may be a later one: a day that is too early costs
-// one check.
+// firstWaiting reads when the first message above the position of each state was sent, and records when it expires. That message may be the
+// user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one check.
 func (s *Service) firstWaiting(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
 	ids := make([]services.MessageID, len(places))
 	for i, place := range places {

@@ -12,7 +12,7 @@ const (
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
-	// The columns of a conversation cv and a member's row m. One statement reads both, so head and row are of one snapshot.
+	// The columns of a conversation cv and a member's row m. One statement reads both, so that they are of one snapshot.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
 	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )
@@ -122,8 +122,8 @@ func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversa
 	return conversation, err
 }
 
-// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. Both
-// read the same, so that a viewer cannot tell them apart.
+// noConversation is the error for a conversation that does not exist and for one that the viewer is not a member of. The texts are equal,
+// so that a viewer cannot distinguish the two.
 func noConversation(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
@@ -142,7 +142,7 @@ func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []serv
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	if c.Head > 0 { // new members have read what is there
+	if c.Head > 0 { // new members have read everything
 		if err := inOrder(tx, c, c.LastAt); err != nil {
 			return nil, err
 		}

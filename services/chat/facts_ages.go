@@ -48,8 +48,8 @@ func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]tim
 	})
 }
 
-// searchNewestBefore is the number of the newest message of a conversation that was sent before a time. past is the number of a
-// message that was sent before it. notYet is one that was not, or the number after the newest. A binary search between the two
+// searchNewestBefore finds the newest message of a conversation that was sent before a time, and returns its number. past is the number of
+// a message from before the time; notYet is one from after it, or the number after the newest message. A binary search between the two
 // reads few messages, because times rise with numbers.
 func searchNewestBefore(ctx context.Context, db *sql.DB, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
 	const probes = 16
@@ -74,8 +74,7 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, id services.Conversatio
 	return past, nil
 }
 
-// readAs returns states as they would be if their users had read up to numbers. No number may be below its state's own
-// position.
+// readAs returns states as they would be if their users had read up to some numbers. No number may be below its state's position.
 func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbers []int64) error {
 	if len(states) == 0 {
 		return nil

@@ -53,10 +53,9 @@ func moveTo(ctx context.Context, tx *sql.Tx, m *services.Membership, number int6
 	return nil
 }
 
-// readUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
-// device made the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark
-// below the position. It says whether the position moved. INVALID beyond the newest message, or in a generation that was never
-// opened.
+// readUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the device made
+// the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark below the position. It
+// reports whether the position moved. INVALID beyond the newest message, or in a generation that was never opened.
 func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, number, gen int64) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -94,8 +93,8 @@ func beyond(field string, id services.ConversationID, number, head int64) error 
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former
-// generation are late from now on. What is unread already stays unread. INVALID beyond the newest message.
+// markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former generation are late
+// from now on. Unread messages stay unread. INVALID beyond the newest message.
 func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, from int64) error {
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.

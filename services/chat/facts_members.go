@@ -57,7 +57,7 @@ var (
 type Head struct {
 	Conversation services.ConversationID
 	Number       int64
-	At           time.Time // of the newest message
+	At           time.Time // of the last message
 	Way          Way
 	Revision     int64 // rises with every change of what its messages and members show
 }

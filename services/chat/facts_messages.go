@@ -83,8 +83,8 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	return message, c, reached, err
 }
 
-// inOrder refuses what happened at a past time if the conversation's last message, or its creation, is of a later millisecond. Messages are
-// numbered as they come, and what is unread are numbers: between two of them there is no place.
+// inOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered in the
+// order of their arrival, and read positions are numbers, so no message can be inserted between two others.
 func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 	if tx.Dated() == 0 || !last.Truncate(time.Millisecond).After(tx.HappenedAt()) {
 		return nil
@@ -155,7 +155,7 @@ func withdraw(ctx context.Context, tx *sql.Tx, conversation services.Conversatio
 	if err != nil {
 		return err
 	}
-	if len(mentioned) > 0 { // the version rises below
+	if len(mentioned) > 0 { // the version rises once, below
 		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func putGroupPolicy(ctx context.Context, tx *sql.Tx, user services.UserID, polic
 	return err
 }
 
-// Those who are members of the conversation $3 already are not added, so their policies do not matter.
+// Users who are members of conversation $3 already are not added, so their policies do not matter.
 var refusesAdder = sql.NewStatement("users whom another cannot add", people.BlocksWith+`
 UNION ALL SELECT p.user_number FROM group_policies p WHERE {in p.user_number $2 BIGINT} AND p.user_number <> $1
 	AND (p.policy = 'NOBODY' OR p.policy = 'WHO_I_FOLLOW' AND NOT EXISTS (SELECT 1 FROM follows f WHERE f.follower = p.user_number AND f.followee = $1))

@@ -15,7 +15,7 @@ import (
 
 // The kinds of jobs of conversations. Their names are in the database. A job reads the states when it runs, so the newest job does the work of all before it.
 const (
-	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: to the members, in conversations counted on write
+	jobProject = "chat.carry"  // key: conversation. Its last sequence moved: project it to the members, if it is counted on write
 	jobPass    = "chat.pass"   // key: conversation. All states may have changed, or the way of counting
 	jobMember  = "chat.member" // key: conversation/user. The user's own state changed
 	jobInside  = "chat.inside" // key: conversation/user. A lease on being inside may have expired
@@ -152,7 +152,7 @@ func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 		return nil
 	}
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
-		_, err := changeWay(ctx, tx, c, OnRead) // unless it changed again meanwhile
+		_, err := changeWay(ctx, tx, c, OnRead) // unless the way changed again meanwhile
 		return err
 	})
 }
@@ -167,12 +167,12 @@ func (s *Service) projectMember(ctx context.Context, id services.ConversationID,
 	return err
 }
 
-// put writes states into documents and hints the nodes about those that changed.
+// put writes states into documents, and sends hints where they changed.
 func (s *Service) put(ctx context.Context, states []services.Membership) (results []redis.Result, err error) {
 	return s.putOn(ctx, states, s.today())
 }
 
-// putOn is put with the states as they are on a given day.
+// putOn is put for the states as they are on a given day.
 func (s *Service) putOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
 	if err := s.asCounted(ctx, states, today); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	return results, s.Projector.Changed(ctx, users, results)
 }
 
-// asCounted makes of states what documents hold of them on a day.
+// asCounted changes states into what documents have of them on a day.
 func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
 	if err := s.age(ctx, states, today); err != nil {
 		return err

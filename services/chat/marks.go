@@ -21,11 +21,11 @@ type Mark struct {
 // tokenFormat is the first byte of every token.
 const tokenFormat = 1
 
-// tokenLength is format, conversation, user, generation, number.
+// tokenLength is the length of: format, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
-// ReadToken is a token of the state of a conversation that a member was shown. A mark with it reads that far, and nothing
-// when the conversation was marked unread since.
+// ReadToken is a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It changes
+// nothing if the conversation was marked unread since.
 func ReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)
@@ -70,7 +70,7 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 			return nil, err
 		}
 	}
-	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; 0 would mean everything
+	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; the number 0 would mean everything
 	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		if nothing {
 			_, err := lockState(ctx, tx, id, user)
@@ -90,7 +90,7 @@ func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *job
 	})
 }
 
-// Mute is the command that takes a conversation out of a member's total, except for mentions of them, or back into it.
+// Mute is the command that takes a conversation out of a member's total, except for mentions of the member, or puts it back.
 func (s *Service) Mute(user services.UserID, id services.ConversationID, muted bool) *jobs.Command {
 	name := "muteConversation"
 	if !muted {

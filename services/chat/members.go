@@ -13,7 +13,7 @@ import (
 func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("joinConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		if c.Kind != Room {
-			return nil, noConversation(id) // only its members may learn of what kind it is
+			return nil, noConversation(id) // only members may learn the kind of a conversation
 		}
 		return insertMembers(ctx, tx, c, []services.UserID{user})
 	})
@@ -52,7 +52,7 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(users, by) { // the answer would be a conversation that they may not see any more
+	if slices.Contains(users, by) { // the answer would be a conversation that they may no longer see
 		return nil, services.Errorf(services.Invalid, "userIds: they include you; use quitConversation to leave")
 	}
 	return s.members("removeMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
@@ -71,7 +71,7 @@ func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, 
 func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.Command {
 	return s.members("quitConversation", user, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
 		switch _, err := lockState(ctx, tx, id, user); services.CodeOf(err) {
-		case services.Conflict: // they have left
+		case services.Conflict: // the user has left already
 			return nil, nil
 		case "":
 		default:
@@ -108,8 +108,8 @@ func named(users []services.UserID) ([]services.UserID, error) {
 	return distinct(slices.Clone(users)), nil
 }
 
-// members is a command that changes the members of a conversation, and returns the users whose state it changed; with none it
-// changed nothing.
+// members is a command that changes the members of a conversation. change returns the users whose state it changed; if it returns none,
+// nothing changed.
 func (s *Service) members(name string, by services.UserID, id services.ConversationID, change func(context.Context, *sql.Tx, Conversation) ([]services.UserID, error)) *jobs.Command {
 	return s.command(name, by, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		c, err := lock(ctx, tx, id)
@@ -123,7 +123,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		if c, err = lock(ctx, tx, id); err != nil { // as it is now
+		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}
 		return []string{id.GlobalID()}, s.changed(ctx, tx, c, users...)

@@ -15,7 +15,7 @@ import (
 
 const (
 	sequencesBatch   = 1000            // in one SELECT
-	sequencesKeptFor = 2 * time.Minute // without being read or watched
+	sequencesKeptFor = 2 * time.Minute // how long a sequence is kept without being read or watched
 )
 
 // SequenceFacts reads the last messages of conversations from SQL.
@@ -30,9 +30,9 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations that are counted on read: of those that are watched
-// on this node or were read lately. They have no log entries, since each message would be one: every turn reads them. They only
-// grow. It is safe for concurrent use.
+// Sequences is this node's cache of the last sequences of conversations that are counted on read: those that are watched on this node or
+// were read lately. They have no log entries, because each message would need one; instead every turn reads them from SQL. They only grow.
+// It is safe for concurrent use.
 type Sequences struct {
 	facts SequenceFacts
 	clock services.Clock
@@ -107,8 +107,8 @@ func (l *Sequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace
 	}
 }
 
-// ReadSide counts the messages above a user's positions. A last sequence below a position counts nothing: the user has seen
-// more than this node.
+// ReadSide counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has read more
+// than this node knows of.
 func (l *Sequences) ReadSide(places []services.ReadSidePlace, now time.Time) Counted {
 	counted := Counted{Known: true}
 	stale := false
@@ -186,7 +186,7 @@ func (w *watch) follow(ids []services.ConversationID) {
 	w.ids = ids
 }
 
-// sum is the sum of what is known of the watched conversations: it rises with each message and each change of what they show.
+// sum is the sum of the known sequences and revisions of the watched conversations: it rises with each message and each visible change.
 func (w *watch) sum() (sum uint64) {
 	l := w.sequences
 	l.mu.RLock()
@@ -222,7 +222,7 @@ func (l *Sequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all last sequences that are watched or were read lately, drops the others, and notifies of those that moved.
+// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that moved.
 func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -230,7 +230,7 @@ func (l *Sequences) look(ctx context.Context) error {
 		return now.Sub(head.asked) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	ids := slices.Collect(maps.Keys(l.known))
-	var unknown []services.ConversationID // asked for while SQL did not answer
+	var unknown []services.ConversationID // requested while SQL did not answer
 	for _, id := range slices.AppendSeq(l.readers.Keys(), maps.Keys(l.watchers)) {
 		if l.known[id] == nil {
 			unknown = append(unknown, id)

@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Place is a position in the list of a user's conversations: after the one with this last message and this id.
+// Place is a position in the list of a user's conversations: after the conversation with this last message and this ID.
 type Place struct {
 	At time.Time
 	ID services.ConversationID
@@ -62,8 +62,8 @@ func (s *Service) One(ctx context.Context, user services.UserID, id services.Con
 	return state, err
 }
 
-// MessagesBefore names the messages of a conversation before a number, the newest first, recalled ones too, up to the last
-// one of a state, and reports whether older ones follow.
+// MessagesBefore lists the IDs of a conversation's messages before a number, the newest first, recalled ones too. It starts at the last
+// message of a state, and reports whether older messages follow.
 func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
 	newest := min(before-1, state.Head)
 	oldest := max(newest-int64(size)+1, 1)

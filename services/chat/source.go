@@ -65,8 +65,8 @@ func (c Source) Facts(ctx context.Context, user services.UserID, today int64, do
 	}
 }
 
-// HoldsAged reports whether a document counts messages that are too old: Redis counts them as of the day on which the next one
-// leaves.
+// HoldsAged reports whether a document still counts messages that are too old. A document's counts are those of the day before its next
+// message expires.
 func (Source) HoldsAged(document *rdb.Document, today int64) bool {
 	leaves := document.Conversations.LeavesOn
 	return leaves > 0 && leaves <= today
@@ -101,7 +101,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// Carry forgets which list the earlier counts were of: it may have changed since.
+// Carry forgets the version of the list that came with earlier counts, because the list may have changed since.
 func (Source) Carry(_ *source.View, badges *services.Badges, _ source.Shown) {
 	badges.Conversations.List = services.ListVersion{}
 }
@@ -155,8 +155,8 @@ func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []r
 	}
 }
 
-// each visits a user's conversations, the last active first, until do ends it. With aged, their counts are without what is too
-// old to count.
+// each visits a user's conversations, the last active first, until do ends it. With aged, messages that are too old to count are left out
+// of their counts.
 func (c Source) each(ctx context.Context, user services.UserID, aged bool, do func(state State) bool) error {
 	const page = 200
 	before, last := c.s.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
@@ -182,7 +182,7 @@ func (c Source) each(ctx context.Context, user services.UserID, aged bool, do fu
 	}
 }
 
-// earlier is the earlier of two days, of which 0 means none.
+// earlier is the earlier of two days; 0 means no day.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -18,11 +18,11 @@ type ListChange struct {
 	quiet uint64 // the sum of the last sequences of the conversations that the badges do not follow
 }
 
-// WatchList opens a channel with the conversations of a user that were active last, size at most, muted ones too: as they are,
-// and then whenever that changes, a slow consumer gets only the latest. badges are the user's, from the hub; WatchList waits
-// for the first of them. The list is read again only when one of the user's conversations changed: when the badges say so, or when
-// somebody writes in a large conversation that the badges do not follow, because the user has muted it or has it open. The channel
-// is closed when ctx ends and when badges is closed.
+// WatchList opens a channel with the conversations of a user that were active last, at most size, including muted ones: first the present
+// list, then the list after each change, only the latest for a slow consumer. badges are the user's, from the hub; WatchList waits for the
+// first of them. The list is read again only when one of the user's conversations changed: when the badges report it, or when somebody
+// writes in a large conversation that the badges do not follow, because the user has muted it or has it open. The channel is closed when
+// ctx ends and when badges is closed.
 func (s *Service) WatchList(ctx context.Context, user services.UserID, size int, badges <-chan *services.Badges) <-chan ListChange {
 	changes := make(chan ListChange)
 	go func() {
@@ -54,7 +54,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	}
 	w.quiet.follow(ids)
 	w.s.Sequences.Learn(ctx, places(ids))
-	next.quiet = w.quiet.sum() // before the list: what moves after this is in the list or is read again
+	next.quiet = w.quiet.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
 	if next.States, next.More, err = w.s.List(ctx, w.user, First, w.size); err != nil {
 		return next, err
 	}
@@ -62,7 +62,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	return next, nil
 }
 
-// current reports whether the list is as it was at another change.
+// current reports whether the list has not changed since another change was sent.
 func (c ListChange) current(other ListChange) bool {
 	return c.quiet == other.quiet && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}

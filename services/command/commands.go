@@ -19,7 +19,7 @@ import (
 // them.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "doctor", "schema", "completion", "help" or "version"
-	Config node.Config   `embed:""` // for an import or an export only the settings that it takes are checked
+	Config node.Config   `embed:""` // an import and an export check only the settings that they use
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
 	Erase  EraseOptions  `embed:""`
@@ -30,7 +30,7 @@ type Command struct {
 	Webhooks WebhookOptions `embed:""`
 }
 
-// grammar is the command line as kong reads it. All flags stand at the root, so they may come before their command.
+// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command.
 type grammar struct {
 	Command `embed:""`
 
@@ -120,7 +120,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 		args = []string{"version"}
 	}
 	line, err := k.Parse(args)
-	if helped { // by a form that the check above does not know: --help=true, -hh
+	if helped { // the check above misses some forms: --help=true, -hh
 		return Command{Name: "help"}, nil
 	}
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -231,7 +231,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		switch {
 		case !takes(g.Name, flag) && given[flag]:
 			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
-		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // of any server's tokens
+		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // tokens can be for any server, so these two are not checked
 		case bad:
 			fault = unreadable(flag, text)
 		default:

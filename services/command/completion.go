@@ -82,7 +82,7 @@ func complete(args []string, out io.Writer) error {
 		case one.word == filesToo:
 		case !strings.HasPrefix(one.word, last):
 			continue
-		case shell == "zsh": // which completes the part after the = alone, as bash does
+		case shell == "zsh": // zsh completes the part after the = alone, as bash does, so the prefix is left out
 			line = strings.ReplaceAll(one.word, ":", `\:`) + ":" + one.help
 		case shell == "fish":
 			line = prefix + one.word + "\t" + one.help
@@ -130,7 +130,7 @@ func suggest(words []string, last string) (list []suggestion) {
 			if flag == nil || flag.IsBool() || whole {
 				continue
 			}
-			if i++; i == len(words) { // last is its value
+			if i++; i == len(words) { // last is the value of this flag
 				return valuesOf(flag.Value, flag.PlaceHolder)
 			}
 			continue
@@ -146,7 +146,7 @@ func suggest(words []string, last string) (list []suggestion) {
 	}
 	name := "serve"
 	if command != nil {
-		name = strings.Join(append([]string{command.Name}, values...), " ") // takes knows import follows
+		name = strings.Join(append([]string{command.Name}, values...), " ") // import has the flags of import follows
 	}
 	if !strings.HasPrefix(last, "-") {
 		switch {

@@ -46,7 +46,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var erasure erasures.Erasure
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
-	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // without the key, which is to go
+	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // the record of the act does not name the key, which is to disappear
 		erasure, _, err = erasures.Begin(ctx, db, command.Erase.User)
 		return err
 	})
@@ -68,7 +68,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 	for until := time.Now().Add(most); !erasure.Done() && time.Now().Before(until); {
 		select {
 		case <-ctx.Done():
-			return erasure, nil // the servers go on
+			return erasure, nil // the servers continue the erasure
 		case <-ticker.C:
 		}
 		now, found, err := erasures.ByName(ctx, db, erasure.Name)

@@ -60,8 +60,8 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	return writeWhole(command.Export.Out, write)
 }
 
-// writeWhole writes a file, and gives it its name only when it is complete and on disk: an earlier file of that name stays
-// until then. Only its owner can read it.
+// writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name stays until
+// then. Only its owner can read it.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)

@@ -65,7 +65,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
-		// Redis still holds feeds without the imported data.
+		// Redis may still hold feeds that lack the imported data.
 		thresholds, set, failed := people.ActivityThresholds(ctx, db)
 		if failed != nil || !set {
 			thresholds.DormantAfter = command.Config.ActiveFor
@@ -102,7 +102,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	return report, err
 }
 
-// isTerminal reports whether a bar can be drawn: on a character device, which may also be /dev/null, where it does no harm.
+// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm.
 func isTerminal(file *os.File) bool {
 	if file == nil {
 		return false

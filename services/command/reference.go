@@ -11,7 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// capabilities are the chapters of the reference: the files of the schema, in the order in which one meets them.
+// capabilities are the chapters of the reference: the files of the schema, in the order in which a new reader needs them.
 var capabilities = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
@@ -64,7 +64,7 @@ func chapterLink(file, title string) string {
 	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 }
 
-// moved are the chapters of definitions that stand in the basics' file, because the root types begin there.
+// moved are the chapters of definitions that stand in the file of the basics, because the root types are declared there.
 var moved = map[string]string{
 	"Query.admin": "admin", "Admin": "admin", "JobQueue": "admin", "Mutation.ingest": "ingest", "Subscription.badgesChanged": "badges",
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
@@ -103,7 +103,7 @@ func (r *reference) chapter(file, title string) {
 			types = append(types, definition)
 		}
 	}
-	place := func(definition *ast.Definition) int { // types of other files, to which this one adds, come first
+	place := func(definition *ast.Definition) int { // types of other files come first, to which this file adds fields
 		if fileOf(definition) != file {
 			return 0
 		}

@@ -95,7 +95,7 @@ func read(text string, target reflect.Value) (err error) {
 	return err
 }
 
-// text is a flag's value as it could be given.
+// text is a flag's value, in the form in which a user would give it.
 func text(flag *kong.Flag) string {
 	switch value := flag.Target.Interface().(type) {
 	case []string:
@@ -135,7 +135,7 @@ func fault(flag *kong.Flag, text, format string, args ...any) error {
 	return fmt.Errorf("%s is %s: %s", name, services.Quote(shown(flag, text)), fmt.Sprintf(format, args...))
 }
 
-// unreadable is the fault of a text that its type does not allow.
+// unreadable is the fault of a text that cannot be a value of its type.
 func unreadable(flag *kong.Flag, text string) error {
 	form := "a whole number"
 	switch flag.Target.Interface().(type) {

@@ -39,7 +39,7 @@ type webhookWords struct {
 	URL  string `arg:"" optional:"" help:"the address to send events to, for add"`
 }
 
-// webhookActs are the acts of "tidings webhooks": how many of NAME and URL each takes, at least and at most.
+// webhookActs are the acts of "tidings webhooks", with the least and the greatest number of arguments: NAME and URL.
 var webhookActs = map[string]struct{ least, most int }{
 	"add": {2, 2}, "list": {0, 0}, "remove": {1, 1}, "rotate": {1, 1}, "test": {1, 1}, "status": {0, 1}, "dead": {1, 1}, "replay": {1, 1},
 }
@@ -62,15 +62,15 @@ func checkWebhooks(words webhookWords) error {
 }
 
 const (
-	deadShown = 1000            // letters
-	testFor   = 5 * time.Second // beside the time of a request
+	deadShown = 1000            // letters that dead lists at most
+	testFor   = 5 * time.Second // the time beyond that of the request
 )
 
 // runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure.
 func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error) {
 	cfg := command.Config
 	if file, ofSQLite := strings.CutPrefix(cfg.DatabaseURL(), "sqlite:"); ofSQLite {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) { // opening it would create an empty one
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) { // opening a missing file would create an empty database
 			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
 		}
 	}
@@ -92,7 +92,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	return kept.Do(ctx, acts.Act{Action: "tidings " + command.Name, Target: command.Webhooks.Name}, do)
 }
 
-// webhookReads are the acts that change nothing and send nothing, and are not kept.
+// webhookReads are the acts that only read. They are not recorded.
 var webhookReads = []string{"list", "status", "dead"}
 
 func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {

@@ -1,10 +1,9 @@
 // Package demo is the world of tidings --demo: a few hundred people who post, like, comment, talk and go live while a
-// visitor looks on.
+// visitor watches.
 //
 // It is a host application like any other: it only sends requests to the public API over a connection, with a token of the
-// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in its order. The pace
-// is that of the configuration, however busy the server is: acts that are overdue by more than a second are dropped and not
-// made up for.
+// scope ingest. One seed gives one world: the people, whom they follow, and everything that they do, in order. The people act
+// at the configured pace, however busy the server is: an act that is more than a second late is dropped.
 //
 // An act that the server refuses is logged and dropped. If the server does not answer, the world cannot be built; once it is
 // built, the people wait until the server answers again.
@@ -30,7 +29,7 @@ const Seed = 1
 type Config struct {
 	URL   string // the server's /graphql, which accepts development tokens
 	Seed  uint64 // chooses the world
-	Pace  int    // acts a minute of all people together; 0: none once the world is built
+	Pace  int    // acts per minute of all people together; with 0 nobody acts once the world is built
 	Clock services.Clock
 	Log   *slog.Logger
 }
@@ -41,10 +40,10 @@ type World struct {
 	host   *host
 	script *script
 	next   act
-	due    time.Time // of next
+	due    time.Time // when next is due
 
 	mu   sync.Mutex
-	held time.Time // no act happens before
+	held time.Time // no act happens before this time
 }
 
 // New returns the world of the seed. It sends no request.
@@ -52,7 +51,7 @@ func New(cfg Config) *World {
 	return &World{cfg: cfg, host: newHost(cfg), script: newScript(cfg.Seed)}
 }
 
-// Build makes the people and their past. On a server that has them already it only reads the objects that they can act on.
+// Build makes the people and their past. If the server has them already, it only reads the objects that they can act on.
 func (w *World) Build(ctx context.Context) error {
 	past := w.script.past()
 	known, err := w.host.resume(ctx, w.script)
@@ -105,7 +104,7 @@ func (w *World) advance(last time.Time) {
 	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
 }
 
-// Hold stops the people for a time, so that the visitor can compare the badges before and after an event of their own.
+// Hold stops the people for a time, so that the visitor can compare the badges before and after an event.
 func (w *World) Hold(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const (
 	mostEvents = 500 // of one request, as the API has it
-	keptPosts  = 400 // the newest posts can still be liked, and always those of the viewer
+	keptPosts  = 400 // this many of the newest posts can still be liked, and all posts of the viewer
 )
 
 // ref names an object that an event makes, before its ID is known.
@@ -38,13 +38,13 @@ type event struct {
 	At      fromNow // when it happened; 0 is now
 }
 
-// made is an object that an event has made.
+// made is an object that an event has made, with the key of the user who made it.
 type made struct{ id, by string }
 
 // host speaks to the server for the application.
 type host struct {
 	cfg    Config
-	began  time.Time // which past events are told from
+	began  time.Time // the times of past events count back from it
 	client *http.Client
 	mu     sync.Mutex
 	made   map[ref]made
@@ -114,7 +114,7 @@ func (h *host) entry(e event) (map[string]any, bool) {
 			}
 			input[name] = object.id
 			if value.Kind == "show" {
-				e.As = object.by // only the host starts and ends it
+				e.As = object.by // only its host starts and ends a show
 			}
 		case fromNow:
 			input[name] = h.moment(value)
@@ -146,8 +146,8 @@ const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
-// resume reports whether the server has the people already, and finds what they can act on: it gets the names that the script has
-// for these objects now.
+// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the names that the
+// script has for them.
 func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
 		ID, Status, Title string

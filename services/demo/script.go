@@ -9,7 +9,7 @@ import (
 
 // act is one action of a person.
 type act struct {
-	pause float64 // before it, where 1 is the mean
+	pause float64 // the pause before it; 1 is the mean
 	event event
 }
 
@@ -17,8 +17,8 @@ type act struct {
 const (
 	others       = 300 // people beside the cast
 	ownPosts     = 3   // of the viewer, before all others
-	pastPosts    = 160 // posts that were there before the visitor's person followed anybody
-	unreadPosts  = 7   // and those since
+	pastPosts    = 160 // posts from before the viewer followed anybody
+	unreadPosts  = 7   // posts from after that
 	mostUpcoming = 8
 	mostLive     = 3
 	recent       = 40 // how far back posts are liked and answered
@@ -74,7 +74,7 @@ func (s *script) past() [][]event {
 	for _, followee := range s.people[0].follows {
 		follows = append(follows, follow(s.people[0], s.people[followee]))
 	}
-	// The events from here on are new to the viewer.
+	// The viewer has not seen the events from here on.
 	step(slices.Concat(follows, conversations(s.people)), 2*time.Hour, 2*time.Hour)
 	var starts, news []event
 	for range mostLive {
@@ -108,7 +108,7 @@ func (s *script) past() [][]event {
 
 const day = 24 * time.Hour
 
-// spread says when events happened: one after the other, evenly from so long ago to so long ago.
+// spread sets the times of events: one after the other, evenly, from so long ago until so long ago.
 func spread(events []event, from, to time.Duration) {
 	for i := range events {
 		events[i].At = -fromNow(from - (from-to)*time.Duration(i)/time.Duration(len(events)))
@@ -168,7 +168,7 @@ func (s *script) event() event {
 // somebody chooses a person, weighted by activity, but never the viewer or one other.
 func (s *script) somebody(besides int) int {
 	for {
-		// The people are in the order of how much they do, which falls fast.
+		// The people are sorted by activity, which falls steeply.
 		chance := s.random.Float64()
 		one := 1 + int(chance*chance*chance*float64(len(s.people)-1))
 		if one != besides {
@@ -225,7 +225,7 @@ func follow(follower, followee person) event {
 	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
 }
 
-// views are the events of a view that the viewer has looked at once: what came into it since is new, and by default not in the total.
+// views are the events of a view that the viewer has touched once: its later items are new, and by default not in the total.
 func views() []event {
 	const code, key = "news", "Old harbour"
 	events := []event{{As: Viewer, Do: "touchView", Input: map[string]any{"code": code, "key": key}}}
@@ -258,7 +258,7 @@ func conversations(people []person) (events []event) {
 	return events
 }
 
-// deck deals texts in a random order, and each of them before any comes again.
+// deck returns texts in a random order, and repeats none before all have come.
 type deck struct {
 	random *rand.Rand
 	texts  []string
@@ -280,7 +280,7 @@ type person struct {
 	follows   []int
 }
 
-// makePeople makes the cast and the others, and whom they follow: a few have many followers, and most have hardly any.
+// makePeople makes the cast and the others, and their follows: a few people have many followers, most have hardly any.
 func makePeople(random *rand.Rand) []person {
 	people := slices.Clone(cast)
 	for i := range others {

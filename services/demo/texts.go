@@ -21,7 +21,7 @@ var talks = []talk{
 	{"Dinner club", []int{2, 4, 7, 8, 9}},
 }
 
-// talkOf are the messages of the conversations before the visitor came: one after the other in each.
+// talkOf are the messages that were sent in the conversations before the visitor came, in order.
 var talkOf = []string{
 	"Who has the rope?", "Are you around this weekend?", "I found a new noodle place",
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",

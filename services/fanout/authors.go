@@ -43,7 +43,7 @@ type Audience struct {
 	To     services.UserID `json:"to"`
 }
 
-// ModeJob recounts an author's audience a little after now, because a follow or an unfollow has changed it.
+// ModeJob recounts an author's followers a little later than now, because a follow or an unfollow has changed their number.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	job := jobs.UserKeyed(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
@@ -53,7 +53,7 @@ func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 // modesJob recounts all audiences: after an import, or when the thresholds have changed.
 func modesJob() jobs.NewJob { return jobs.Keyed(jobModes, "all") }
 
-// QueueModes leaves a job that recounts all audiences. It serves follows that came into SQL without jobs of their own.
+// QueueModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their own.
 func QueueModes(ctx context.Context, db *sql.DB) error {
 	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, modesJob()) })
 }
@@ -67,9 +67,8 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode brings an author's mode in line with their audience, or with the mode that an admin has pinned. The documents of
-// all followers name a future huge author first. Only then, when every reader pulls the author's posts, does pushing them
-// stop.
+// findMode changes an author's mode to the one that their number of followers calls for, or that an admin has pinned. Before an author
+// becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
 func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -109,28 +108,29 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// countedAtOnce is the size up to which an audience is counted at each change, because that costs almost nothing.
+// countedAtOnce is the size up to which an audience is counted at each change, because counting so few rows costs almost nothing.
 const countedAtOnce = 10_000
 
-// settled is the mode that an author waits for and that no count changes.
+// settled is the mode that an author has or is about to get without a new count: the pinned one, or huge once the documents of all
+// followers name the author.
 func settled(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
 		return *author.Pinned
 	case author.Pull && author.Mode != services.AuthorHuge && author.Unnamed == 0:
-		return services.AuthorHuge // possibly: only a count can say
+		return services.AuthorHuge // possibly huge: only a count can say
 	}
 	return author.Mode
 }
 
-// settleMode writes down the mode that a count yields. It does nothing if the author has changed since known was read.
+// settleMode stores the mode that a count yields. It does nothing if the author has changed since known was read.
 func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds, known, counted services.Author) (done bool, err error) {
 	target := thresholds.Mode(known.Mode, counted.Followers)
 	if known.Pinned != nil {
 		target = *known.Pinned
 	}
 	if target == services.AuthorSmall && known.Version == 0 {
-		return true, nil // as for almost every author
+		return true, nil // the mode stays, as for almost every author
 	}
 	var chunks []Audience
 	switch {
@@ -172,7 +172,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming leaves the chunks of followers whose documents are to name an author, and announces the author to the nodes.
+// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes.
 func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []Audience) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
@@ -185,8 +185,8 @@ func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks
 	return err
 }
 
-// runName lets the documents of one chunk of followers name the author. A user who begins to follow meanwhile, or returns,
-// gets the name without it: from the first chunk on, every document that is written names the author.
+// runName writes the author's name into the documents of one chunk of followers. A user who follows or returns meanwhile gets the name
+// elsewhere: every document that is written after the first chunk names the author.
 func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
 	if err != nil {
@@ -221,8 +221,8 @@ func (f *Fanout) NameAudience(ctx context.Context, field rdb.NamedField, chunk A
 	})
 }
 
-// NameIn lets followers' documents name authors in a field, by edges that were read after a stamp. A follower whose document
-// refuses them is reconciled with the author.
+// NameIn writes authors into followers' documents, in a field, by edges that were read after a stamp. A document refuses the names if
+// something was removed from it since the stamp; that follower is then reconciled with the author.
 func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {

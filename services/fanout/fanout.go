@@ -38,7 +38,7 @@ type Config struct {
 type Fanout struct {
 	*jobs.Engine
 	Projector *projector.Projector
-	Chunk     int // the followers in a chunk: see Config
+	Chunk     int // how many followers a chunk has: see Config
 
 	store      *sql.DB
 	redis      *rdb.Projections
@@ -48,7 +48,7 @@ type Fanout struct {
 	thresholds services.Thresholds // the configured ones
 	hosts      HostMerge
 
-	delivered atomic.Uint64 // entries of inboxes
+	delivered atomic.Uint64 // how many entries this node has put into inboxes
 }
 
 // keepFanouts is how long a fan-out with a dead chunk is kept.

@@ -38,13 +38,13 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	}
 }
 
-// FanOutJob carries a new post to all followers.
+// FanOutJob brings a new post to all followers.
 func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, post.String()) }
 
 // RemoveJob takes a deleted post out of all followers' feeds.
 func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
 
-// FollowJob brings a reader's feed in line with whether they follow the author.
+// FollowJob makes a reader's feed agree with whether they follow the author.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }

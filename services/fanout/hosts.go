@@ -7,13 +7,13 @@ import (
 	"tidings/services/redis"
 )
 
-// HostMerge merges what a follower may see of a host, read after a stamp, into the follower's view, but for the document. It
-// answers the entry of the document; nothing for an author who is no host. refused says that something was removed since the
-// stamp.
+// HostMerge merges what a follower may see of a host into the follower's view. The facts were read after a stamp. It returns the host's
+// entry for the document, which the caller writes, or nothing for an author who is no host. refused reports that something was removed
+// since the stamp.
 type HostMerge func(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 
-// RegisterHosts sets what a follow merges of a host, before the first job. Without it a follow merges posts alone. It panics
-// when it is set.
+// RegisterHosts sets what a follow merges of a host. Call it before the first job. Without it a follow merges posts alone. A second call
+// panics.
 func (f *Fanout) RegisterHosts(merge HostMerge) {
 	if f.hosts != nil {
 		panic("fanout: the merge of hosts is registered twice")

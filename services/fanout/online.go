@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	onlinePerChunk = 20_000 // online users among whom one chunk looks for followers
+	onlinePerChunk = 20_000 // the most online users that one chunk checks
 	onlineBatch    = 1000   // of them in one query
 )
 
@@ -42,8 +42,8 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	return parts, nil
 }
 
-// runOnline serves a chunk of the online followers. The last such chunk leaves the chunks of all followers. A chunk that
-// keeps failing does not delay the others: the chunks of all followers include the users whom it missed.
+// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps failing does
+// not delay these: they include the users whom it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk span
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -68,7 +68,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 		if err != nil || left > 1 {
 			return err
 		}
-		if len(chunks) == 0 { // all followers have left
+		if len(chunks) == 0 { // all followers have unfollowed since
 			if left, err = posts.EndChunk(ctx, tx, chunk.Post); err != nil || left != 0 {
 				return err
 			}

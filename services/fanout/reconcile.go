@@ -14,7 +14,7 @@ import (
 	"tidings/services/redis"
 )
 
-// stampOf marks a reader's view for a merge. A reader without a document needs no merge.
+// stampOf takes a stamp of a reader's view for a merge. A reader without a document needs no merge.
 func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (redis.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -22,7 +22,7 @@ func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stam
 	}
 }
 
-// edgeNow is an edge, or its absence.
+// edgeNow is an edge as SQL has it now, or its absence.
 type edgeNow struct {
 	services.Edge
 	follows bool
@@ -50,7 +50,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 	if err != nil {
 		return err
 	}
-	return f.Projector.Mark(ctx, []services.UserID{reader}) // without a document nothing was merged, and the facts count
+	return f.Projector.Mark(ctx, []services.UserID{reader}) // nothing was merged without a document, and the count comes from the facts
 }
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
@@ -162,7 +162,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 	return result, err
 }
 
-// entryFor is a post in the form of a reader's inbox, nil when it is not for them.
+// entryFor is a post as an entry of a reader's inbox; nil when the post is not for the reader.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {

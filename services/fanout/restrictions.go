@@ -25,8 +25,8 @@ func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	return job
 }
 
-// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. It reconciles
-// the feed in any case, because an earlier run may have ended the mute and then failed.
+// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. The feed is reconciled even
+// if the mute is gone: an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
 		if err := people.LockRestrictions(ctx, tx, muter, muted); err != nil {

@@ -27,7 +27,7 @@ type span struct {
 	Shards int             `json:"shards,omitempty"`
 	Online bool            `json:"online,omitempty"`
 
-	OnlineFirst bool `json:"-"` // all followers, the online ones first: of a fan-out's only chunk
+	OnlineFirst bool `json:"-"` // serve all followers, the online ones first: for a fan-out of one chunk
 }
 
 // spread serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
@@ -75,7 +75,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 			return err
 		}
 		if len(online) > 0 {
-			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one stands for all other chunks
+			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one is the chunk that stands for all other chunks
 		}
 	}
 	queued, err := jobs.Chunked(kind, chunks)
@@ -169,8 +169,8 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// reach is the cutoff of a fan-out: followers last seen before it are not served. Every deletion goes to followers who are not
-// dormant.
+// reach is the cutoff of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is not dormant, because
+// an author may have been small when the post was published.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.Projector.ActiveSince(), nil
@@ -178,8 +178,8 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 	return f.PushedSince(ctx, post.Author)
 }
 
-// PushedSince is the cutoff of what an author publishes: it is pushed to followers seen since then. Those of a big author are the
-// active ones, and of all others those who are not dormant.
+// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author these are the
+// active users, for any other author those who are not dormant.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {

@@ -9,8 +9,8 @@ import (
 	"tidings/services/redis"
 )
 
-// AddInFlight adds posts in flight to one reader's inbox, those of the authors that they follow, as the fan-outs will, and
-// says whether this changed anything.
+// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether this changed anything. Posts of authors
+// whom the reader does not follow are skipped.
 func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (added bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil

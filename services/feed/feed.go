@@ -1,6 +1,6 @@
-// Package feed is posts and home feeds: publishing, deleting, looking, and pages that neither repeat nor skip.
+// Package feed is posts and home feeds: publishing, deleting, marks, and pages that neither repeat nor skip a post.
 //
-// A post and the job that carries it are one transaction; the author's own feed has it before the answer. Pages come
+// A post and the job that fans it out are one transaction; the author's own feed has the post before the answer. Pages come
 // from the reader's inbox in at most two round trips. When the inbox is lost it is rebuilt first; when Redis does not
 // answer, pages come from SQL.
 package feed
@@ -34,14 +34,14 @@ type Config struct {
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock
-	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. It applies to posts
-	// published from then on.
+	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. A change applies to the posts that are
+	// published after it.
 	Kinds []services.PostKind
 	// BuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
 	BuildWait time.Duration
 }
 
-// Service knows posts and feeds. It is safe for concurrent use.
+// Service is the commands of posts and the pages of home feeds. It is safe for concurrent use.
 type Service struct {
 	store     *sql.DB
 	redis     *rdb.Projections
@@ -77,10 +77,11 @@ func New(cfg Config) *Service {
 // maxSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
 const maxSkew = time.Minute
 
-// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when
-// the command is committed: every post that a page can have shown by then is in SQL, whether or not it is in an inbox or in
-// this node's memory. A mark of the past, see jobs.Command.Moment, reaches the newest that the feed has of that time. The mark only grows. The post may have been deleted since, or its author unfollowed. INVALID if the
-// place is in the future, NOT_FOUND if there never was such a post.
+// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the command is
+// committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's cache. A mark of a
+// past moment, see jobs.Command.Moment, reaches the newest post that the feed has from before that moment. The mark only moves forward. The
+// post may have been deleted since, or its author unfollowed. INVALID if the position is in the future, NOT_FOUND if there never was such a
+// post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
@@ -98,12 +99,12 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 	}
 }
 
-// shownUpTo is the position up to which a reader has been shown posts. It refuses a position where no post can have been
-// shown: the mark never falls, so a mistaken one would hide new posts.
+// shownUpTo is the position up to which a reader has been shown posts. It refuses a position after every post that can have been shown: the
+// mark never moves back, so a mistaken one would hide new posts.
 func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	switch at := tx.Dated(); {
 	case upTo == 0 && at != 0:
-		// The mutes that were over by then have hidden nothing any more, and their jobs may come later.
+		// A mute that had ended by then hides nothing any more, but the job that ends it may run later than this mark.
 		if err := people.EndMutes(ctx, tx, reader, tx.HappenedAt()); err != nil {
 			return 0, err
 		}
@@ -114,7 +115,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	name := services.GlobalID(services.PostType, upTo.String())
 	_, err := posts.Read(ctx, tx, upTo)
 	switch {
-	case services.CodeOf(err) != services.NotFound: // a post that exists is not in the future, whatever the clock shows
+	case services.CodeOf(err) != services.NotFound: // a post that exists is not in the future, whatever this node's clock says
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:

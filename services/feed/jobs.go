@@ -14,7 +14,7 @@ func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob is the job that writes an edited post into its copy.
+// copyJob is the job that writes an edited post into its copy in Redis.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
 func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {

@@ -14,7 +14,7 @@ import (
 // again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return changeLike("likePost", user, post, func(ctx context.Context, tx *sql.Tx) (changed bool, err error) {
-		// One clock makes the IDs of all causes, so that lists have one order.
+		// The IDs of all causes come from one clock, so that lists of causes have one order.
 		return posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
 	})
 }

@@ -13,15 +13,14 @@ import (
 type rawPage struct {
 	Entries  []services.FeedEntry // newest first
 	Cut      bool                 // older posts exist and are not listed: feeds end at their 300th entry
-	Building bool                 // it comes from the facts, because the inbox is still being built
-	Facts    bool                 // it comes from the facts
-	Seen     services.PostID      // seen up to; not read with Facts
+	Building bool                 // the page comes from the facts, because the inbox is still being built
+	Facts    bool                 // the page comes from the facts
+	Seen     services.PostID      // seen up to; not read if Facts is set
 }
 
-// merged merges the newest limit entries below a position, from the inbox and from the posts that are pulled. A feed has 300
-// entries in all, so the number of entries above the position in all sources determines where it ends; and nothing older
-// than the newest floor is listed, because below it one source has ended while another continues. The inbox brings limit
-// entries, or all that it has.
+// merged is the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in all
+// sources together, so it ends where the entries above the position reach 300. Nothing older than the newest floor is listed: below it one
+// source has lost posts while another continues. The inbox brings limit entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
 	floor, room := inbox.Floor, services.Retention-inbox.Above
@@ -78,7 +77,7 @@ func (s source) entry() services.FeedEntry {
 // sources is a heap of those that have something left, the newest post on top.
 type sources []source
 
-// advance takes the post on top.
+// advance removes the post on top.
 func (s *sources) advance() {
 	if top := &(*s)[0]; top.at > 0 {
 		top.at--
@@ -96,7 +95,7 @@ func (s sources) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 // Push adds a source at the end; see heap.Push.
 func (s *sources) Push(one any) { *s = append(*s, one.(source)) }
 
-// Pop takes the last one out; see heap.Pop.
+// Pop removes the last author; see heap.Pop.
 func (s *sources) Pop() any {
 	last := (*s)[len(*s)-1]
 	*s = (*s)[:len(*s)-1]

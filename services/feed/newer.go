@@ -15,10 +15,10 @@ const (
 	mostLate = 100
 )
 
-// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. Before
-// them stand the posts of the five seconds up to the position, since they may have been committed after the reader was there. A
-// client that always asks with its newest post misses none, and receives a few twice. The page's end is EndOfRetention when
-// posts between the position and the page are no longer kept.
+// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page begins
+// with the posts of the five seconds before the position, because a post may be committed after a reader has passed its place. A client
+// that always asks with its newest post misses none, and receives a few twice. The page's end is EndOfRetention when posts between the
+// position and the page are no longer kept.
 func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
 	raw, err := s.first(ctx, reader, services.Retention)
@@ -46,9 +46,8 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	return page, err
 }
 
-// Above reads the posts that are newer than a position, at most last of them: those next to it, the newest first.
-// HasPrevious says that newer ones follow above the page. If posts between the page and the position are no longer kept, its
-// end is EndOfRetention.
+// Above reads the posts that are newer than a position: at most last of them, those closest to it, the newest first. HasPrevious reports
+// that newer posts follow above the page. If posts between the page and the position are no longer kept, its end is EndOfRetention.
 func (s *Service) Above(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
 	raw, err := s.first(ctx, reader, services.Retention)
@@ -76,8 +75,7 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	return page, nil
 }
 
-// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are
-// left.
+// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are left.
 func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))

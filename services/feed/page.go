@@ -19,12 +19,12 @@ type Item struct {
 type Page struct {
 	Items   []Item
 	HasNext bool
-	// HasPrevious says of a page that was asked for from below that newer posts follow above it.
+	// HasPrevious reports that newer posts exist above a page that was requested with before or last.
 	HasPrevious bool
-	Next        services.PostID  // the last position read: the next page starts after it; 0 if there was none
-	End         services.FeedEnd // why nothing follows, when HasNext is false
+	Next        services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
+	End         services.FeedEnd // why the feed ends, when HasNext is false
 
-	Building bool // it comes from the facts, because the feed is still being put together
+	Building bool // the page comes from the facts, because the inbox is still being built
 }
 
 // rawLimit bounds how many entries one page reads: beyond it the page is short and reports that more follow.
@@ -41,7 +41,7 @@ func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post se
 	return s.page(ctx, reader, post, post, first)
 }
 
-// page holds that there is a post of the name, if one is given.
+// page reads a page. If named is set, it also checks that such a post exists.
 func (s *Service) page(ctx context.Context, reader services.UserID, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
@@ -80,9 +80,8 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 	}
 }
 
-// fill appends the entries' posts that are still to be seen, posts and authors read in one round trip. In the same it looks
-// for the post that was named, if one was; where SQL, which alone can say that there is none, does not answer, that is let
-// pass.
+// fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip, together with the post
+// that the request named, if any. Only SQL can say that this post does not exist; if SQL does not answer, the check is skipped.
 func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry, named services.PostID) ([]Item, error) {
 	ids, authors := make([]services.PostID, len(entries), len(entries)+1), make([]services.UserID, len(entries))
 	for i, entry := range entries {
@@ -111,8 +110,8 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return items, nil
 }
 
-// raw reads entries of the reader's feed: from the inbox and from memory, rebuilding a lost inbox first; or from SQL if
-// Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if memory lacks an author.
+// raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. They come from SQL if
+// Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if an author is not in the cache.
 func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	if s.fanout.ViewsStale(ctx, reader) {
 		return s.rawFacts(ctx, reader, before, limit, false)
@@ -137,8 +136,8 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 	return merged(inbox, pulled, before, limit), nil
 }
 
-// inbox reads the pushed entries. An inbox that is lost, or that is older than its reader's absence, is rebuilt. building
-// reports that the rebuild takes longer than a page waits.
+// inbox reads the pushed entries. An inbox that is lost is rebuilt, and so is one from before the reader's absence. building reports that
+// the rebuild takes longer than a page waits.
 func (s *Service) inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
 	if err != nil || page.Ready && !s.projector.AwaySince(page.Day) {
@@ -171,8 +170,8 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 	return page, nil
 }
 
-// first reads the newest entries. Posts still in fan-out are added to the reader's inbox first, so that a slow fan-out is
-// never visible, neither in the list nor in the count.
+// first reads the newest entries. Posts in flight are added to the reader's inbox first, so that a slow fan-out never shows, neither in the
+// list nor in the count.
 func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
 	unfinished := s.inFlight.List()
@@ -191,7 +190,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	}
 	added, err := s.fanout.AddInFlight(ctx, reader, lacking)
 	if err != nil || !added {
-		return page, nil // the page is right without this, and the fan-out continues
+		return page, nil // the page is right without them, and the fan-out continues
 	}
 	return s.raw(ctx, reader, services.MaxPostID, limit)
 }

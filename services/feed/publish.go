@@ -16,10 +16,10 @@ import (
 	"tidings/services/sql"
 )
 
-// Draft is what a user wants to publish.
+// Draft is a post that a user wants to publish.
 type Draft struct {
 	Body     string
-	Parent   services.PostID // the post that it answers; 0: none
+	Parent   services.PostID // the post that this one answers; 0: none
 	Mentions []string        // keys of users, beside those that the body names as @key
 }
 
@@ -101,8 +101,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	}, nil
 }
 
-// insert writes a post with the mode of its author: one look-up for any number of followers. A pulled post is also written
-// to the log, from which every node learns it; pulled is its version there.
+// insert writes a post with the mode of its author, which is one look-up however many followers there are. A pulled post is also written to
+// the log, from which every node learns it; pulled is its version there.
 func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)
@@ -117,7 +117,7 @@ func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64
 	return nodecache.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
-// parentOf reads the post that a post answers, and prevents its deletion meanwhile.
+// parentOf reads the post that another one answers, and keeps it from being deleted until the transaction ends.
 func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
@@ -162,7 +162,7 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	return slices.DeleteFunc(list, func(user services.UserID) bool { return slices.Contains(blockers, user) }), err
 }
 
-// causesOf are the notifications that a post makes for others, or no longer makes once it is deleted.
+// causesOf are the notifications of a new post, or those that a deletion of the post withdraws.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	for _, user := range mentioned {
 		if user != post.Author {
@@ -217,8 +217,8 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	}
 }
 
-// undone are the jobs that withdraw all notifications of a deleted post: of others' actions on it, and of its own mentions
-// and answers.
+// undone are the jobs that withdraw the notifications of a deleted post: those about the post, and those that the post itself caused by its
+// mentions and its answer.
 func undone(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"tidings/services/push"
 )
 
-// Change is what is new in a home feed: one event of its subscription.
+// Change is one event of a home feed's subscription: the posts that are new for the reader.
 type Change struct {
 	New     services.Count
 	Newest  services.PostID   // the newest unseen post; 0: none
-	Authors []services.UserID // of the newest that are new, the newest first, at most three
-	Badges  *services.Badges  // New is of these
+	Authors []services.UserID // of the newest of them, the newest first, at most three
+	Badges  *services.Badges  // New is their home feed's count
 }
 
 const (
-	// changeAuthors is how many authors a change names, and changeEntries how many entries are looked through for them.
+	// changeAuthors is how many authors a change names, and changeEntries how many entries are searched for them.
 	changeAuthors = 3
 	changeEntries = 100
 )
@@ -38,7 +38,7 @@ func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-ch
 	return changes
 }
 
-// change reads the authors behind the number.
+// change reads the newest unseen post and the authors of the newest ones.
 func (s *Service) change(ctx context.Context, reader services.UserID, badges *services.Badges) (change Change, err error) {
 	change = Change{New: badges.HomeFeed, Badges: badges}
 	if change.New.Value > 0 {
@@ -47,7 +47,7 @@ func (s *Service) change(ctx context.Context, reader services.UserID, badges *se
 	return change, err
 }
 
-// same reports whether two changes are equal for the feed, apart from other counts of the badges.
+// same reports whether two changes are equal for the feed, whatever else the badges show.
 func (c Change) same(other Change) bool {
 	return c.New == other.New && c.Newest == other.Newest && slices.Equal(c.Authors, other.Authors)
 }
@@ -65,7 +65,7 @@ func (s *Service) newest(ctx context.Context, reader services.UserID) (newest se
 	}
 	entries := page.Entries
 	if len(entries) == changeEntries && !slices.ContainsFunc(entries, func(entry services.FeedEntry) bool { return entry.Counts }) {
-		// The newest are all of the reader, or of authors followed just now: the new ones are further down.
+		// The newest entries are all the reader's own, or from before a follow: the new posts are further down.
 		if entries, err = posts.UnreadFeed(ctx, s.store, reader, page.Seen, changeEntries); err != nil {
 			return 0, nil, err
 		}

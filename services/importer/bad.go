@@ -16,8 +16,8 @@ import (
 // mostPrinted is how many bad lines are printed one by one.
 const mostPrinted = 20
 
-// badLines puts aside what could not be used: for each line a remark "# line 7: reason" and the line as it was, so that
-// the file, once mended, can be imported itself. Nothing is written before flush.
+// badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the line as it was, so that the file can be
+// imported itself once it is corrected. Nothing is written before flush.
 type badLines struct {
 	path  string
 	out   io.Writer
@@ -32,7 +32,7 @@ type badLines struct {
 
 const remark = "# line %d: "
 
-// startAfter opens the file of an earlier run and removes the entries for later lines, which are read again. A new import
+// startAfter opens the file of an earlier run and removes the entries of later lines, because those lines are read again. A new import
 // starts without the file.
 func (b *badLines) startAfter(line int64) error {
 	if line == 0 {
@@ -46,7 +46,7 @@ func (b *badLines) startAfter(line int64) error {
 		return b.faultOf(err)
 	}
 	b.handle = file
-	if err := file.Chmod(0o600); err != nil { // one of an older program
+	if err := file.Chmod(0o600); err != nil { // an older program may have written it with other permissions
 		return b.faultOf(err)
 	}
 	var keep int64
@@ -120,7 +120,7 @@ func (b *badLines) flush() error {
 			return b.faultOf(err)
 		}
 		b.handle = file
-		if err := file.Chmod(0o600); err != nil { // it may have been there
+		if err := file.Chmod(0o600); err != nil { // the file may have existed with other permissions
 			return b.faultOf(err)
 		}
 	}

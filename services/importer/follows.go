@@ -43,7 +43,7 @@ type followImport struct {
 	keys *keyTable
 
 	batch  []row           // since the last commit
-	newest services.PostID // no since may be later
+	newest services.PostID // a since after this one is refused
 }
 
 // row is one good row; its keys are indexes in the key table.
@@ -60,7 +60,7 @@ func (im *followImport) full() bool {
 // key, which looks like a key.
 var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file")
 
-// take looks at one line: a good one enters the batch, a bad one is put aside.
+// take parses one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(_ context.Context, line []byte) error {
 	if im.source.line == 1 {
 		if header, err := isHeader(line); err != nil || header {
@@ -76,7 +76,7 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 	var next row
 	var err error
 	if im.source.open {
-		err = errOpenRow // do not read it: the keys in a row become users
+		err = errOpenRow // leave it out: the keys in a row become users
 	} else {
 		next, err = im.keys.row(line, im.newest)
 	}
@@ -134,7 +134,7 @@ func (im *followImport) edges(into []services.Edge, users map[string]services.Us
 			into = append(into, services.Edge{Follower: edge.Followee, Followee: edge.Follower, Since: edge.Since})
 		}
 	}
-	// In the order of the tables' keys, which is also the order of locks: two imports at once do not block each other.
+	// Sort by the keys' places in the table, which is also the order of locks: two imports at once do not deadlock.
 	slices.SortFunc(into, func(a, b services.Edge) int {
 		return cmp.Or(cmp.Compare(a.Follower, b.Follower), cmp.Compare(a.Followee, b.Followee))
 	})

@@ -14,7 +14,7 @@ import (
 type column int
 
 const (
-	unnamed      column = iota // no name that is known: the line is a row
+	unnamed      column = iota // no known name: the line is a row
 	aFollower                  // who follows
 	aFollowee                  // who is followed
 	eitherColumn               // one of the two: the other column says which
@@ -41,7 +41,7 @@ func columnOf(name []byte) column {
 func isHeader(line []byte) (bool, error) {
 	fields, err := split(bytes.ToLower(line))
 	if err != nil || len(fields) < 2 {
-		return false, nil // said where rows are read
+		return false, nil // the error is reported when the line is read as a row
 	}
 	first, second := columnOf(fields[0]), columnOf(fields[1])
 	switch {

@@ -26,18 +26,18 @@ type Store interface {
 // Options selects what is imported and where the progress is written.
 type Options struct {
 	File   string // a path, or "-" for Input
-	Both   bool   // each row is two follows, there and back
-	Prefix string // put before every key
+	Both   bool   // each row is two follows, one in each direction
+	Prefix string // is put before every key
 	Quiet  bool   // no progress
 
 	Input    io.Reader      // what "-" reads
 	Out      io.Writer      // where progress and bad lines are written; nil is nowhere
 	Terminal bool           // Out is a terminal: progress is a bar that redraws itself
-	Clock    services.Clock // measures the progress; nil is the machine's
+	Clock    services.Clock // measures the progress; nil is the machine's clock
 	Batch    int            // follows, or recipients of messages, in one transaction, about; 0 is 20,000
 
 	form  form                                             // of the file; the zero form is that of follows
-	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil is the machine's way
+	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil waits by the machine's clock
 }
 
 // form is the form of the lines of an import.
@@ -76,6 +76,6 @@ const (
 	defaultBatch = 20_000
 	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
 	mostKeys = 1_000_000
-	// hopeless is the number of bad lines, without a good one, after which an import stops: it is the wrong file.
+	// hopeless is the number of bad lines, without a good one, after which an import stops: it is probably the wrong file.
 	hopeless = 1_000
 )

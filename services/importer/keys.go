@@ -4,12 +4,12 @@ import (
 	"tidings/services"
 )
 
-// keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the
-// keys that are in the database. Keys are looked up as they stand in the file, without the prefix.
+// keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the keys that are in
+// the database. Keys are stored as the file has them, without the prefix.
 type keyTable struct {
 	prefix string
 	places map[string]int32
-	keys   []string // with the prefix
+	keys   []string // as the database has them, with the prefix
 	ids    []services.UserID
 	known  int // keys[:known] have their IDs
 }

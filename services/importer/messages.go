@@ -18,8 +18,8 @@ var messageForm = form{
 	name: "messages", lines: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, unit: "recipients", longest: 1 << 20,
 }
 
-// messageRow is one line: a message and some of its recipients. Further lines of the same key name more of them, and need
-// not repeat the text.
+// messageRow is one line: a message and some of its recipients. Further lines of the same key name more recipients, and need not repeat the
+// text.
 type messageRow struct {
 	Key     string   `json:"key"`
 	Type    string   `json:"type"`
@@ -28,7 +28,7 @@ type messageRow struct {
 	To      []string `json:"to"`
 
 	message messages.ID
-	text    messages.Text // which all lines of a key share
+	text    messages.Text // all lines of a key share it
 }
 
 // messageImport is one import of site messages under way.
@@ -47,10 +47,10 @@ type messageImport struct {
 // mostText bounds the texts of a batch, in bytes.
 const mostText = 8 << 20
 
-// Messages sends the site messages of a file of JSON Lines, to any number of users. A message is known by its key, its ref, so that
-// lines, runs and files may share one, and no user gets it twice. Imported messages are sent when the server runs: the
-// database has the text and the list of recipients. Bad lines and broken files are treated as by Follows; types are the
-// types of messages that there are, the default first. facts is the database under db.
+// Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines, runs
+// and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the server
+// delivers them when it runs. Bad lines and broken files are treated as by Follows. types are the types of messages that exist, the default
+// first. facts is the database under db.
 func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messageForm)
 	if err != nil {
@@ -63,7 +63,7 @@ func (im *messageImport) full() bool {
 	return im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
 
-// take looks at one line: a good one enters the batch, a bad one is put aside.
+// take parses one line: a good one enters the batch, a bad one is put aside.
 func (im *messageImport) take(ctx context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
@@ -166,7 +166,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			return err
 		}
 		var named []refs.Named
-		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // one order of locks for imports at once
+		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // the keys in one order, so that two imports at once do not deadlock
 			row := im.fresh[key]
 			if err := messages.Insert(ctx, tx, row.message, row.text); err != nil {
 				return err

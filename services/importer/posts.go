@@ -19,7 +19,7 @@ var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
-// postRow is one line: a post, with the host application's own ID of it, its ref, if it has one.
+// postRow is one line: a post and, if the line has a key, the post's ref.
 type postRow struct {
 	Key    string `json:"key"`
 	Author string `json:"author"`
@@ -45,11 +45,12 @@ type postImport struct {
 	bytes int       // of its lines
 }
 
-// Posts takes the posts of a file of JSON Lines into the database. A post has the time that the file gives it, to the
-// millisecond; of those of one millisecond the later line is the newer post, whatever was there before. A post with a key
-// goes in once, however often a file names it: the key is its ref, also for what is not imported. Further lines can answer it; what answers a post is a comment, what
-// answers a comment or a reply is a reply. Nobody is notified of anything, and no jobs are queued: what is imported is the
-// past. A file that came to its end is in: imported again it brings nothing. kinds are those that enter home feeds. Bad lines and broken files are treated as by Follows.
+// Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts of one
+// millisecond the later line is the newer post, whatever the database had before. A post with a key is imported once, however often a file
+// names it: the key is its ref, also outside of imports. Later lines can answer it: an answer to a post is a comment, an answer to a
+// comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the past. A file that was read to its
+// end brings nothing when it is imported again. kinds are the kinds that enter home feeds. Bad lines and broken files are treated as by
+// Follows.
 func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, postLines)
 	if err != nil {
@@ -77,7 +78,7 @@ func (im *postImport) take(_ context.Context, line []byte) error {
 	return nil
 }
 
-// row reads a line, as far as that can be done by itself.
+// row parses a line, without looking anything up.
 func (im *postImport) row(line []byte) (row postRow, err error) {
 	if len(line) > postLines.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", postLines.longest)
@@ -124,7 +125,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 // isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errTaken means that another object got an ID or a ref of the batch meanwhile.
+// errTaken means that another object has taken an ID or a ref of the batch meanwhile.
 var errTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
 
 func (im *postImport) commit(ctx context.Context, line int64) error {
@@ -173,7 +174,7 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		if im.source.identity == "" {
 			return nil
 		}
-		// Store it also at the end, when line is 0: otherwise a repeated import would insert posts without a key again.
+		// Store it also at the end, when line is 0: a repeated import would otherwise insert posts without a key again.
 		return setProgress(ctx, tx, im.source.identity, max(line, im.report.Lines))
 	})
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/posts"
 )
 
-// plannedPost is a post that does not exist yet, with its ref; the zero text is none. Its author is an index in the table of keys.
+// plannedPost is a post that does not exist yet, with its ref; an empty text means none. Its author is an index in the table of keys.
 type plannedPost struct {
 	services.Post
 	ref services.Ref
@@ -50,7 +50,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	return planned, nil
 }
 
-// planOne makes the post of one row, all but its author.
+// planOne makes the post of one row, except for its author.
 func planOne(row postRow, known mentioned, last map[services.PostID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
 	post.UpdatedAt = row.moment.Time()
@@ -79,7 +79,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	return post, nil
 }
 
-// mentioned is what a batch names by key or by ID, as far as it exists.
+// mentioned is the objects that a batch names by key or by ID and that exist.
 type mentioned struct {
 	ids   map[services.Ref]services.PostID
 	posts map[services.PostID]services.Post // those that the batch may answer

@@ -15,8 +15,8 @@ const (
 	barWidth  = 24
 )
 
-// progress shows how far an import is: a bar on a terminal, a line each 5 s elsewhere. How much is left is taken from the
-// bytes of the file as it is stored.
+// progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is computed from
+// the bytes of the stored file.
 type progress struct {
 	out      io.Writer
 	now      func() time.Time
@@ -26,7 +26,7 @@ type progress struct {
 	last     time.Time
 	terminal bool
 	unit     string // what is counted beside rows
-	drawn    int    // letters of the bar that stand
+	drawn    int    // letters of the bar that are on the screen
 }
 
 func newProgress(opts Options, size int64, started time.Time) *progress {
@@ -50,7 +50,7 @@ func (p *progress) show(report Report, bytes int64) {
 	}
 }
 
-// showAt draws how far a replay is: which of its events was the last, and when that was.
+// showAt draws the progress of a replay: its last event, and the time of that event.
 func (p *progress) showAt(report Report, event, events int64, at time.Time) {
 	if p.due(p.now()) {
 		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), humanize.Comma(event), humanize.Comma(events), humanize.Comma(report.New), p.unit))

@@ -15,15 +15,15 @@ import (
 
 // Report is the result of an import. It is valid also with an error.
 type Report struct {
-	What         string        // was imported: follows, messages, posts or shows
+	What         string        // the kind of import: follows, messages, posts or shows
 	ResumedAfter int64         // the line after which this run went on; 0: from the start
-	Lines        int64         // the last line that was looked at
+	Lines        int64         // the last line that was read
 	Rows         int64         // good rows of this run
-	New          int64         // those of What that are new
+	New          int64         // items that did not exist before
 	Duplicates   int64         // rows that existed already or came twice, and follows that a block forbids
-	Recipients   int64         // of messages, as the rows name them; a user who has a message does not get it again
+	Recipients   int64         // recipients named in rows of messages; a user who has a message does not get it again
 	Bad          int64         // lines that could not be used, those of the runs before included
-	BadFile      string        // where they are; "" when there are none
+	BadFile      string        // the file with them; "" when there are none
 	Took         time.Duration // this run
 }
 
@@ -54,7 +54,7 @@ func (r Report) counted() int64 {
 	return r.New + r.Duplicates
 }
 
-// fileRun is one run over a file: what all imports have in common.
+// fileRun is one run over a file, with the parts that all imports share.
 type fileRun struct {
 	db       Store
 	opts     Options
@@ -69,7 +69,7 @@ type fileRun struct {
 
 // lineImport handles the lines of an import's file.
 type lineImport interface {
-	// take looks at one line: a good one enters the batch, a bad one is put aside.
+	// take parses one line: a good one enters the batch, a bad one is put aside.
 	take(ctx context.Context, line []byte) error
 	// full reports whether the batch must be written.
 	full() bool
@@ -124,7 +124,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			return im.commit(ctx, 0)
 		}
 		if err != nil {
-			*lines-- // the truncated line was incomplete, all before it were complete
+			*lines-- // the truncated line was incomplete, and those before it were complete
 			if fault := im.commit(ctx, *lines); fault != nil {
 				return fault
 			}
@@ -188,7 +188,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 	return r.bad.startAfter(done)
 }
 
-// refuse puts the line that was read last aside. It is an error when nothing of the file was right so far, and much was not.
+// refuse puts the last line aside. It returns an error after many bad lines without a good one.
 func (r *fileRun) refuse(line []byte, reason error) error {
 	r.putAside(r.source.line, line, reason)
 	if !r.hasGood && r.bad.count >= hopeless {
@@ -202,7 +202,7 @@ func (r *fileRun) putAside(number int64, line []byte, reason error) {
 	r.bad.add(number, line, reason)
 }
 
-// at says of an error where in the file it happened.
+// at adds the position in the file to an error.
 func (r *fileRun) at(err error) error {
 	return fmt.Errorf("%s, lines to %d: %w", r.opts.File, r.report.Lines, err)
 }

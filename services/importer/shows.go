@@ -34,12 +34,12 @@ type showImport struct {
 	bytes int       // of its lines
 }
 
-// Shows takes the shows of a file of JSON Lines into the database, with the times that the file gives them: ended shows are
-// replays, cancelled ones are on no board, started ones are live, and the rest are upcoming. A show goes in once, by its
-// key, which is its ref, however often a file names it; a key that is another host's show already is a bad line. No reminders are sent. What
-// is active is closed at its time when nothing else is reported of it. Every node reads all shows anew after each batch;
-// shows of hosts who never had one are on boards as soon as their followers' documents name them. A file that came to its
-// end is in: imported again it brings nothing. Bad lines and broken files are treated as by Follows.
+// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones are on
+// no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however often a file
+// names it; a key of another host's show makes a bad line. No reminders are sent. An active show is closed at its time if nothing else is
+// reported of it. Every node reloads all shows after each batch; shows of new hosts are on boards as soon as their followers' documents
+// name the hosts. A file that was read to its end brings nothing when it is imported again. Bad lines and broken files are treated as by
+// Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -143,7 +143,7 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 	return err
 }
 
-// insert writes shows. Those of hosts that all documents name are on boards at once.
+// insert writes shows. Shows of hosts whom all documents name are on boards at once.
 func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Show) error {
 	if len(planned) == 0 {
 		return nil
@@ -184,9 +184,8 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// place gives shows the version from which on boards have them, unless not all documents name their hosts yet, and marks the
-// replays that are in no list. A live show counts for present followers of its host, whenever it started: for them it went
-// live with the import.
+// place gives shows the version from which boards have them, unless some documents do not name their hosts yet, and marks the replays that
+// are in no list. A live show counts for the present followers of its host, whenever it started: for them it went live with the import.
 func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
@@ -228,7 +227,7 @@ func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.New
 	for _, show := range planned {
 		switch {
 		case show.Status == live.ShowUpcoming || show.Status == live.ShowLive:
-			queued = append(queued, live.CloseJob(show.ID, time.Time{})) // which looks when that is
+			queued = append(queued, live.CloseJob(show.ID, time.Time{})) // the job computes the time at which the show is closed
 		case show.Status == live.ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}

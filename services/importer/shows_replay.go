@@ -29,7 +29,7 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// announced is how long before its time, in the time of the file, a show is scheduled.
+// announced is how long before its start, in the time of the file, a show is scheduled.
 const announced = time.Hour
 
 // showStep is what happens to a show.
@@ -58,16 +58,15 @@ type showReplay struct {
 
 	rows   []showRow
 	events []showEvent
-	began  time.Time // here
-	first  time.Time // in the file: that of the first event of this run
+	began  time.Time // by this machine's clock
+	first  time.Time // in the file's time: of the first event of this run
 }
 
-// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as then. Each show is
-// scheduled an hour of the file before its time, starts, ends and is cancelled through the service in the order of time, with
-// all its effects. The times are those of the replay: shifted and scaled, so that the first event is now. On a slow machine, events
-// that are late run at once. A run that is broken off, by ctx too, goes on with the event after
-// its last one, whose time is then now. Bad lines are treated as by Shows. A show that exists already is skipped. Nothing
-// begins before the whole file was read.
+// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened. Each show is
+// scheduled an hour of the file's time before its start; then it starts, ends or is cancelled through the service, with all effects, in the
+// order of the events. Their times are shifted and scaled, so that the first event is now. On a slow machine, late events run at once. A
+// run that was interrupted, also by ctx, continues with the next event, whose time is then now. Bad lines are treated as by Shows. A show
+// that exists already is skipped. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -157,7 +156,7 @@ func (re *showReplay) read(ctx context.Context) error {
 	return re.bad.flush()
 }
 
-// eventsOf are all that happens, in the order of time; of one show what must come first does.
+// eventsOf is all events of the rows, by time. The events of one show keep their necessary order.
 func eventsOf(rows []showRow) []showEvent {
 	var events []showEvent
 	for i, row := range rows {
@@ -213,14 +212,14 @@ func (re *showReplay) happen(ctx context.Context) error {
 	return nil
 }
 
-// here is when something happens here that happened at a time in the file.
+// here converts a time of the file into the time of the replay.
 func (re *showReplay) here(at time.Time) time.Time {
 	after := float64(at.Sub(re.first)) / float64(re.factor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
-// let applies one event and saves the progress in one transaction. An event that its show refuses, because another client has
-// changed the show meanwhile, is reported and skipped.
+// let applies one event and saves the progress in one transaction. If the show refuses the event, because another client has changed the
+// show meanwhile, the event is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
@@ -278,7 +277,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 	if err != nil {
 		return err
 	}
-	// A plan is in the future, however late this comes.
+	// A plan must be in the future, even if this event is late.
 	plan := re.here(row.PlannedAt.Time)
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest

@@ -12,7 +12,7 @@ import (
 	"tidings/services/people"
 )
 
-// showRow is one line: a show, as far as it has come.
+// showRow is one line: a show with the times that it has reached.
 type showRow struct {
 	Key       string   `json:"key"`
 	Host      string   `json:"host"`
@@ -54,7 +54,7 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// readShow reads a line, as far as that can be done by itself.
+// readShow parses a line, without looking anything up.
 func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
 	if len(line) > shows.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", shows.longest)
@@ -100,12 +100,12 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
-// moved is the error of a row with the key of another host's show.
+// moved is the error for a row whose key belongs to another host's show.
 func (r showRow) moved(host string) error {
 	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
 }
 
-// show makes the show of a row, all but its host.
+// show makes the show of a row, except for its host.
 func (r showRow) show(id services.PostID, now time.Time) live.Show {
 	show := live.Show{
 		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: live.ShowUpcoming,
@@ -127,7 +127,7 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 
 func showRef(key string) services.Ref { return services.Ref{Type: services.ShowType, Text: key} }
 
-// hostsOf finds the hosts of those shows of a batch that exist already, by the keys of the shows.
+// hostsOf finds the hosts of the shows of a batch that exist already, by the keys of the shows.
 func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxLineBytes = 4096
-	sampleBytes  = 64 << 10 // of the start of a file, to know it again
+	sampleBytes  = 64 << 10 // bytes of the beginning of a file, by which it is recognized
 )
 
 var (
@@ -27,13 +27,13 @@ var (
 	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
-// source is the file that is read, line by line.
+// source is the file to import, read line by line.
 type source struct {
-	identity string // of a regular file and its options; "" when reading cannot be resumed
+	identity string // made of a regular file and its options; "" when reading cannot be resumed
 	badPath  string
 	size     int64 // in bytes as stored; 0: unknown
 	line     int64 // the number of the last line read, from 1
-	packed   bool  // by gzip, which notices a file that is cut off
+	packed   bool  // by gzip, which detects a file that is cut off
 	open     bool  // the last line read has no line break: the file may be truncated there
 
 	form    form
@@ -77,8 +77,8 @@ func openSource(opts Options) (*source, error) {
 	return s, nil
 }
 
-// identify makes the name under which the progress is kept: of the path, the size, the first 64 KB and the options that
-// change rows. Only a regular file has one.
+// identify makes the name under which the progress is stored: of the path, the size, the first 64 KB and the options that change rows. Only
+// a regular file has one.
 func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *source) identify(opts Options) error {
 	return nil
 }
 
-// unpack looks at the first bytes: gzip is known by them, not by the name of the file.
+// unpack detects gzip by the first bytes, because the name of a file proves nothing.
 func (s *source) unpack(name string) error {
-	room := max(64<<10, s.form.longest+2) // a line that is not too long fits
+	room := max(64<<10, s.form.longest+2) // room for a line that is not too long
 	raw := bufio.NewReaderSize(s.counter, room)
 	s.reader = raw
 	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
@@ -160,8 +160,8 @@ func (s *source) close() error {
 	return s.file.Close()
 }
 
-// readObject reads a line of JSON Lines: one object with no other fields than it should have. Broken UTF-8 and half a
-// character are refused, which the decoder would silently replace.
+// readObject parses a line of JSON Lines: one object that has only the given fields. It refuses broken UTF-8 and half a character, which
+// the decoder would silently replace.
 func readObject(line []byte, into any, fields string) error {
 	if err := services.CheckUnicode("text", line); err != nil {
 		return err

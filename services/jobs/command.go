@@ -23,8 +23,8 @@ type Command struct {
 	// Makes is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
 	Makes string
 
-	// Moment is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees
-	// it as tx.HappenedAt and tx.NewID. HappenedAt is part of the input under a Key.
+	// Moment is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees it as
+	// tx.HappenedAt and tx.NewID. With a Key, it is part of the input that is compared.
 	Moment services.PostID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it

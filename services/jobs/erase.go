@@ -22,11 +22,12 @@ var (
 		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
 )
 
-// soon is how far ahead jobs are that run by themselves before the next pass. Later ones, as the ends of mutes, are deleted.
+// soon is the time within which planned jobs are left to run by themselves before the next pass. Jobs that are planned for later, such as
+// the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that stays. Jobs that
-// are due bring views in line: a pass with such a job is followed by another one.
+// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that stays. Due jobs still
+// bring views in line, so they run: a pass that finds such a job is followed by another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {

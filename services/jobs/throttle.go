@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Throttle keeps the passes over one thing apart, so that the jobs that ask for a pass wait for its turn and merge. It knows the
+// Throttle keeps the passes over one thing apart, so that the jobs that request a pass wait for the next one and merge. It knows only the
 // passes of this process. Its zero value is ready, and it is safe for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex
@@ -22,7 +22,7 @@ func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
 	const many = 10_000
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next == nil || len(t.next) > many { // after this, one pass may run early
+	if t.next == nil || len(t.next) > many { // after this, one pass may begin before its time
 		t.next = map[K]*turn{}
 	}
 	t.next[key] = &turn{due: now.Add(gap)}
@@ -38,8 +38,8 @@ func (t *Throttle[K]) Due(key K, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Turn makes a job wait until the next pass is due. The workers are woken for it then: without that, the last of many jobs would
-// wait until they next look at the queue.
+// Turn makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without it the last of many jobs would wait
+// until the workers next look at the queue.
 func (t *Throttle[K]) Turn(key K, now time.Time, job NewJob, wake func()) NewJob {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -179,7 +179,7 @@ func endSpan(span trace.Span, outcome error) {
 	span.End(outcome)
 }
 
-// noted records at once that an engine did not answer a job: the others of its batch may still wait for the engine.
+// noted records at once that an engine did not answer a job, because the other jobs of the batch may still be waiting for that engine.
 func (e *Engine) noted(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
 		e.noteHalt()

@@ -26,7 +26,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if !projector.SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
-	// Big hosts' replays are not pushed to idle users. Their list is rebuilt when they return.
+	// A big host's replays are not pushed to idle users. Their list is rebuilt when they return.
 	held := parseReplays(shown.Lists[replaysList.Part])
 	if !held.listed || s.projector.Away(shown.Document) {
 		return facts, differs, nil
@@ -43,7 +43,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 			facts.replays = append(facts.replays, entry)
 		}
 	}
-	// A list records that it lacks older replays. One that lacks some although it has room is rebuilt.
+	// A list records that it lacks older replays. If it lacks some although it has room, it is rebuilt.
 	short := len(held.entries) < services.Retention && held.floor.ID > 0
 	if held.strays > 0 || short || !slices.Equal(facts.replays, held.entries) {
 		differs = append(differs, "live board: replays")

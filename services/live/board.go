@@ -13,13 +13,13 @@ type Ask struct {
 	First  int    // how many shows
 	Device string // the client's name for its device; "": it has none
 
-	// After is a cursor, nil for none. It includes the session and the position, and excludes the other two.
+	// After is a cursor, nil for none. It contains the session and the position, so it excludes Session and LastID.
 	After *string
-	// Session is a session, nil for a new one; LastID is the id of a show of it, nil for its top.
+	// Session is a session, nil for a new one; LastID is the ID of a show in it, after which the page starts, nil for the top.
 	Session, LastID *string
 }
 
-// Item is one line of a board: a show, and what the session froze of it.
+// Item is one line of a board: a show as it is now, and as the session froze it.
 type Item struct {
 	Place  ShowPlace
 	Frozen Frozen
@@ -46,7 +46,7 @@ type Board struct {
 // place is where a page starts.
 type place struct {
 	field   string  // the argument that names the session
-	session Session // Made 0: a new one
+	session Session // with Made 0: a new one
 	after   ShowPlace
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
@@ -96,7 +96,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if !given {
 		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
 	}
-	replays := 0 // live and upcoming shows fill most first pages, which then need no list of replays
+	replays := 0 // Live and upcoming shows fill most first pages, which then need no replays.
 	if given {
 		replays = s.replaysFor(session, ask.First)
 	}
@@ -205,7 +205,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
 		return cut{}, false, err
 	}
-	if listed.More && len(listed.Lines) <= first { // newer replays displaced others from the range that was read
+	if listed.More && len(listed.Lines) <= first { // newer replays pushed older ones out of the range that was read
 		if reader, err = s.readerData(ctx, session, after, allReplays); err != nil {
 			return cut{}, false, err
 		}

@@ -46,7 +46,7 @@ func difference(moves []Move) (d Difference) {
 	return d
 }
 
-// planned is an upcoming show as boards show it: without an end that was reported before the start.
+// planned is an upcoming show as boards show it: an end that was reported before the start is left out.
 func planned(show Show) Show {
 	show.EndedAt = time.Time{}
 	return show
@@ -68,7 +68,7 @@ func byPlace(a, b Show) int {
 func (d Difference) same(other Difference) bool {
 	equal := func(a, b []Show) bool {
 		return slices.EqualFunc(a, b, func(a, b Show) bool {
-			a.UpdatedAt = b.UpdatedAt // invisible fields may have changed
+			a.UpdatedAt = b.UpdatedAt // UpdatedAt also changes with fields that boards do not show
 			return a == b
 		})
 	}
@@ -76,7 +76,7 @@ func (d Difference) same(other Difference) bool {
 		equal(d.Scheduled, other.Scheduled) && equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
 }
 
-// empty reports whether the board is as the session froze it.
+// empty reports whether the board is still as the session froze it.
 func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }

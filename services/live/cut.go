@@ -6,7 +6,7 @@ import "tidings/services"
 type line struct {
 	Place ShowPlace
 	Host  services.UserID
-	Show  Show // as the session froze it; without an ID until it is read; only its position is set
+	Show  Show // as the session froze it; until its data is read it has a position and no ID
 }
 
 func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
@@ -14,7 +14,7 @@ func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, 
 // replayList is a part of the replays of a board, in its order and from one position on.
 type replayList struct {
 	Lines []line
-	More  bool // others follow that were not read
+	More  bool // more follow that were not read
 	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
 	Floor ShowPlace
 }
@@ -22,7 +22,7 @@ type replayList struct {
 // part is the part of a board after a position.
 type part struct {
 	Active []Show // live and upcoming
-	More   bool   // other active ones follow that were not read
+	More   bool   // more active shows follow that were not read
 
 	// Replays are the sources that the replays are merged from. A replay in two of them is listed once.
 	Replays []replayList
@@ -79,8 +79,8 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest is the source whose first line is the newest of all, -1 if all are at their ends. unread reports that a source has
-// further lines that were not read.
+// newest is the source whose next line is the newest of all, -1 if all have ended. unread reports that some source has further lines that
+// were not read.
 func newest(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {

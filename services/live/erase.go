@@ -57,7 +57,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 			continue
 		}
 		removed++
-		if show.Status == ShowLive { // its followers see that it ended
+		if show.Status == ShowLive { // followers see the show end
 			ended, _, err := show.End(s.now(tx), "", s.now(tx))
 			if err != nil {
 				ended = show
@@ -83,7 +83,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()
 	}
-	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // an entry without a key makes a node that comes late reload all
+	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // An entry without a key makes a node that reads it later reload all shows.
 		return nil, err
 	}
 	if _, err := tx.Run(ctx, historyToErase, found); err != nil {

@@ -69,13 +69,13 @@ type Former struct {
 	Until   uint64    // before this one
 	UntilAt time.Time // when that was
 	Status  ShowStatus
-	Score   int64 // its score at that position
+	Score   int64 // the score of that position
 }
 
-// HostVersion is the last change of a host's live shows.
+// HostVersion is when the set of a host's live shows last changed.
 type HostVersion struct {
 	Host    services.UserID
-	Version uint64 // of the log, at which the set of the host's live shows last changed; 0: never
+	Version uint64 // the version of the log of that change; 0: it never changed
 	Pulls   bool   // some of the host's replays are in no list
 }
 

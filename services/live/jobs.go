@@ -42,7 +42,7 @@ type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 
-	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was told later: see notifications.Cause
+	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
 }
 
 // remindJob sends all reminders of a show that has started, at a past moment or, with 0, now.
@@ -51,12 +51,12 @@ func remindJob(show, moment services.PostID) jobs.NewJob {
 }
 
 func (r reminding) job() jobs.NewJob {
-	payload, _ := json.Marshal(r) // two numbers, so this is infallible
+	payload, _ := json.Marshal(r) // JSON of two numbers cannot fail
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
-// addShow stores a new show, and its host if it is their first show. Boards show it at once if all documents name the host,
-// otherwise as soon as they do. The caller's transaction has locked the log of shows before.
+// addShow stores a new show, and its host if it is their first show. Boards show it at once if all documents name the host, otherwise as
+// soon as they do. The caller's transaction locked the log of shows before.
 func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, error) {
 	first, err := putHost(ctx, tx, show.Host)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		changed = false
 		before, err := s.lockAndRead(ctx, tx, id)
 		if services.CodeOf(err) == services.NotFound {
-			return nil // its host was erased
+			return nil // the show's host was erased
 		}
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 			_, err = s.changeShow(ctx, tx, before, after)
 			return err
 		}
-		// The configured time has grown, or the clock of another node is ahead of this one's: it is checked again later.
+		// The configured time has grown, or another node's clock is ahead of this one's: check again later.
 		if at := s.limits.ClosesAt(before); !at.IsZero() {
 			return jobs.Enqueue(ctx, tx, CloseJob(id, at))
 		}

@@ -54,7 +54,7 @@ type Memory struct {
 	following *changelog.Following
 	mu        sync.RWMutex
 	state     *showState
-	changed   changedHosts // in the read of the log that is under way
+	changed   changedHosts // collects what changes in the read of the log that is under way
 
 	readers *audience[services.UserID] // the users whose badges show hosts' live shows
 	boards  *audience[*HostWatch]
@@ -161,7 +161,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	state := m.state
 	for i, change := range changes {
 		m.read.Keep(change.Show.ID, change.Show)
-		// Only the texts of a show that ended long ago have changed.
+		// Only the texts of a show have changed that ended long ago and is no longer cached.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}

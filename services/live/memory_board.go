@@ -87,7 +87,7 @@ func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, afte
 		}
 		p.looks = append(p.looks, one)
 		if after != (ShowPlace{}) && one.highest >= after.Score {
-			continue // all of its shows may be on earlier pages
+			continue // skip it in the estimate: all of its shows may be on earlier pages
 		}
 		at, _ := slices.BinarySearch(p.highest, one.highest)
 		switch {
@@ -200,7 +200,7 @@ func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	for _, followed := range hosts {
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
-		if known.active > 0 { // otherwise none is live
+		if known.active > 0 { // no show of the host is live otherwise
 			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
 		}
@@ -231,7 +231,7 @@ func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
-			return // the upcoming shows begin here
+			return // the upcoming shows begin here, and none of them counts
 		}
 		if one.from == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.Since {
 			found(one.show)

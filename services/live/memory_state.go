@@ -156,7 +156,7 @@ func (s *showState) enter(known *cachedShow) {
 func (s *showState) stood(former Former) {
 	known := s.byID[former.Show]
 	if known == nil {
-		return // it was published after the load began: the log will bring it
+		return // the show was published after the load began, and the log will bring it
 	}
 	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
 	if former.Until == known.version {

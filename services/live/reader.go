@@ -69,8 +69,8 @@ func readerDataOf(read boardRead, limit int) readerData {
 	return v
 }
 
-// listed are the viewer's replays after a position: from their list, rebuilt when it is lost, or from SQL while that takes
-// long.
+// listed are the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from SQL if a rebuild
+// takes long.
 func (s *Service) listed(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
@@ -107,12 +107,12 @@ func (s *Service) factual(ctx context.Context, viewer services.UserID, after Sho
 	return list, nil
 }
 
-// reach catches the cache up with the version of a session, which the argument field contains; INVALID for a version that no
-// node can have made.
+// reach catches the cache up with the version of a session, which came in the argument field. INVALID for a version that no node can have
+// made.
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// Other nodes may share this node's clock, and not know yet that it is ahead of the database's.
+	// Other nodes may follow this node's clock, and may not know yet that it is ahead of the database's.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
@@ -137,7 +137,7 @@ func (s *Service) shown(ctx context.Context, session Session, id services.PostID
 		}
 		show, there = shows[id]
 		there = there && show.Version > 0 && (show.Version <= session.Version || s.forgotten(session))
-		if there && show.Status == ShowCancelled { // its position then is forgotten, so use its last one
+		if there && show.Status == ShowCancelled { // its position in the session may be forgotten, so use its last one
 			show.Status = ShowUpcoming
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 			if err != nil {
 				return nil, err
 			}
-			if tx.Dated() != 0 { // its limit may have closed it by then, and the job that does so may come later
+			if tx.Dated() != 0 { // The show's time limit may have passed before this event, although the job that closes the show has not run yet.
 				show, _ = s.limits.Close(show, tx.HappenedAt())
 			}
 			var changed bool
@@ -71,7 +71,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	return true, jobs.Enqueue(ctx, tx, notify)
 }
 
-// Reminds says for which of some shows a user has asked for a reminder.
+// Reminds returns the shows, among some, of which a user has a reminder.
 func (s *Service) Reminds(ctx context.Context, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	return remindsOf(ctx, s.store, user, shows)
 }

@@ -10,8 +10,11 @@ import (
 	"tidings/services/sql"
 )
 
-// MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board.
-// Shows that went live since still count. The mark only grows. The present board of a past mark is that of its time. INVALID for another user's session and for one in the future.
+// MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board. Shows that go
+// live after it still count.
+//
+// The mark only moves forward. For a mark of a past moment, the present board is the board of that moment. INVALID for another user's
+// session and for one in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	session := Session{Version: s.Memory.Version()}
 	present := text == nil
@@ -43,13 +46,13 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}, nil
 }
 
-// The version before which every running show went live that started after a time: earlier ones cannot count any more. What
-// started before the time and was told after that show still counts.
+// The head of the log, and the version at which the first of the running shows went live that started after a time. Only running shows
+// count, so the others do not matter. A show that started before the time, but was reported after that first one, still counts.
 var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),
 	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)
 
-// versionUntil is the version of the board as far as it had come at a time.
+// versionUntil is the last version of the board from before a time.
 func versionUntil(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
 	var next services.PostID
 	_, err = tx.One(ctx, liveAfter, []any{at}, &version, &next)

@@ -57,8 +57,7 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	}), nil
 }
 
-// Relabel is the command by which a host changes what is kept of their show elsewhere, on the same terms as Reschedule; of the show
-// itself it changes nothing.
+// Relabel is the command by which a host changes the labels of a show, on the same terms as Reschedule. The show itself does not change.
 func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Reschedule(ShowEdit{}, now)
@@ -123,7 +122,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	}
 }
 
-// closeBefore closes a show that was overdue when the event of a past time happened: its job did so before, or would have.
+// closeBefore closes a show that was overdue at the time of a past event. The job that closes it ran before that event, or would have, had
+// the event been reported in time.
 func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
 	if tx.Dated() == 0 {
 		return before, nil
@@ -135,8 +135,8 @@ func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Sho
 	return s.changeShow(ctx, tx, before, closed)
 }
 
-// now is the time of a transaction's event. It is that of the transaction, but not earlier than the newest ID that this node has made or seen: if the clock was set
-// back, no report may seem to come from the future.
+// now is the time of a transaction's event: the transaction's time, but not before the newest ID that this node has made or seen. If the
+// clock was set back, no report may seem to come from the future.
 func (s *Service) now(tx *sql.Tx) time.Time {
 	if tx.Dated() != 0 {
 		return tx.HappenedAt()

@@ -95,8 +95,7 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// over turns an upcoming show whose end was reported first into a replay, now that its start is reported, which is not later
-// than the end.
+// over turns an upcoming show whose end was reported first into a replay, when its start is reported. The start is not after the end.
 func (s Show) over(startedAt time.Time) Show {
 	s.Status, s.StartedAt = ShowReplay, startedAt
 	if s.EndedAt.Before(startedAt) {
@@ -122,7 +121,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	case ShowCancelled:
 		return s, false, s.cancelled()
 	case ShowLive:
-		if unsaid && at.Before(s.StartedAt) { // by the clock of the node that recorded the start
+		if unsaid && at.Before(s.StartedAt) { // the start was recorded by another node's clock, which may be ahead
 			at = s.StartedAt
 		}
 		if at.Before(s.StartedAt) {

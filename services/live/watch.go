@@ -14,7 +14,7 @@ type Change struct {
 	Session  Session
 	Replaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
 	Difference
-	// NewAbove is how many shows are now above the session's first one: a new first page begins with them.
+	// NewAbove is how many shows are now above the session's first show: a new session begins with them.
 	NewAbove int
 	Badges   *services.Badges
 }
@@ -27,8 +27,8 @@ func (c Change) same(other Change) bool {
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is the longest time between two renewals of an open subscription's session. A request for a page then finds the
-// session alive, also after Redis has lost the lease.
+// renewal is the longest time between two renewals of an open subscription's session. A request for a page then finds the session alive,
+// even if Redis has lost the lease.
 const renewal = time.Minute
 
 // Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present
@@ -58,19 +58,19 @@ type watcher struct {
 	service *Service
 	viewer  services.UserID
 	device  uint64
-	session Session // Made 0: none yet
+	session Session // with Made 0: none yet
 	hosts   *HostWatch
 
 	badges   *services.Badges // the badges at the time when the following fields were read
 	reader   readerData       // the followed hosts
 	top      ShowPlace
-	replaced bool // a session that was sent or requested is over
+	replaced bool // a session that was sent or requested has ended
 	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
 	renewed  time.Time
 	waits    time.Time // since when the badges are behind; zero if they are not
 }
 
-// wakes is a channel that gets a token when there may be something to send: a show has changed, or it is time to renew.
+// wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be renewed.
 func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
@@ -92,7 +92,7 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	return wakes
 }
 
-// every is how often the session is renewed.
+// every is the time between two renewals of the session.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
 // look reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
@@ -129,8 +129,8 @@ func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Cha
 // not more often than its interval, and its engines may not answer.
 const badgesWithin = 500 * time.Millisecond
 
-// behind reports whether badges do not yet count the live shows in this node's cache. New badges are about to come, so the
-// change waits, and both are sent together.
+// behind reports whether badges do not count the live shows in this node's cache yet. New badges will come soon, so the change waits, and
+// both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {

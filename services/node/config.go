@@ -11,12 +11,12 @@ import (
 	"tidings/web"
 )
 
-// Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of
-// QueryDepth is --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default
-// holds when neither is given, placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words
-// lists some, for the completion in shells, secret says what is hidden when it is printed ("all", or of a "url" its password), for
-// names the commands that take it ("serve" without the tag), group is the heading above it and those after it. A flag goes before
-// the environment, the environment before the default; an empty variable counts as not set.
+// Config is every setting of the server. A field's tags are its documentation, and --help prints them. The flag of QueryDepth is
+// --query-depth, its environment variable TIDINGS_QUERY_DEPTH; the tags name and variable change that. default holds when neither is given,
+// placeholder is the unit of the value or its form, min and max bound it, oneof lists all values, words lists some, for the completion in
+// shells. secret says what is hidden when the value is printed ("all", or of a "url" its password), for names the commands that take it
+// ("serve" without the tag), group begins a group of the help with its heading. A flag goes before the environment, the environment before
+// the default; an empty variable counts as not set.
 type Config struct {
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
 	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export,erase,webhooks" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
@@ -110,7 +110,7 @@ type Config struct {
 	WebhooksRequests int           `default:"8" placeholder:"COUNT" min:"1" max:"256" help:"the most requests to one webhook at the same time; each is about another user"`
 }
 
-// Development says that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.
+// Development reports that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
 // pageMode is what the demo page may do here.
@@ -148,8 +148,7 @@ func (c Config) DatabaseURL() string {
 	return "sqlite:" + filepath.Join(c.Data, databaseFile)
 }
 
-// NodeName makes a name for a node without one. The random part distinguishes two containers with equal host names and
-// process IDs.
+// NodeName makes a name for a node that has none. The random part distinguishes two containers with equal host names and process IDs.
 func NodeName(chance uint32) string {
 	host, err := os.Hostname()
 	if err != nil || services.CheckName(host) != nil || len(host) > 40 {

@@ -20,7 +20,7 @@ import (
 	"tidings/web/console"
 )
 
-// shownWithin bounds what an overview waits for of each engine.
+// shownWithin bounds how long an overview waits for each engine.
 const shownWithin = 2 * time.Second
 
 // shownMetrics are the metrics that the overview of the console has, by group. /metrics has all.
@@ -41,7 +41,7 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
 	})
-	registry := sync.OnceValue(s.registry) // few nodes are looked at
+	registry := sync.OnceValue(s.registry) // made on first use, because few nodes are looked at
 	return console.New(console.Config{
 		Identify: func(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 			return identity.Viewer(ctx, token, "", "")
@@ -109,7 +109,7 @@ func engine(ctx context.Context, name, kind string, ping func(context.Context) e
 	return shown
 }
 
-// groups reads shownMetrics. What cannot be read now is absent.
+// groups reads shownMetrics. A metric that cannot be read now is absent.
 func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}

@@ -18,8 +18,8 @@ const (
 	demoMark          = "demo" // the file that marks a data folder as one of --demo
 )
 
-// claimDemoFolder chooses the data folder of a demo: a temporary one, which the answered function removes, unless one is configured.
-// A configured folder that holds another database is refused.
+// claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove deletes. A
+// configured folder that holds another database is refused.
 func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	if cfg.Data == "" {
 		if cfg.Data, err = os.MkdirTemp("", demoFolderPattern); err != nil {
@@ -67,9 +67,9 @@ const (
 	flushPath = "/demo/flush"
 	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and nothing here permits it.
 	flushHeader = "Tidings-Demo"
-	// While the people are held, the badges before and after the flush can be compared.
+	// How long the people stop, so that the badges before and after the flush can be compared.
 	flushHold   = 3 * time.Second
-	flushSettle = 300 * time.Millisecond // until what they did before has arrived
+	flushSettle = 300 * time.Millisecond // until the effects of their last acts have arrived
 )
 
 // flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only.
@@ -95,5 +95,5 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": flushHold.Milliseconds()}) // who left needs no answer
+	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": flushHold.Milliseconds()}) // a client that left needs no answer
 }

@@ -25,8 +25,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// eraseSteps are all steps that remove a user, in their order: what the user caused is undone before what it was is forgotten, and
-// jobs come late, because the steps before leave some.
+// eraseSteps are all steps that remove a user, in order: the effects on others are undone before the user's own facts go, and jobs come
+// last, because earlier steps queue some.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
 		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
@@ -40,7 +40,7 @@ func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasur
 	s.erasures = erasures.New(erasures.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,
 		Steps: eraseSteps(posted, s.Live, talks), Gone: func(key string) {
-			if s.sockets != nil { // they are made later, and nobody is connected before
+			if s.sockets != nil { // the sockets are made later, and nobody is connected before
 				s.sockets.CloseUser(key)
 			}
 		},

@@ -27,8 +27,8 @@ const examineWithin = 15 * time.Second
 const (
 	fewFiles    = 8192      // open files; each socket needs one
 	fewMemory   = 512 << 20 // bytes
-	perSocket   = 20 << 10  // bytes of memory, with one subscription: see bench/RESULTS.md
-	filesBeside = 1000      // for connections to the engines, listeners and files
+	perSocket   = 20 << 10  // bytes of memory of a socket with one subscription: see bench/RESULTS.md
+	filesBeside = 1000      // files for connections to the engines, for listeners and for data
 )
 
 // Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it makes no
@@ -79,7 +79,7 @@ func (x *examination) tokens(ctx context.Context) {
 	}
 }
 
-// try adds what a check found: text if it succeeded, else its error.
+// try adds the finding of a check: text if it succeeded, else its error.
 func (x *examination) try(subject, text string, err error, advice string) {
 	if err != nil {
 		x.add(services.Failure, subject, err.Error(), advice)
@@ -88,7 +88,7 @@ func (x *examination) try(subject, text string, err error, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// addresses checks whether the node could listen.
+// addresses checks whether the node could listen on its addresses.
 func (x *examination) addresses() {
 	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
 		if at.address == "" {
@@ -125,7 +125,7 @@ func (x *examination) machine() {
 	}
 }
 
-// weigh adds a warning if bad is true, else that all is fine.
+// weigh adds a warning if bad is true, else a finding that all is fine.
 func (x *examination) weigh(bad bool, subject, text, advice string) {
 	if bad {
 		x.add(services.Warning, subject, text, advice)

@@ -22,7 +22,7 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	}
 }
 
-// leave forgets users who are no longer watched here: in this node's memory and in Redis.
+// leave removes users who are no longer watched here, from this node's memory and from Redis.
 func (s *Server) leave(ctx context.Context, users []services.UserID) error {
 	s.Memory.Log.Unfollow(users)
 	return s.Redis.Leave(ctx, users)

@@ -87,7 +87,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)   // go tool pprof posts addresses
-		mux.HandleFunc("/debug/pprof/cmdline", http.NotFound) // it may hold a key
+		mux.HandleFunc("/debug/pprof/cmdline", http.NotFound) // the command line may hold a key
 	}
 	if s.Config.Demo {
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)

@@ -178,8 +178,8 @@ func clockText(ahead time.Duration) string {
 // readiness answers whether this node takes traffic.
 type readiness struct {
 	yes     atomic.Bool
-	knows   func() bool                              // whether it has loaded the data that it serves from memory
-	refuses func() bool                              // whether SQL takes no writes: another node may have room
+	knows   func() bool                              // whether the node has loaded the data that it serves from memory
+	refuses func() bool                              // whether SQL refuses writes; another node's disk may have room
 	ahead   func() (ahead time.Duration, known bool) // of this node's clock, relative to the database's
 	remark  func() string                            // a limitation of a node that takes traffic; "" for none
 }
@@ -196,7 +196,7 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// state is the status and the text that it answers.
+// state is the status and the text of the answer.
 func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():

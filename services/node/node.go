@@ -120,7 +120,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 // is on disk by then, and the other nodes, or the next start, free the jobs that it holds.
 const goneWithin = 14 * time.Second
 
-// runUntilGone is run, but ends a drain that hangs, as when an engine blocks a job or a request.
+// runUntilGone is run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request.
 func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -142,11 +142,11 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 	return nil
 }
 
-// NewServer opens the engines and wires the parts. If a later part fails, it closes those that are open. changes are for
-// tests, which need with a few followers what normally takes thousands.
+// NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes are for tests, which need with a
+// few followers what normally takes thousands.
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
-	// Keys come first: if one cannot be read, no database has been created.
+	// Read keys first: if a key cannot be read, no database has been created yet.
 	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
 		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
 		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
@@ -350,8 +350,8 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	return failure
 }
 
-// lastRequests is how long idle connections stay open at least after SIGTERM: one that a proxy keeps busy ends with an answer
-// by then.
+// lastRequests is the least time that idle connections stay open after SIGTERM. A proxy that keeps using one gets an answer that closes it
+// within that time.
 const lastRequests = time.Second
 
 func (s *Server) workerLoops() []func(context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// mostCopying bounds the queue of copies: beyond it, copies are left to later readers.
+// mostCopying bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis queues it again.
 const mostCopying = 10_000
 
 // copying holds what this node has read from SQL because Redis had no copy. A loop puts it into Redis for other nodes, after
@@ -56,7 +56,7 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies what the loop has left.
+// copyAtTurn copies what is queued at a turn of the log, for values that were queued before the loop ran.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// SQL is the facts of the caches.
+// SQL reads the facts of the caches from the database.
 type SQL struct{ *sql.DB }
 
 // Users reads users by ID; see people.ByID.

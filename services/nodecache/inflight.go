@@ -128,7 +128,7 @@ func (p *InFlight) apply(entry changelog.Entry) {
 	}
 }
 
-// lookAtWaiting reads the posts that wait for their fan-out, and reads each post itself once.
+// lookAtWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
 func (p *InFlight) lookAtWaiting(ctx context.Context) error {
 	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
 	if err != nil {

@@ -229,8 +229,8 @@ func (p *Pulled) install(authors []services.UserID, read map[services.UserID]pos
 	}
 }
 
-// applyLogged applies the log's change at a version. Changes come in order of their versions. A change that the cache has
-// already, from a load or because this node applied it early, changes no posts.
+// applyLogged applies the log's change at a version. Changes arrive in the order of their versions. A change that the cache has already,
+// from a load or because this node made it, changes no posts.
 func (p *Pulled) applyLogged(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,9 +290,9 @@ func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	}
 }
 
-// sequence rises with every change, in whatever order this node learns of changes, and is greatest when all are known. Versions
-// are whole numbers, so the version of the last change is at least that of an earlier change plus the number of changes in
-// between. The sum counts twice, and is one less while older posts still have to be read.
+// sequence rises with every change, in whatever order this node learns of changes, and is greatest when it knows all of them. early changes
+// have versions above version, which are whole numbers: the version of the last change is therefore at least version + early. The sum
+// counts twice, so that it can be one less while older posts still have to be read.
 func (a *pulledAuthor) sequence() uint64 {
 	sequence := 2 * (a.version + a.early)
 	if a.short() {

@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove what a user has set against others, and what others have set against them. The follows have gone
-// before, so no feed depends on any of it.
+// Erase are the steps that remove a user's restrictions against others, and others' against them. The follows are removed before, so no
+// feed depends on a restriction any more.
 var Erase = []erase.Step{
 	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
 	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),
@@ -30,7 +30,7 @@ var (
 	keysBeingErased = sql.NewStatement("keys that are being erased", `SELECT key FROM erasures WHERE {in key $1 TEXT} AND key <> ''`)
 )
 
-// EraseLog is the step that takes a user out of the log of profiles and that of pulled posts, which nodes have applied by then.
+// EraseLog is the step that takes a user out of the logs of profiles and of pulled posts. Nodes have applied those entries by then.
 func EraseLog(kinds ...string) erase.Step {
 	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 		for _, kind := range kinds {
@@ -69,7 +69,7 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 	})
 }
 
-// refuseErased is CONFLICT if one of the keys is that of a user who is being erased: until the end of that, nobody has it.
+// refuseErased is CONFLICT if one of the keys belongs to a user who is being erased. Until that is done, nobody can have the key.
 func refuseErased(ctx context.Context, tx *sql.Tx, keys []string) error {
 	found, err := sql.Column[string](ctx, tx, keysBeingErased, keys)
 	if err == nil && len(found) > 0 {

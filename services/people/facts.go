@@ -31,7 +31,7 @@ var (
 
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
-	// A visit that continues does not become the visit before.
+	// A visit that continues is not recorded as the visit before.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
@@ -113,7 +113,7 @@ func optional(text *string) any {
 // MarkActive records that the users were seen now; a later time stays.
 func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error {
 	users = slices.Clone(users)
-	slices.Sort(users) // one order of locks, so that two of these do not deadlock
+	slices.Sort(users) // lock in one order, so that two of these do not deadlock
 	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
 	return err
 }

@@ -11,8 +11,8 @@ import (
 // Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
 // viewer or blocks them has no row: to the viewer, their lists are empty.
 
-// listOfFollows makes the statement that reads pages of the users at one end of follows. Users apart from the viewer are omitted,
-// except of the viewer's own lists: these have everyone of whom Relation.Followed or Relation.Follows is true.
+// listOfFollows makes the statement that reads pages of the users at one end of follows. Users who have a block with the viewer, or hide
+// from them, are left out, except in the viewer's own lists: these have everyone with whom Relation.Followed or Relation.Follows is true.
 func listOfFollows(name, of, listed string) sql.Statement {
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
 	shown := func(user string) string { return "(c.owner = $3 OR NOT " + ApartFrom(user, "$3") + ")" }

@@ -99,7 +99,7 @@ func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.Us
 	if tx.Dialect == sql.SQLite {
 		return nil
 	}
-	_, err := tx.Run(ctx, st, users) // nobody has to know what it finds
+	_, err := tx.Run(ctx, st, users) // the rows are only locked, and their values are not needed
 	return err
 }
 

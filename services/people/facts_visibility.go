@@ -44,8 +44,8 @@ func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors [
 	return hidden, err
 }
 
-// Own returns the error of an act that only the author of some content may do; err is the error of reading it, argument and name
-// are what the actor named, and kind is its word. NOT_FOUND as Visible, FORBIDDEN for another author's.
+// Own returns the error of an act that only the author of some content may do. err is the error of reading the content, argument and name
+// are how the actor named it, and kind is the word for it. NOT_FOUND as in Visible, FORBIDDEN for another author's content.
 func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
 	if err = Visible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
@@ -53,8 +53,7 @@ func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err err
 	return err
 }
 
-// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
-// was.
+// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never existed.
 func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
@@ -73,8 +72,8 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, er
 	return nil
 }
 
-// BlocksWith selects the users among $2 who have a block with the user $1: it forbids both to begin anything with each other,
-// whichever of them made it.
+// BlocksWith selects the users among $2 who have a block with the user $1. A block keeps both from beginning anything with each other,
+// whoever made it.
 const BlocksWith = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`

@@ -17,7 +17,7 @@ type Profiles struct {
 	redis *rdb.Projections
 }
 
-// NewProfiles makes it, and registers its kind of jobs.
+// NewProfiles makes the projection of profiles, and registers its kind of jobs.
 func NewProfiles(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *Profiles {
 	p := &Profiles{db, redis}
 	engine.Register(jobs.Kind{Name: jobProfile, Class: jobs.Short, Each: jobs.OfUser(p.Project), Changes: jobs.NoCounts()})

@@ -59,8 +59,8 @@ func (m *Memory) Drop(user services.UserID, at time.Time) bool {
 	return len(m.numbers.DropWhere(func(number services.UserID) bool { return number == user })) > 0
 }
 
-// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is never
-// wrong about them, but for users who are being erased: see Drop.
+// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always right,
+// except for users who are being erased: see Drop.
 func (m *Memory) Number(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	if number, ok := m.numbers.Get(key); ok {
 		return number, true, nil

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove what is left of an author beside the posts.
+// Erase are the steps that remove an author's data beside the posts.
 var Erase = []erase.Step{
 	erase.Rows("", "authors", "author", "author"),
 	erase.Sweep("", "fanouts", "post", "author"),
@@ -25,14 +25,14 @@ var (
 
 	lockErasedPosts = sql.NewStatement("lock posts to erase", `SELECT id FROM posts WHERE {in id $1 BIGINT} ORDER BY id {for update}`)
 
-	// The row stays: it holds the position of a deleted post, which answers of others name.
+	// The row stays, because it has the position of a deleted post, and others' answers refer to it.
 	blankPosts = sql.NewStatement("blank erased posts", `UPDATE posts SET author = 0, body = '', import_key = '', updated_at = updated_at + 1
 		WHERE {in id $1 BIGINT} AND author = $2 AND deleted_at IS NOT NULL RETURNING id, updated_at`)
 
 	unmentionErased = sql.NewStatement("forget whom erased posts mention", `DELETE FROM mentions WHERE {in post $1 BIGINT}`)
 )
 
-// EraseLikes is the step that takes the user's likes back. The notifications of the posts' authors have a step of their own.
+// EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own.
 func EraseLikes() erase.Step {
 	return erase.Found("likes", likesToErase, erase.Bound("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 		taken := 0
@@ -49,13 +49,13 @@ func EraseLikes() erase.Step {
 	})
 }
 
-// ErasePosts is the step that deletes the user's posts by a function, which returns false for one that is deleted already. In a late
-// pass, when their deletion has reached all feeds, nothing stays of them but the IDs: then blanked is called with the time of that
-// change, so that no cache keeps the text.
+// ErasePosts is the step that deletes the user's posts by a function, which returns false for a post that is deleted already. In a late
+// pass, when the deletions have reached all feeds, everything but the IDs is erased. blanked is then called with the time of that change,
+// so that no cache keeps the text.
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
 	return erase.Found("posts", postsToErase, erase.Bound("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
-		// All rows before the logs: a transaction that holds one of the rows may wait for a log.
+		// All rows before the logs: a transaction that holds one of the rows may be waiting for a log.
 		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 			}
 		}
 		if !at.Late || len(removed) > 0 {
-			return removed, nil // those of this run wait for the next pass
+			return removed, nil // the posts that were deleted in this run wait for the next pass
 		}
 		if _, err := tx.Run(ctx, unmentionErased, found); err != nil {
 			return nil, err

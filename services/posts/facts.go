@@ -10,8 +10,8 @@ import (
 
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
 
-// feedPost selects the posts that home feeds list and count. Every statement about them has it, and posts_by_author holds
-// nothing else.
+// feedPost selects the posts that home feeds list and count. Every statement about those posts contains it, and the index posts_by_author
+// has no others.
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
@@ -23,7 +23,7 @@ var (
 
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
-	// The time of the last change orders copies in caches, so each change gets a later one, and so does the time that is shown.
+	// Caches order copies by the time of the last change, so each change gets a later time, and so does the time that is shown.
 	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
 		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
@@ -59,7 +59,7 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
-		if tx.Dated() != 0 { // by an event of the same millisecond that is being committed: the next try finds it
+		if tx.Dated() != 0 { // another event of the same millisecond is being committed: the next try finds it
 			err = services.Errorf(services.Unavailable, "at: another event of this millisecond came between: send the event again")
 		}
 	}
@@ -69,9 +69,9 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	return err
 }
 
-// NewID makes an id that is greater than those of all posts, whatever the clocks say. A post with a lesser id would
-// be older than posts that users have seen already, and would not count. A past event, see sql.Tx.Date, has its place among the
-// posts of its time: there it is meant to count as seen where a later post was seen.
+// NewID makes an ID that is greater than those of all posts, whatever the clocks say. A post with a lesser ID would be older than posts
+// that users have seen already, and would not count. A past event, see sql.Tx.Date, is placed among the posts of its time: whoever has seen
+// a later post has seen it too.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.Dated() != 0 {
 		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
@@ -186,8 +186,8 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument s
 	return post, err
 }
 
-// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND if there
-// is none, and when it is hidden from the actor; FORBIDDEN for another author's post.
+// Own is the error of an act on a post that only its author may do; err is the error of reading the post. NOT_FOUND if there is no such
+// post or it is hidden from the actor; FORBIDDEN for another author's post.
 func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
 	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }

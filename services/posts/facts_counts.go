@@ -10,9 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// countParts is how many rows the counts of one post have on PostgreSQL, at most. A row stays locked until the commit is on disk,
-// so that with one row the likes of a post that everybody likes wait for each other: two nodes took 3,400 a second on one
-// post, and 4,900 with several rows. SQLite has one writer: there one row is enough.
+// countParts is how many rows the counts of one post have on PostgreSQL, at most. A row stays locked until the commit is on disk, so with
+// one row all likes of a popular post wait for each other: two nodes took 3,400 a second on one post, and 4,900 with several rows. SQLite
+// has one writer, so there one row is enough.
 const countParts = 8
 
 var (
@@ -84,8 +84,8 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 
 // MendCounts sets the counts of a post to those of the facts.
 func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
-	// Of two that mend at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change
-	// the facts and the counts alike.
+	// Of two callers at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change the facts and
+	// the counts alike.
 	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 	return changed > 0, err
 }
 
-// Engagements reads what a viewer is told of posts: how many likes and answers each has, and whether the viewer likes it. Every
-// post is in the result.
+// Engagements reads what a viewer is shown of users' actions on posts: how many likes and answers each post has, and whether the viewer
+// likes it. Every post is in the result.
 func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 	found := make(map[services.PostID]services.Engagement, len(posts))
 	asked := make(sql.Rows, len(posts))
@@ -166,7 +166,7 @@ func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts 
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.Liked)
-		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit has mended what a node of an older version missed
+		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit corrects what a node of an older version did not count
 		found[post] = of
 		return err
 	})

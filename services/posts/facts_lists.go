@@ -17,7 +17,7 @@ const (
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost is the columns of a post p with its author u, and what a viewer is told of it.
+// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),
@@ -56,8 +56,8 @@ FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number
 WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))
 )
 
-// Answers reads pages of answers as a viewer may see them, all by one query: without those of authors who hide from the viewer
-// or block them, or whom the viewer blocks.
+// Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the viewer or
+// block them, or whom the viewer blocks.
 func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []AnswersPage) (map[AnswersPage]AnswerList, error) {
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
@@ -67,7 +67,7 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 		})
 }
 
-// Likes reads pages of likes as a viewer may see them, all by one query, with the users whom Answers leaves out left out.
+// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {
@@ -86,7 +86,7 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 		})
 }
 
-// ShownTo reads posts with their authors and what a viewer is told of them. Those that are deleted or hidden from the viewer are
+// ShownTo reads posts with their authors, and with what a viewer is shown of them. Posts that are deleted or hidden from the viewer are
 // absent.
 func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]Shown, error) {
 	asked := make(sql.Rows, len(posts))

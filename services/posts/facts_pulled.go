@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// Of each author one entry more than asked for is read: it is the floor of the others. One statement reads one snapshot:
-	// the version belongs to exactly the posts beside it.
+	// For each author the statement reads one entry more than is wanted: it is the floor of the others. One statement reads one snapshot,
+	// so the version belongs to exactly the posts beside it.
 	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
 WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts

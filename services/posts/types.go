@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Shown is a post with its author and what a viewer is told of it.
+// Shown is a post with its author, and with what a viewer is shown of it.
 type Shown struct {
 	services.Post
 	By services.User

@@ -21,8 +21,8 @@ func (p *Projector) activity() services.ActivityThresholds {
 // Activity is the thresholds after which users count as idle and dormant now.
 func (p *Projector) Activity() services.ActivityThresholds { return p.activity() }
 
-// BeginActivity notes the configured thresholds, unless an admin has set others. A node calls it when it starts: a changed
-// configuration counts as a change of thresholds like any other.
+// BeginActivity records the configured thresholds, unless an admin has set others. A node calls it at its start, so that a changed
+// configuration is a change of thresholds like any other.
 func (p *Projector) BeginActivity(ctx context.Context) error {
 	configured := services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 	return p.putActivity(ctx, configured, false)

@@ -10,9 +10,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads
-// the facts on its own and not through the readers of rebuilds: through these it would take the output of a wrong reader for
-// right.
+// registerFacts are the versioned fields that a user's document should have, in the order of their names. The audit reads the facts by
+// statements of its own. If it used the readers of rebuilds, it would accept the output of a wrong reader.
 func (p *Projector) registerFacts(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	for _, reader := range p.readers {
 		registers, err := reader.audit(ctx, user)

@@ -20,14 +20,13 @@ const (
 	// of a slow Redis.
 	cleanerLeast = 5 * time.Millisecond
 	turnLease    = 30 * time.Second        // after it, others take the turn of a node that died
-	passWithin   = 1250 * time.Millisecond // bounds the end of a turn
+	passWithin   = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
-// Cleaner removes from Redis what nobody needs any more: entries of inboxes and of lists of replays beyond those listed, all
-// keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks
-// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from
-// one that dies. It touches no key whose name is not Tidings'. Nothing that it drops is a source of truth: users who return
-// are rebuilt.
+// Cleaner removes from Redis what nobody needs any more: entries of inboxes and of lists of replays beyond those listed, all keys of users
+// who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks along all keys in runs, in
+// small steps. Several nodes may run one cleaner each: they take turns, and others take over from one that dies. It touches only Tidings'
+// keys. What it drops can be rebuilt: a user who returns gets a new view from the facts.
 type Cleaner struct {
 	projector *Projector
 	every     time.Duration
@@ -57,7 +56,7 @@ func (f *Freed) add(more Freed) {
 	f.Keys += more.Keys
 }
 
-// Cleaner makes this node's cleaner. A run begins every this long after the previous one began.
+// Cleaner makes this node's cleaner. every is the time from the beginning of one run to the beginning of the next.
 func (p *Projector) Cleaner(every time.Duration) *Cleaner {
 	return &Cleaner{projector: p, every: every}
 }
@@ -82,7 +81,7 @@ func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
 	return CleanerRun{Running: stored.Running, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
 }
 
-// AskForCleaning lets a run of the cleaner begin at once, on any node, unless one is under way.
+// AskForCleaning makes the next run of the cleaner due now, on any node, unless a run is under way.
 func (p *Projector) AskForCleaning(ctx context.Context) error { return askForCleaning(ctx, p.store) }
 
 // Run cleans until ctx ends.
@@ -110,7 +109,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce takes the next turn if it is due, and says whether it took one.
+// RunOnce takes the next turn if it is due, and reports whether it took one.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
 	turn, took, err := takeCleanerTurn(ctx, p.store, c.every, turnLease)
@@ -149,8 +148,7 @@ func (c *Cleaner) rest(ctx context.Context, worked time.Duration) error {
 	}
 }
 
-// step cleans the next keys. What it has freed counts even if it fails later, because a repetition finds nothing left to
-// free.
+// step cleans the next keys. It counts what it has freed even if it fails afterwards, because a repetition finds those keys gone.
 func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (to rdb.WalkPlace, ended bool, err error) {
 	var freed Freed
 	defer func() {
@@ -210,9 +208,9 @@ func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Fre
 	return nil
 }
 
-// dropUsers drops the keys of those users who are dormant or unknown. It reads SQL after it found their documents. A
-// returning user is first marked as seen in SQL, and only then are keys written for them, with the new visit in their
-// document. So the script does not drop a document whose user has returned meanwhile.
+// dropUsers drops the keys of the users who are dormant or unknown. It reads SQL after it has found their documents. A user who returns is
+// first marked as seen in SQL; only then are keys written for them, with the new visit in the document. The script checks that visit, so it
+// never drops the document of a user who has returned meanwhile.
 func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed *Freed) error {
 	if len(users) == 0 {
 		return nil
@@ -253,7 +251,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	return nil
 }
 
-// parsePlace reads a position. A text that it cannot read, as another version of this program may write, is the beginning.
+// parsePlace reads a position. An unreadable text, as another version of this program may write, means the beginning.
 func parsePlace(text string) (place rdb.WalkPlace) {
 	if json.Unmarshal([]byte(text), &place) != nil {
 		return rdb.WalkPlace{}

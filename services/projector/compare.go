@@ -16,8 +16,8 @@ import (
 	"tidings/services/redis"
 )
 
-// AuditPart compares one part of a user's view with the facts. It answers the facts, in a form that prints the same for
-// equal facts, and the names of the differences.
+// AuditPart compares one part of a user's view with the facts. It returns the facts, in a form that prints the same for equal facts, and
+// the names of the differences.
 type AuditPart func(ctx context.Context, user services.UserID, shown rdb.Snapshot) (facts any, differs []string, err error)
 
 // namedPart is a registered part.
@@ -26,8 +26,7 @@ type namedPart struct {
 	look AuditPart
 }
 
-// RegisterAuditPart adds a part to what audits compare. Parts are registered before the first audit. It panics when the name
-// is taken.
+// RegisterAuditPart adds a part to what audits compare, before the first audit. It panics when the name is taken.
 func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	for _, other := range p.auditParts {
 		if other.name == name {
@@ -37,7 +36,7 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	p.auditParts = append(p.auditParts, namedPart{name, part})
 }
 
-// Comparison is what one comparison of a user's view with the facts found.
+// Comparison is the result of one comparison of a user's view with the facts.
 type Comparison struct {
 	Differs  []string // the parts that differ
 	snapshot rdb.Snapshot
@@ -67,7 +66,7 @@ func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb
 	return seen, nil
 }
 
-// Remake empties a user's view before it rebuilds it: a rebuild merges into the view, and this one cannot be trusted.
+// Remake empties a user's view and rebuilds it. A rebuild alone would not do: it merges the facts into a view that cannot be trusted.
 func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 	if err := p.redis.Reset(ctx, user); err != nil {
 		return err
@@ -75,8 +74,8 @@ func (p *Projector) Remake(ctx context.Context, user services.UserID) error {
 	return p.Rebuild(ctx, user)
 }
 
-// Recount makes a user's view anew from the facts, even a correct one, and answers the parts in which it differed. Changes
-// that had not reached the view yet count as differences too.
+// Recount makes a user's view anew from the facts, even a correct one, and returns the parts in which it differed. Changes that had not
+// reached the view yet count as differences too.
 func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed []string, err error) {
 	snapshots, err := p.redis.Snapshots(ctx, []services.UserID{user})
 	if err != nil {
@@ -96,8 +95,8 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	return differed, p.Remake(ctx, user)
 }
 
-// auditStamps looks for stamps from the future. One of a removal would refuse every post; one of a visit would let the user
-// become dormant while they are here.
+// auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in the future
+// would keep later visits from being recorded, so that the user would become dormant while they are here.
 func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
@@ -124,7 +123,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 			differs = append(differs, "register "+field)
 		}
 	}
-	// A dot that was clicked away before the user returned from dormancy has no effect, whether or not the document has it.
+	// A dot that the user dismissed before they became dormant has no effect any more, whether or not the document has it.
 	_, from, _ := strings.Cut(want[rdb.AnnouncementField], ";")
 	_, from, _ = strings.Cut(from, ";")
 	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
@@ -159,8 +158,8 @@ func number(text string) uint64 {
 	return n
 }
 
-// sameRegister says whether two values mean the same. Counts by day carry the day on which they were counted, and age by
-// themselves as days pass.
+// sameRegister reports whether two values mean the same. Counts by day contain the day on which they were counted, and change by themselves
+// as days pass.
 func sameRegister(field, want, got string) bool {
 	if want == got {
 		return true
@@ -174,7 +173,7 @@ func sameRegister(field, want, got string) bool {
 	return aged(a, today) == aged(b, today)
 }
 
-// aged is counts as they are on a later day.
+// aged returns counts as they are on a later day.
 func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day
 	moved := counts

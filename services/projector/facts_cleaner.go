@@ -28,7 +28,7 @@ var (
 
 // cleanerTurn is a part of a run of the cleaner, held under a lease: no other node cleans meanwhile.
 type cleanerTurn struct {
-	Place string // the position where the run goes on, cleanerStart at the beginning; update it before the turn is passed
+	Place string // the position from which the run continues, cleanerStart at the beginning; update it before the turn is passed
 	Freed string // what the run has freed so far, "" at the beginning; update it too
 
 	token string
@@ -44,8 +44,8 @@ type cleanerRun struct {
 	Freed   string    // what that run freed
 }
 
-// takeCleanerTurn takes the next part of the run under way, or begins a run when the last one began at least every ago. taken
-// is false when no run is due or another node has the turn.
+// takeCleanerTurn takes the next part of the run under way, or begins a run when the last one began every or longer ago. taken is false
+// when no run is due or another node has the turn.
 func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
 	var token string
 	var beganAt, leaseUntil, doneAt int64
@@ -69,8 +69,8 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	return turn, taken && err == nil, err
 }
 
-// passCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing
-// happens, when the lease was lost.
+// passCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing changes,
+// when the lease was lost.
 func passCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		var changed int

@@ -9,8 +9,8 @@ import (
 // HostsOf lists the hosts that a user follows and may see, in order of user ID.
 type HostsOf func(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error)
 
-// RegisterHosts sets the reader of the hosts that documents name, before the first rebuild. Without one there are none. It
-// panics when it is set.
+// RegisterHosts sets the function that lists the hosts in documents. Call it before the first rebuild. Without it documents have no hosts.
+// A second call panics.
 func (p *Projector) RegisterHosts(of HostsOf) {
 	if p.hosts != nil {
 		panic("projector: the hosts of documents are registered twice")

@@ -16,11 +16,11 @@ const (
 	keepIdempotencyFor = 24 * time.Hour
 )
 
-// Janitor drops rows that SQL keeps only for a time: the log after an hour, idempotency keys after a day, nodes that
-// have been silent for a day, and what features have registered.
+// Janitor deletes rows that SQL keeps for a limited time: the log after an hour, idempotency keys after a day, nodes that have been silent
+// for a day, and the rows that features have registered.
 type Janitor struct{ projector *Projector }
 
-// limitedRows is a feature's rows that are kept for a time.
+// limitedRows are a feature's rows that are kept for a limited time.
 type limitedRows struct {
 	name   string
 	forget func(ctx context.Context) (dropped int, err error)
@@ -56,7 +56,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce cleans once and answers how many rows it deleted.
+// RunOnce cleans once and returns how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	now := j.projector.clock.Now()
 	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLog))

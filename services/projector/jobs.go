@@ -21,5 +21,5 @@ func (p *Projector) kinds() []jobs.Kind {
 // PolicyJob projects a user's display policy into their document.
 func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobPolicy, user) }
 
-// RefillJob reads a user's inbox again, which has room below its floor.
+// RefillJob reads a user's inbox from the facts again, because it has room below its floor.
 func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobRefill, user) }

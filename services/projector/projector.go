@@ -37,7 +37,7 @@ type Config struct {
 	IdleAfter time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
 	Rebuilds  int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
 
-	Expiry services.SourceExpiry // how long items of each source stay in its number
+	Expiry services.SourceExpiry // how long items of each source stay in its count
 }
 
 // Projector is the projector of one node. It is safe for concurrent use.
@@ -94,8 +94,8 @@ func New(cfg Config) *Projector {
 // today is the day of now, since 1970.
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 
-// OnMark registers a function that records durably whose badges jobs may have changed. It is called before the job is done,
-// also when it is repeated and finds nothing left to change. Functions are registered before the first job.
+// OnMark registers a function that durably records whose badges jobs may have changed. It runs before the job is done, also when the job is
+// repeated and finds nothing left to change. Register before the first job.
 func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error) {
 	p.marks = append(p.marks, mark)
 }
@@ -137,8 +137,8 @@ func (p *Projector) Hint(ctx context.Context, users []services.UserID, results [
 	}
 }
 
-// RaiseVersions raises documents above the versions that clients were given without Redis, so that clients accept them
-// again. It answers the users whose documents are above theirs by now.
+// RaiseVersions raises documents above the versions that clients got while Redis was away, so that clients accept the documents again. It
+// returns the users whose documents are above those versions now.
 func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
 	results, err := p.redis.RaiseVersions(ctx, users, passed)
 	if err != nil {

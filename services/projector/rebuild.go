@@ -23,20 +23,20 @@ const RebuildEntries = services.Retention + 32
 
 const rebuildWithin = 10 * time.Second
 
-// Rebuild makes a user's document and inbox from the facts: a lost one, or that of a returning user. Concurrent callers
-// share one rebuild; it continues when its first caller gives up.
+// Rebuild makes a user's document and inbox from the facts: after a loss, or when a user returns. Concurrent callers share one rebuild; it
+// continues when its first caller gives up.
 func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, false)
 	return err
 }
 
-// RebuildDocument is Rebuild, and returns the document as it is after it. It is not Ready for callers who shared the rebuild
-// of another: a document that was read before those callers came may lack the changes that they wait for.
+// RebuildDocument is Rebuild, and returns the rebuilt document. It is not Ready for callers who shared another caller's rebuild: the
+// document may have been read before they came, and lack the changes that they wait for.
 func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	return p.rebuildOnce(ctx, user, false)
 }
 
-// Refill reads an inbox again that has room below its floor, as after an unfollow.
+// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room below its floor.
 func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, true)
 	return err
@@ -44,13 +44,13 @@ func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 
 func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
-	var own rdb.Document // only of the caller whose run it is, and only read after it
+	var own rdb.Document // only the caller that started the run reads it, after the run
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
 		own, err = p.rebuild(ctx, user, refill)
 		return err
 	})
 	if err != nil {
-		return rdb.Document{}, err // the run may go on, and write
+		return rdb.Document{}, err // the run may continue and write it, so it cannot be read here
 	}
 	return own, p.Mark(ctx, []services.UserID{user})
 }
@@ -83,7 +83,7 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 // RebuildStats are the numbers of this node's rebuilds.
 type RebuildStats struct {
 	Running, Most int    // now, and at most at once
-	Begun         uint64 // ever
+	Begun         uint64 // since the start
 }
 
 type rebuildCounts struct {
@@ -112,7 +112,7 @@ func (p *Projector) RebuildStats() RebuildStats {
 	return p.rebuilt.stats
 }
 
-// RebuildPart reads what a feature keeps of a user, beside versioned fields, as calls that write it into their document.
+// RebuildPart reads what a feature keeps of a user, apart from versioned fields, and returns the calls that write it into their document.
 type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.Step, error)
 
 // namedRebuildPart is a registered part of rebuilds.
@@ -121,8 +121,7 @@ type namedRebuildPart struct {
 	read RebuildPart
 }
 
-// RegisterRebuildPart adds a part to each rebuild. Parts are registered before the first rebuild. It panics when the name is
-// taken.
+// RegisterRebuildPart adds a part to each rebuild, before the first one. It panics when the name is taken.
 func (p *Projector) RegisterRebuildPart(name string, read RebuildPart) {
 	for _, part := range p.rebuildParts {
 		if part.name == name {
@@ -132,7 +131,7 @@ func (p *Projector) RegisterRebuildPart(name string, read RebuildPart) {
 	p.rebuildParts = append(p.rebuildParts, namedRebuildPart{name, read})
 }
 
-// rebuildFacts are what a rebuild reads of a user.
+// rebuildFacts are the facts that a rebuild reads of a user.
 type rebuildFacts struct {
 	feed  rdb.FeedFacts
 	parts []redis.Step
@@ -197,7 +196,7 @@ func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]servi
 	return FollowedAuthors(edges), err
 }
 
-// FollowedAuthors is the edges to followed authors in the form of a follower's document.
+// FollowedAuthors is the followed authors of edges, in the form of a follower's document.
 func FollowedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	authors := make([]services.FollowedAuthor, len(edges))
 	for i, edge := range edges {
@@ -227,9 +226,8 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 	return facts, err
 }
 
-// QueueRefills leaves a job for every user seen since a time, to read their feed again, and answers how many. It serves
-// follows or posts that came into SQL without jobs of their own, as by an import. A user who was not seen since has no feed
-// to mend.
+// QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
+// needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
 func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
 	const batch = 1000
 	for after := services.UserID(0); ; {
@@ -249,7 +247,7 @@ func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int,
 	}
 }
 
-// NoteClamped counts documents in which a count was found negative, and was taken for zero.
+// NoteClamped counts documents in which a count was negative and was set to zero.
 func (p *Projector) NoteClamped(documents int) {
 	if documents > 0 {
 		p.clamped.Add(uint64(documents))
@@ -257,5 +255,5 @@ func (p *Projector) NoteClamped(documents int) {
 	}
 }
 
-// Clamped is the number of unread counts that were found negative. It stays 0 unless there is a bug.
+// Clamped is how many unread counts were negative. It stays 0 unless there is a bug.
 func (p *Projector) Clamped() uint64 { return p.clamped.Load() }

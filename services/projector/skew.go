@@ -53,8 +53,8 @@ func (p *Projector) Now() time.Time { return p.ids.Now() }
 // Moment is the ID of an event that happened at a past time: see services.IDClock.NextAt.
 func (p *Projector) Moment(at time.Time) services.PostID { return p.ids.NextAt(at) }
 
-// followClocks lets this node's ids follow the database's clock and the greatest post of any node. A node that is alone on
-// its database has made that post itself, and has no heartbeats.
+// followClocks lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its database has
+// no heartbeats, and has made that post itself.
 func (p *Projector) followClocks(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {

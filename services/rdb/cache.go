@@ -60,7 +60,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if err != nil {
 		return nil, nil, err
 	}
-	epoch := c.Epoch() // after the answers, so that a change meanwhile rejects them, see Documents
+	epoch := c.Epoch() // read after the answers, so that a change meanwhile rejects them, see Documents
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {

@@ -22,7 +22,7 @@ var (
 
 // WalkPlace is the position of a walk along all keys. The zero value is its beginning.
 type WalkPlace struct {
-	Master string `json:"master"` // its address, if there are several masters: they are walked one after the other
+	Master string `json:"master"` // the master's address, if there are several: they are walked one after the other
 	Cursor uint64 `json:"cursor"`
 }
 
@@ -168,7 +168,7 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 	return results, cut, nil
 }
 
-// AnyDay lets DropUsers drop a user whatever day of the last visit the document has.
+// AnyDay lets DropUsers drop a user whatever day of the last visit is in the document.
 const AnyDay = -1
 
 // DropUsers drops the keys of users whose last visit was on a day or before, and returns how many keys of each it dropped. It

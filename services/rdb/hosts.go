@@ -8,7 +8,7 @@ import (
 
 // HostsState is the part of a document that a live board needs.
 type HostsState struct {
-	Ready    bool                      // false: the document is missing or being built, and nothing else counts
+	Ready    bool                      // false: the document is missing or being built, and the other fields are invalid
 	Hosts    []services.FollowedAuthor // in no order
 	LiveSeen uint64                    // shows that went live up to this version of the changelog were seen
 	Day      int64                     // on which the reader was last marked active, since 1970

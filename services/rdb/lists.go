@@ -87,7 +87,7 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 	return cut, nil
 }
 
-// leases are parts of users' keys that are no part of a view, see RegisterLease.
+// leases are the registered parts of users' keys that do not belong to a view, see RegisterLease.
 var leases []string
 
 // RegisterLease registers a part of users' keys that is no part of their views and that expires by itself: HASHes. The

@@ -31,7 +31,7 @@ type Snapshot struct {
 	Document  Document
 	Fields    map[string]string    // the document's fields as stored: versioned fields, and fields that only scripts read
 	Entries   []services.FeedEntry // of the inbox, newest first
-	Strays    int                  // members of the inbox that are not entries
+	Strays    int                  // members of the inbox that are no entries
 	Floor     services.PostID      // the newest entry ever trimmed from it
 	Unlisted  services.PostID      // the newest counting entry ever trimmed from it
 	Uncounted services.PostID      // the newest listed entry that does not count, or a newer one

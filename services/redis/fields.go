@@ -129,7 +129,7 @@ const (
 type fieldReads struct {
 	client  redis.UniversalClient
 	readers *guard
-	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own
+	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
 	ctx     context.Context // of the batches
 
 	mu      sync.Mutex

@@ -2,7 +2,7 @@ package redis
 
 import "github.com/redis/go-redis/v9"
 
-// The library's types that callers need. Only this package imports the library: a pipeline takes and returns its commands.
+// The library's types that callers need. No other package imports the library. A pipeline takes and returns the library's commands.
 type (
 	Master             = redis.Client // one server of EachMaster
 	Pipeliner          = redis.Pipeliner

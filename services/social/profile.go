@@ -7,7 +7,7 @@ import (
 	"tidings/services/people"
 )
 
-// Relations reads what a viewer and some users are to each other, now, by one statement. A user without any relation is absent.
+// Relations reads how a viewer and some users relate to each other now, by one statement. A user without any relation is absent.
 func (s *Service) Relations(ctx context.Context, viewer services.UserID, users []services.UserID) (map[services.UserID]services.Relation, error) {
 	return people.Relations(ctx, s.store, viewer, users, s.store.Now())
 }

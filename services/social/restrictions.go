@@ -152,7 +152,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
-	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that was over by then is another one, and its job may come later
+	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that had ended by then is another mute, even if the job that ends it has not run yet
 		if err := people.EndMutes(ctx, tx, r.Owner, tx.HappenedAt()); err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	return put.Ended, err
 }
 
-// unrestrict takes it away, and leaves the jobs that bring views in line.
+// unrestrict removes a restriction, and queues the jobs that bring views in line.
 func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction, left ...jobs.NewJob) error {
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return err
@@ -191,8 +191,8 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 	return jobs.Enqueue(ctx, tx, left...)
 }
 
-// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND while the followee blocks the follower, as for
-// somebody who is not there. Neither changes until the transaction ends.
+// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND, as for an unknown user, while the followee blocks the
+// follower. Neither changes until the transaction ends.
 func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err

@@ -43,7 +43,7 @@ type Config struct {
 // function that then brings the blocker's own views up to date; nil for nothing.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
-// Service knows people. It is safe for concurrent use.
+// Service is the commands of people. It is safe for concurrent use.
 type Service struct {
 	store         *sql.DB
 	people        *people.Memory
@@ -112,8 +112,8 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
-// Meet creates those of some users that do not exist, in one transaction, so that Number then knows all of them. Invalid keys are
-// passed over.
+// Meet creates the users, among some, who do not exist, in one transaction, so that Number then knows all of them. Invalid keys are
+// skipped.
 func (s *Service) Meet(ctx context.Context, keys []string) error {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
@@ -158,7 +158,7 @@ func (s *Service) KnownAll(ctx context.Context, keys []string) (map[string]servi
 	return s.people.Numbers(ctx, keys)
 }
 
-// Remembered finds a user by key if this node has met them before.
+// Remembered finds a user by key if this node has the key in its cache.
 func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 	return s.people.RememberedNumber(key)
 }
@@ -179,7 +179,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err != nil {
 				return nil, err
 			}
-			since, err := posts.NewID(ctx, tx, s.ids) // no post that is there already is newer than the follow
+			since, err := posts.NewID(ctx, tx, s.ids) // the follow begins after all posts that exist
 			if err != nil {
 				return nil, err
 			}
@@ -199,7 +199,8 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
-// enqueue leaves the jobs of an edge that changed: the follower's feed, the followee's notifications and their audience.
+// enqueue queues the jobs of an edge that changed: for the follower's feed, the followee's notifications, and the followee's number of
+// followers.
 func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
 	if err != nil {

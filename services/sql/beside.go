@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Beside is what the next writes under a context write too, in their own transactions: a record of them, for instance. It stands
+// Beside is a write that is added to the next writes under a context, in their transactions: a record of them, for instance. It is stored
 // exactly if one of these transactions was committed. Make it with WithBeside.
 type Beside struct {
 	write     func(ctx context.Context, tx *Tx) error
@@ -14,23 +14,23 @@ type Beside struct {
 
 type besideKey struct{}
 
-// WithBeside returns a context whose writes call write at the end of each of their functions that succeeds. An error of it is an
-// error of that function. It must be safe to repeat.
+// WithBeside returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is an error
+// of that function. write must be safe to repeat.
 func WithBeside(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *Beside) {
 	beside := &Beside{write: write}
 	return context.WithValue(ctx, besideKey{}, beside), beside
 }
 
-// Committed reports whether a transaction with the writing was committed.
+// Committed reports whether a transaction with the added write was committed.
 func (b *Beside) Committed() bool { return b.committed.Load() }
 
-// besideOf is what is to be written beside; nil for nothing.
+// besideOf is the write that a context adds; nil for none.
 func besideOf(ctx context.Context) *Beside {
 	beside, _ := ctx.Value(besideKey{}).(*Beside)
 	return beside
 }
 
-// around adds the writing to the functions of a transaction.
+// around adds the write to the functions of a transaction.
 func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
 	both := make([]func(*Tx) error, len(fns))
 	for i, fn := range fns {
@@ -44,7 +44,7 @@ func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) 
 	return both
 }
 
-// note takes the outcome of the functions.
+// note records the outcome of the functions.
 func (b *Beside) note(errs []error) {
 	for _, err := range errs {
 		if err == nil {

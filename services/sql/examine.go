@@ -54,7 +54,7 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "database", Text: text, Advice: advice})
 }
 
-// check adds a finding that is fine unless bad is true.
+// check adds a finding: of the severity if bad is true, else that all is fine.
 func (x *examination) check(bad bool, severity services.Severity, text, advice string) {
 	if !bad {
 		severity, advice = services.Fine, ""
@@ -143,7 +143,7 @@ func newestMigration() int64 {
 
 func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	folder := filepath.Dir(file)
-	for { // to the one that exists, in which the others will be made
+	for { // up to the folder that exists, in which the others would be created
 		info, err := os.Stat(folder)
 		if err == nil && !info.IsDir() {
 			x.add(services.Failure, fmt.Sprintf("%s is not a folder", services.Quote(folder)), "Choose another --data folder.")

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// MostHidden is how many rows that the viewer may not see a page of a list passes over: after as many it is short, and says that
-// more follows.
+// MostHidden is how many rows that the viewer may not see a page of a list skips. After that many the page is short, and reports that more
+// follows.
 const MostHidden = services.Retention
 
 // ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest size and one
@@ -42,7 +42,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		list := lists[i]
 		if list.More = len(list.Items) > sizes[i]; list.More {
 			list.Items = list.Items[:sizes[i]]
-		} else { // only rows that the viewer may not see follow, as far as the page looked
+		} else { // only hidden rows follow, as far as the page looked
 			list.More, list.Next = ends[i] != none, ends[i]
 		}
 		found[page] = list
@@ -50,8 +50,8 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// UserLists is ReadLists for lists that users have, the greatest position first. read reads an item after the columns that come
-// before it, and its position: 0 for none.
+// UserLists is ReadLists for lists of users, the greatest position first. read reads an item after the columns before it, and its position:
+// 0 for no item.
 func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPage]services.UserList[T], error) {

@@ -35,7 +35,7 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	}
 	began := time.Now()
 	done, err := steps.Up(ctx)
-	if current == 0 && err == nil { // whoever upgrades wants to know which step took long, and a new database has no such step
+	if current == 0 && err == nil { // An operator who upgrades wants to know which step took long. A new database has no such step.
 		if len(done) > 0 {
 			s.log.Info("migrated", "steps", len(done), "version", target, "took", time.Since(began))
 		}

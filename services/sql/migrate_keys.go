@@ -27,12 +27,12 @@ func (d dialect) migrations() goose.ProviderOption {
 	}}, nil))
 }
 
-// keysToRefs copies the keys that are valid refs, except for those that are the refs of other objects by now. The objects of
-// these have been created by ingest beside the import, and keep what they have.
+// keysToRefs copies the keys that are valid refs, except those that other objects already have as their refs. Ingest created those other
+// objects beside the import, and they keep their refs.
 func keysToRefs(ctx context.Context, r Runner) error {
 	for _, t := range importedTables {
 		keys := AdHoc("the keys of "+t.table, fmt.Sprintf(`SELECT import_key FROM %s WHERE import_key <> ''`, t.table))
-		// An object that has a label has a row already, without a ref.
+		// An object with a label has a row already, but without a ref.
 		name := AdHoc("name labelled "+t.table, fmt.Sprintf(`UPDATE refs SET ref = o.import_key, owner = o.owner
 			FROM (SELECT id, import_key, %[3]s AS owner FROM %[2]s WHERE import_key <> '') AS o
 			WHERE refs.type = '%[1]s' AND refs.object = o.id AND refs.ref = '' AND NOT {in o.import_key $1 TEXT}

@@ -2,7 +2,7 @@ package sql
 
 import "database/sql"
 
-// Values that may be NULL, of database/sql: nobody else imports it.
+// Values that may be NULL, from database/sql, which no other package imports.
 type (
 	NullInt64  = sql.NullInt64
 	NullString = sql.NullString

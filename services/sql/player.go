@@ -25,7 +25,7 @@ type step struct {
 	args       []any
 	answer     *answer // nil: not known yet
 	believed   bool    // the answer comes from the last pass
-	certain    bool    // the answer is an error that came when all before it was settled; the statement is not sent again
+	certain    bool    // the answer is an error that came when everything before it was settled, so the statement is not sent again
 }
 
 func (s step) same(text string, args []any) bool {
@@ -90,7 +90,7 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	return answer{changed: guess(text, args)}
 }
 
-// guess is how many rows a statement changes when all goes well: one, or as many as it inserts.
+// guess is how many rows a statement changes if nothing prevents it: one, or as many as it inserts.
 func guess(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
@@ -146,7 +146,7 @@ func plain(value any) (any, error) {
 	return nil, fmt.Errorf("store: an unknown type of value, %T", value)
 }
 
-// heldRows are rows that have been read already, before the function asks for them.
+// heldRows are rows that were read before the function asks for them.
 type heldRows struct {
 	rows [][]any
 	row  []any

@@ -25,12 +25,12 @@ type found interface {
 	Close() error
 }
 
-// Runner runs statements and gives their errors a meaning. Both Store, for reading, and Tx are one.
+// Runner runs statements and gives their errors a meaning. Both DB, for reading, and Tx are Runners.
 type Runner struct {
 	Dialect dialect
 	db      queryer
 	trace   func(statement string) // nil: not traced
-	reads   bool                   // outside of a transaction, whose span would be around those of its statements
+	reads   bool                   // true outside of a transaction, whose own span would contain those of its statements
 }
 
 func (r Runner) tell(st Statement) {

@@ -43,7 +43,7 @@ const defaultMaxConns = 16
 
 // DB is an open database.
 type DB struct {
-	Runner // for reading
+	Runner // for reads
 	name   string
 	Node   string // this node's name; "" on SQLite
 	Tokens string // what the tokens of this process begin with

@@ -162,7 +162,7 @@ func (t *together) play() {
 	for i := range t.scripts {
 		if i >= t.base {
 			t.tx.kept = nil
-			if i == len(t.scripts)-1 { // it runs the ends of all others
+			if i == len(t.scripts)-1 { // the last function runs the ends of all others
 				t.tx.kept = all
 			}
 			t.scripts[i] = t.playOne(i, &player{before: t.scripts[i].steps, sure: sure, follows: true})
@@ -256,7 +256,7 @@ func (t *together) pass(ctx context.Context) error {
 		batch.Queue(text, args...)
 		asked = append(asked, of)
 	}
-	if !t.aborted { // nothing can be prepared in a transaction that is
+	if !t.aborted { // nothing can be prepared in an aborted transaction
 		for _, text := range t.undo() {
 			queue(nil, text)
 		}
@@ -365,7 +365,7 @@ func (t *together) alone(ctx context.Context) error {
 	}
 	now.settled = true
 	t.scripts[i] = now
-	for k := i + 1; k < len(t.scripts); k++ { // the rollback undid their steps of the last pass
+	for k := i + 1; k < len(t.scripts); k++ { // the rollback has undone their steps of the last pass
 		for n := range t.scripts[k].steps {
 			t.scripts[k].steps[n].believed = false
 		}

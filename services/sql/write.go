@@ -23,7 +23,7 @@ type Tx struct {
 	dated  services.PostID
 	newID  func(next func() services.PostID) services.PostID // nil: each is a new one
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
-	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due then
+	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due at that time
 	kept   []kept                                            // values for its ends
 	signal bool                                              // its commit is signalled
 	Runner
@@ -33,8 +33,7 @@ type Tx struct {
 // further ahead, the clock was set back, and then the clock is right.
 const maxAhead = time.Second
 
-// newTx makes a transaction of so many functions. Transactions' times never go back, and those of a batch are later than all
-// before.
+// newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than all before.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	began := Micros(s.Now())
 	for {
@@ -222,7 +221,7 @@ func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) 
 
 // control runs a statement that has no parameters and no name.
 func (tx *Tx) control(ctx context.Context, text string) error {
-	if tx.Dialect == SQLite { // what is undone is undone in any case
+	if tx.Dialect == SQLite { // a rollback must run even if the caller's context has ended
 		ctx = context.WithoutCancel(ctx)
 	}
 	_, err := tx.db.exec(ctx, text, nil)

@@ -142,7 +142,7 @@ func (s *sender) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends spans, once. It returns no error: the library would log each.
+// UploadTraces sends spans, once. It returns no error, because the library would log each one.
 func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) error {
 	err := s.post(ctx, spans)
 	switch {

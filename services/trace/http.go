@@ -42,7 +42,7 @@ func method(r *http.Request) string {
 	return "OTHER"
 }
 
-// answer notes the status.
+// answer remembers the status of an answer.
 type answer struct {
 	http.ResponseWriter
 	status int

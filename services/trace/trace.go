@@ -18,8 +18,8 @@ import (
 	"tidings/services"
 )
 
-// active records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: engines that
-// several nodes of a test share could not tell the nodes apart.
+// active records the spans of this process, nil without a collector. It is global, as OpenTelemetry's own provider is: in a test several
+// nodes share the engines, which cannot know for which node they work.
 var active atomic.Pointer[Recorder]
 
 // On reports whether spans are recorded at all.
@@ -28,8 +28,8 @@ func On() bool { return active.Load() != nil }
 // Span is a piece of work. The zero value records nothing.
 type Span struct{ span otel.Span }
 
-// Start begins a span within that of ctx. Without one there it records nothing: work that no request caused has no trace. The
-// name is kind and what, with a space between.
+// Start begins a span within that of ctx. Without one there it records nothing: work that no request caused has no trace. The span's name
+// is kind and what, separated by a space.
 func Start(ctx context.Context, kind, what string) (context.Context, Span) {
 	r := active.Load()
 	if r == nil || !otel.SpanFromContext(ctx).IsRecording() {
@@ -50,8 +50,8 @@ func StartOperation(ctx context.Context, kind, what string) (context.Context, Sp
 // mostCauses bounds the links of a span.
 const mostCauses = 64
 
-// StartFrom begins the span of work that others caused earlier. With one cause it belongs to the trace of that, with several it has
-// a trace of its own with links to them, and without any it records nothing.
+// StartFrom begins the span of work that earlier requests caused. With one cause it belongs to the trace of that, with several it has a
+// trace of its own with links to them, and without any it records nothing.
 func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.Context, Span) {
 	r := active.Load()
 	if r == nil {
@@ -90,7 +90,7 @@ func named(kind, what string) string {
 	return kind + " " + what[:min(len(what), longestName)]
 }
 
-// Count notes how many things the span is about.
+// Count records how many items the span is about.
 func (s Span) Count(n int) {
 	if s.span != nil {
 		s.span.SetAttributes(attribute.Int("tidings.count", n))

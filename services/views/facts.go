@@ -56,8 +56,8 @@ SELECT view_code, view_id, position, last_access_at, touched FROM user_access_lo
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
 )
 
-// addItem reports an item into a view. An item that exists moves to at if that is later. A removed item returns only with a
-// later at than it had, so that a late or repeated report does not bring it back. false when nothing changed.
+// addItem reports an item into a view. An item that is there moves to at if that is later. A removed item returns only with a later at than
+// it had, so that a late or repeated report does not bring it back. It returns false when nothing changed.
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
@@ -83,15 +83,15 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 	return false, err
 }
 
-// touch records that a user looked at a view, up to a time, the zero time for the newest item in it. The newest item is
-// used and not the clock, since a clock's time would hide items that are reported later with an earlier time. The position
-// never goes back; the current one is returned. The view counts in the user's badges from now on. INVALID for a time that is both after latest, the greatest time that a clock
-// can have by now, and after the newest item.
+// touch records that a user looked at a view, up to a time, or with the zero time up to the newest item in it. That item's time is used and
+// not the clock's, because the clock's would hide items that are reported later with an earlier time. The position never goes back; touch
+// returns it. The view counts in the user's badges from now on. INVALID for a time that is after both latest, which no clock has passed
+// yet, and the newest item.
 func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
 	return touchOf(ctx, tx, user, view, upTo, latest, counted)
 }
 
-// touchOf is touch where so many views count.
+// touchOf is touch with the number of views that count as a parameter.
 func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
@@ -156,8 +156,8 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 	return sql.FromMicros(us), stands, err
 }
 
-// newestItems are the newest items of one view: at least limit if there are as many, and more only when several have the
-// time of the last. With more there are older ones, the newest of them at floor.
+// newestItems are the newest items of one view: at least limit if there are so many, and more only when several share the time of the last
+// one. With more there are older ones, the newest of them at floor.
 type newestItems struct {
 	items []Item
 	more  bool

@@ -31,13 +31,13 @@ ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.t
 	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 RETURNING position`)
 
-	// dropOldest takes the view out that was touched before the others that count.
+	// dropOldest takes out the view that was touched before all others that count.
 	dropOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
 WHERE user_number = $1 AND (view_code, view_id) = (SELECT l.view_code, l.view_id FROM user_access_log l
 	WHERE l.user_number = $1 AND l.touched > 0 ORDER BY l.touched DESC LIMIT 1 OFFSET $2)
 RETURNING view_code, view_id`)
 
-	// lockChanges writes the row, because a lock on a row that is not there would not hold back the first change.
+	// lockChanges locks by writing the row: a lock on a missing row would not hold back the first change.
 	lockChanges = sql.NewStatement("lock the changes of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 0)
 ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq RETURNING seq`)
 
@@ -79,8 +79,8 @@ WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > 
 ORDER BY l.user_number LIMIT $5`)
 )
 
-// raiseReads records that a view is the one that a user touched last, in the transaction of the touch, and returns the number of
-// the touch. The caller writes it into the view's row, and then calls dropView.
+// raiseReads records, in the transaction of the touch, that a view is the one that the user touched last, and returns the number of the
+// touch. The caller writes it into the view's row, and then calls dropView.
 func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
 	if _, err = tx.One(ctx, raiseTouches, []any{user}, &touch); err != nil {
 		return 0, false, err
@@ -90,9 +90,9 @@ func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View
 	return touch, last > 0, err
 }
 
-// dropView takes the view out of a user's count that is one more than most, if there is one. The changes of that view no longer enter
-// the sum that is the version, and go into the reader's part of it: a version must not fall. Its row is locked for that, so that no
-// change is shown with a version that is given up here.
+// dropView takes the view out of a user's count that exceeds the limit, if there is one. The version is a sum over the views that count,
+// and it must not fall, so the reader's own part of it takes over the changes of the dropped view. The view's row is locked meanwhile: no
+// change of it can be shown under a version that is lowered here.
 func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
 	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
@@ -131,8 +131,7 @@ type newItemsOf struct {
 	newest time.Time
 }
 
-// readNewItems reads how many items of each view that counts are newer than the user's position there, or, with a time, how many
-// came since.
+// readNewItems reads, for each view that counts, how many items are newer than the user's position, or, with a time, how many came since.
 func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemsOf, err error) {
 	after := int64(-1)
 	if !since.IsZero() {
@@ -156,8 +155,8 @@ func readReaders(ctx context.Context, db *sql.DB, view View, after services.User
 	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }
 
-// auditCounts is readCounts of one user, from the items themselves: readCounts and this one share no statement. What changes
-// between its reads makes it read again, a few times.
+// auditCounts is readCounts for one user, counted from the items themselves; the two share no statement. If something changes between its
+// reads, it reads again, a few times.
 func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state services.ViewsState, found bool, err error) {
 	const tries = 3
 	accesses, version, err := auditViews(ctx, db, user)
@@ -188,7 +187,7 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 			return state, err == nil, err
 		}
 	}
-	return state, true, nil // the audit compares again what changes all the time
+	return state, true, nil // a count that changes all the time is compared again by the audit
 }
 
 // auditViews reads the views that count in a user's badges, and the version of the count.

@@ -10,7 +10,7 @@ import (
 	"tidings/services/redis"
 )
 
-// jobItem brings one item of a view in line with the facts. Its key is the JSON of [code, id, item].
+// jobItem makes one item of a view in Redis agree with the facts. Its key is the JSON of [code, id, item].
 const jobItem = "view.item"
 
 func (s *Service) kinds() []jobs.Kind {
@@ -19,7 +19,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}, s.countKinds()...)
 }
 
-// itemJob brings an item of a view in line with the facts at the time when it runs.
+// itemJob makes an item of a view agree with the facts at the time when the job runs.
 func itemJob(view View, item string) (jobs.NewJob, error) {
 	key, err := json.Marshal([3]string{view.Code, view.ID, item})
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 	return s.rebuild(ctx, []View{view})
 }
 
-// reconcileItem brings an item in Redis in line with the facts: it is added at its time, or removed and then read again.
-// A missing view stays missing: its next reader builds it.
+// reconcileItem makes an item in Redis agree with the facts: it is added at its time, or removed and then read again. A missing view stays
+// missing: its next reader builds it.
 func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
 	type fact struct {
 		at     time.Time
@@ -81,7 +81,7 @@ func (s *Service) reconcileItem(ctx context.Context, view View, item string) err
 	}.Run(ctx)
 }
 
-// removeAndCheck removes the item and answers whether it is still absent from the facts.
+// removeAndCheck removes the item and reports whether the facts still lack it.
 func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (gone bool, err error) {
 	result, err := s.redis.remove(ctx, view, item)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	return true, nil
 }
 
-// rebuild makes views from the facts: those that were lost, or that lost so many items that they are too short. Views
-// from which something was removed meanwhile are read once more.
+// rebuild makes views from the facts: lost ones, and those that lost so many items that they are too short. If something was removed from a
+// view meanwhile, the view is read once more.
 func (s *Service) rebuild(ctx context.Context, views []View) error {
 	return jobs.Merge[[]redis.Stamp, []newestItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },

@@ -15,8 +15,8 @@ import (
 // The kinds of jobs of the badges' counts. Their names are in the database. A job counts when it runs, so the newest job does the
 // work of all before it.
 const (
-	jobReaders = "view.readers" // key: the JSON of [code, id]. Its items changed: to the badges of its readers
-	jobChunk   = "view.chunk"   // payload: chunk. The same for some of the readers
+	jobReaders = "view.readers" // key: the JSON of [code, id]. Its items changed: project the counts of its readers
+	jobChunk   = "view.chunk"   // payload: chunk. The same for a part of the readers
 	jobCounts  = "views"        // key: user. They touched a view
 )
 
@@ -25,8 +25,8 @@ const (
 	readersPerPage = 500
 	// passGap is the least time between the starts of two passes over the readers of a view.
 	passGap = 100 * time.Millisecond
-	// readersPerSecond bounds how many readers of one view are counted again in a second: the next pass over a view with more
-	// of them waits, so that items that come one by one do not leave one pass each.
+	// readersPerSecond bounds how many readers of one view are recounted in a second. A pass over many readers makes the next pass wait, so
+	// that items that come one by one do not cause a pass each.
 	readersPerSecond = 5000
 )
 
@@ -69,8 +69,8 @@ func viewOf(job jobs.Job) (View, error) {
 // countsJob projects the count of one user.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// runReaders counts again for the readers of a view: at once if they are one page, otherwise by a job for each page. While an
-// earlier pass has its time, the job waits: another node, which does not know of that pass, may have left it.
+// runReaders recounts for the readers of a view: at once if they are one page, otherwise by a job for each page. The job waits while an
+// earlier pass has its time: another node, which does not know of that pass, may have queued it.
 func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	view, err := viewOf(job)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) chunksOf(ctx context.Context, view View, first []services.User
 	}
 }
 
-// runChunk counts again for one chunk of readers, as SQL has them when it runs.
+// runChunk recounts for one chunk of readers, as SQL has them when it runs.
 func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	users, _, err := s.usersOfChunk(ctx, job)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	return nil
 }
 
-// usersOfChunk are the readers of a chunk now: by the time it runs they may be more than a page.
+// usersOfChunk are the readers in a chunk now: they may have become more than a page since the chunk was made.
 func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	var part chunk
 	if err := jobs.ReadPayload(job, &part); err != nil {
@@ -154,7 +154,7 @@ func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []servi
 	}
 }
 
-// usersOfReaders is the UsersOf of a view's readers; those of a view with more than a page of them may be any users.
+// usersOfReaders is the UsersOf of a view's readers: everyone if they are more than a page.
 func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	view, err := viewOf(job)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return nil, err
 }
 
-// audit is registers in another way: see auditCounts.
+// audit is registers without its code: see auditCounts.
 func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {

@@ -21,11 +21,11 @@ const (
 	trimmedAt = keep + 32
 	// lifetime is how long a view stays without a new item.
 	lifetime = 7 * 24 * time.Hour
-	// stampMark is a member of a view that is not an item: items begin with "=". It has the last removal.
+	// The members that are not items begin with "!", items with "=". stampMark has the time of the last removal.
 	stampMark = "!r"
-	// floorMark is another such member.
+	// floorMark has the floor.
 	floorMark = "!f"
-	// epochMark is another: a view of another epoch than this node's counts as missing.
+	// epochMark has the epoch: a view of another epoch than this node's counts as missing.
 	epochMark = "!e"
 )
 
@@ -147,7 +147,8 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		floor := -1 - int64(mark)
 		counts[i] = viewCount{ready: true, count: min(int(newer), keep), more: newer > keep}
 		if access.UpTo.UnixMicro() < floor {
-			// There are more than are kept. A view that has lost so many items that it cannot say so is refilled.
+			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to know
+			// the count is refilled.
 			counts[i].ready, counts[i].more = newer >= keep, true
 		}
 	}

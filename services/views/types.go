@@ -43,14 +43,14 @@ type Access struct {
 	Counts       bool // in the user's badges: it is among the views that they touched last
 }
 
-// Unread is how many items of a view are unread, counted to one more than services.DisplayCap. InTotal says whether they are part of
-// the badges' views.
+// Unread is how many items of a view are unread, up to one more than services.DisplayCap. InTotal reports whether they are part of the
+// badges' count of views.
 type Unread struct {
 	Access
 	Count services.Count
 }
 
-// reservedCodes are codes of user_access_log with another meaning.
+// reservedCodes are codes in user_access_log that mean something else.
 var reservedCodes = []string{positions.HomePage, positions.LiveBoard}
 
 const (

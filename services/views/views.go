@@ -1,12 +1,12 @@
 // Package views counts, for each user, the new items in lists that the host application reports into.
 //
-// An item and the job that carries it are one transaction. How far a user has looked is a row of SQL and never goes back;
-// what is new is counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
+// An item and the job that projects it are one transaction. A user's position in a view is a row of SQL and never goes back.
+// New items are counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
 // item costs the same whoever looks. A page of views is one query and one round trip, whatever their number. A view that
 // is not in Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
 //
-// The new items in the views that a user touched last are a source of their badges: one number, counted by SQL for each of the
-// readers who are not dormant when an item comes or goes, and projected as a versioned field. Its version is a sum of numbers
+// The new items in the views that a user touched last are a source of their badges: one number. When an item comes or goes, SQL
+// counts it again for each reader who is not dormant, and it is projected as a versioned field. Its version is a sum of numbers
 // that only rise, and is read together with the count, so that late and repeated projections change nothing.
 package views
 
@@ -42,7 +42,7 @@ type Service struct {
 	ids       *services.IDClock
 	clock     services.Clock
 	log       *slog.Logger
-	throttle  jobs.Throttle[View] // of passes over the readers of a view
+	throttle  jobs.Throttle[View] // paces the passes over the readers of a view
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned field.
@@ -96,7 +96,7 @@ func check(view View, item string) error {
 	return checkItem(item)
 }
 
-// onItem changes an item and leaves the jobs that bring the view in line, and the badges of its readers.
+// onItem changes an item and queues the jobs that project it, and the badges of the view's readers.
 func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
 	job, err := itemJob(view, item)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 	}, nil
 }
 
-// Touch is the command by which a user looks at a view: what happened up to a time is no longer new for them; without a time,
-// everything that is in it now. INVALID for a time that is in the future and beyond the newest item.
+// Touch is the command by which a user looks at a view: items up to a time are no longer new for them, or without a time all items that are
+// in it now. INVALID for a time that is in the future and beyond the newest item.
 func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
@@ -149,8 +149,8 @@ type Page struct {
 	HasNext bool
 }
 
-// List lists the views of some codes that a user has looked at, in the order of code and id, those after one, at most
-// size, each with what is new in it.
+// List lists the views of some codes that a user has looked at, in the order of code and ID: those after one, at most size, each with its
+// new items.
 func (s *Service) List(ctx context.Context, user services.UserID, codes []string, after View, size int) (Page, error) {
 	if n := len(codes); n == 0 || n > maxCodes {
 		return Page{}, services.Errorf(services.Invalid, "codes: 1 to %d are allowed, got %d", maxCodes, n)
@@ -182,8 +182,8 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Un
 	return one, nil
 }
 
-// ByID reads some views as a user has them; a view that they never looked at is absent. SQL counts: objects of other kinds are read
-// beside these, and a round trip to Redis would be one more.
+// ByID reads some views as a user has them; a view that they never looked at is absent. SQL counts here: objects of other kinds are read in
+// the same request, and Redis would be one more round trip.
 func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]Unread, error) {
 	if len(views) == 0 {
 		return nil, nil
@@ -203,8 +203,8 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) 
 	return found, nil
 }
 
-// unread counts what is new for each access of a page: in one round trip where Redis has the views. Otherwise it takes three: to find
-// that some are missing, to mark them as being built before their facts are read, and to write them.
+// unread counts the new items of each access of a page: in one round trip where Redis has the views. Otherwise it takes three: to find that
+// some are missing, to mark them as being built before their facts are read, and to write them.
 func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, error) {
 	if len(accesses) == 0 {
 		return nil, nil
@@ -249,8 +249,8 @@ func missing(counts []viewCount) (places []int) {
 	return places
 }
 
-// rebuildMissing builds the missing views for the next reader. It does not read them again, which would be one round trip more: SQL
-// counts them for this reader.
+// rebuildMissing builds the missing views for the next reader. This reader's counts come from SQL, because reading the views again would be
+// one more round trip.
 func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts []viewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
