@@ -152,7 +152,7 @@ func holdings(ctx context.Context, all []*audience) (sizes []int64, err error) {
 func (o *audience) publish(ctx context.Context, what string, i int, counts bool) (took time.Duration, err error) {
 	all := o.fleet.expect()
 	start := o.fleet.now()
-	if err := o.server.api.tell(ctx, what, i); err != nil {
+	if err := o.server.api.publishToAll(ctx, what, i); err != nil {
 		return 0, err
 	}
 	took = time.Duration(o.fleet.now() - start)
@@ -178,8 +178,8 @@ func sum(latencies []time.Duration) (total time.Duration) {
 	return total
 }
 
-// tell publishes an announcement or a dot to everybody.
-func (a *api) tell(ctx context.Context, what string, i int) error {
+// publishToAll publishes an announcement or a dot to everybody.
+func (a *api) publishToAll(ctx context.Context, what string, i int) error {
 	mutation := `mutation { publishAnnouncement(input: {title: "News for everybody", content: "The ferry is late."}) { announcement { id } } }`
 	if what == dot {
 		mutation = fmt.Sprintf(`mutation { raiseDot(input: {name: "dot-%d"}) { name } }`, i%dots)

@@ -18,7 +18,7 @@ func TestPublishToEverybody(t *testing.T) {
 	})
 	for _, what := range []string{announcement, dot} {
 		for i := range 2 * dots {
-			if err := a.tell(t.Context(), what, i); err != nil {
+			if err := a.publishToAll(t.Context(), what, i); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -35,8 +35,8 @@ func levels(query, statement string) int {
 	return 1
 }
 
-// told reports events, all of which have to succeed, and answers the ids of what they made.
-func (c *counted) told(events ...event) (ids []string) {
+// mustIngest reports events, all of which have to succeed, and answers the ids of what they made.
+func (c *counted) mustIngest(events ...event) (ids []string) {
 	c.t.Helper()
 	for part := range slices.Chunk(events, 200) {
 		got := c.ingest(part...)
@@ -66,7 +66,7 @@ func (c *counted) fill() {
 	for i := range perList {
 		events = append(events, event{"follow": event{"as": reader, "userId": person(i)}}, event{"follow": event{"as": person(i), "userId": reader}})
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 	c.fillPosts(reader)
 	c.fillTalks(reader)
 	c.fillShows(reader)
@@ -84,7 +84,7 @@ func (c *counted) fill() {
 		)
 	}
 	events = append(events, event{"raiseDot": event{"name": "shop"}})
-	c.told(events...)
+	c.mustIngest(events...)
 	c.Quiet(c.Fanout)
 	// While Redis lacks the reader's last command, a board is read from SQL and its list of replays is not built.
 	for left := 1; left > 0; {
@@ -101,7 +101,7 @@ func (c *counted) fillPosts(reader string) {
 	for i := range perList {
 		events = append(events, event{"publishPost": event{"as": reader, "body": "mine"}}, event{"publishPost": event{"as": person(i), "body": "theirs", "mentions": []string{reader}}})
 	}
-	posts := c.told(events...)
+	posts := c.mustIngest(events...)
 	events = nil
 	for i := 0; i < len(posts); i += 2 {
 		for k := range 3 {
@@ -110,7 +110,7 @@ func (c *counted) fillPosts(reader string) {
 				event{"publishPost": event{"as": person(i + k), "body": "so it is", "parentId": posts[i]}})
 		}
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 }
 
 func (c *counted) fillTalks(reader string) {
@@ -122,7 +122,7 @@ func (c *counted) fillTalks(reader string) {
 		}
 		events = append(events, event{"createConversation": event{"as": reader, "kind": "GROUP", "title": fmt.Sprint("talk ", i), "memberIds": members}})
 	}
-	conversations := c.told(events...)
+	conversations := c.mustIngest(events...)
 	events = nil
 	for i, conversation := range conversations {
 		for k := range perTalk {
@@ -131,7 +131,7 @@ func (c *counted) fillTalks(reader string) {
 			}})
 		}
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 }
 
 func (c *counted) fillShows(reader string) {
@@ -139,12 +139,12 @@ func (c *counted) fillShows(reader string) {
 	for i := range perList {
 		events = append(events, event{"scheduleShow": event{"as": person(i), "title": fmt.Sprint("show ", i), "plannedAt": c.Clock.Now().Add(time.Hour)}})
 	}
-	shows := c.told(events...)
+	shows := c.mustIngest(events...)
 	events = []event{{"scheduleShow": event{"as": reader, "title": "mine", "plannedAt": c.Clock.Now().Add(time.Hour)}}}
 	for _, show := range shows {
 		events = append(events, event{"remindMe": event{"as": reader, "showId": show}})
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 	c.Clock.Advance(time.Minute)
 	events = nil
 	for i, show := range shows {
@@ -155,7 +155,7 @@ func (c *counted) fillShows(reader string) {
 			events = append(events, event{"endShow": event{"as": person(i), "showId": show}})
 		}
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 	_, err := c.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
 }

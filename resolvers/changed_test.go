@@ -33,8 +33,8 @@ func TestVerbsAreIdempotent(t *testing.T) {
 					t.Errorf("%s again under a key: %+v", verb, got.Data)
 				}
 			}
-			told := event{verb: event{"as": "user:alice", field: id}}
-			if got := a.ingest(told); got.at("ingest", "results", 0, "changed") != false || got.at("ingest", "results", 0, "error") != nil {
+			asEvent := event{verb: event{"as": "user:alice", field: id}}
+			if got := a.ingest(asEvent); got.at("ingest", "results", 0, "changed") != false || got.at("ingest", "results", 0, "error") != nil {
 				t.Errorf("%s as an event: %+v", verb, got.Data)
 			}
 		}
@@ -210,9 +210,9 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 		a.must("alice", fmt.Sprintf(`mutation { enterConversation(input: {%s}) { until } }`, it), nil)
 		does("leaveConversation", it, true)
 		does("leaveConversation", it, false)
-		told := a.ingest(event{"markConversationRead": event{"as": "user:alice", "conversationId": group}})
-		if told.at("ingest", "results", 0, "changed") != false {
-			t.Errorf("as an event: %+v", told.Data)
+		asEvent := a.ingest(event{"markConversationRead": event{"as": "user:alice", "conversationId": group}})
+		if asEvent.at("ingest", "results", 0, "changed") != false {
+			t.Errorf("as an event: %+v", asEvent.Data)
 		}
 	})
 }

@@ -84,20 +84,20 @@ func (a *api) edits(t *testing.T, e edit) {
 	}
 	// Null asks for something else than nothing: it is another request under the same key.
 	if e.other != nil {
-		told := event{"key": e.name + " " + e.field}
+		changes := event{"key": e.name + " " + e.field}
 		if !e.host {
-			told["as"] = "user:alice"
+			changes["as"] = "user:alice"
 		}
 		for _, fields := range []event{e.always, e.other} {
 			for name, value := range fields {
-				told[name] = value
+				changes[name] = value
 			}
 		}
-		if got := a.ingest(event{e.name: told}); got.at("ingest", "results", 0, "error") != nil {
+		if got := a.ingest(event{e.name: changes}); got.at("ingest", "results", 0, "error") != nil {
 			t.Errorf("as an event: %+v", got)
 		}
-		told[e.field] = nil
-		if got := a.ingest(event{e.name: told}); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
+		changes[e.field] = nil
+		if got := a.ingest(event{e.name: changes}); got.at("ingest", "results", 0, "error", "code") != "CONFLICT" {
 			t.Errorf("null under the key of a request without the field: %+v", got)
 		}
 	}

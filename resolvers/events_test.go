@@ -177,7 +177,7 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 			event{"publishPost": event{"as": person(i), "body": "another"}},
 			event{"sendMessage": event{"as": "user:reader", "conversationId": conversation, "body": "hello"}})
 	}
-	c.told(events...)
+	c.mustIngest(events...)
 	c.Quiet(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)

@@ -139,7 +139,7 @@ func TestALateRepetitionOfWhatChangedNothingHasNoEffect(t *testing.T) {
 }
 
 // What is told in one ingest happens in the order told: last active first goes by it, and so do notifications.
-func TestABatchKeepsTheOrderTold(t *testing.T) {
+func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	a := newAPI(t)
 	var talks []string
 	for i := range 12 {

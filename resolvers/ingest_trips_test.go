@@ -17,11 +17,11 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// told has the ids that events of a test have made, by the kind of event.
-type told map[string][]string
+// madeIDs has the ids that events of a test have made, by the kind of event.
+type madeIDs map[string][]string
 
 // pick answers the i-th id of a kind, around and around.
-func (t told) pick(kind string, i int) string {
+func (t madeIDs) pick(kind string, i int) string {
 	if ids := t[kind]; len(ids) > 0 {
 		return ids[i%len(ids)]
 	}
@@ -31,7 +31,7 @@ func (t told) pick(kind string, i int) string {
 // kindOfEvent makes the i-th event of a kind.
 type kindOfEvent struct {
 	name string
-	make func(t told, i int) event
+	make func(t madeIDs, i int) event
 }
 
 // by is who does the i-th event of a kind, with whatever else it says.
@@ -54,29 +54,29 @@ type kindMaker struct {
 
 func (m kindMaker) other(i int) string { return fmt.Sprint("user:u", (i+1+i/m.people)%m.people) }
 
-func (m kindMaker) simple(name string, more func(t told, i int) event) kindOfEvent {
-	return kindOfEvent{name, func(t told, i int) event { return event{name: by(m.people, i, more(t, i))} }}
+func (m kindMaker) simple(name string, more func(t madeIDs, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: by(m.people, i, more(t, i))} }}
 }
 
 func (m kindMaker) on(name, field, kind string) kindOfEvent {
-	return m.simple(name, func(t told, i int) event { return event{field: t.pick(kind, i)} })
+	return m.simple(name, func(t madeIDs, i int) event { return event{field: t.pick(kind, i)} })
 }
 
 func (m kindMaker) user(name string) kindOfEvent {
-	return m.simple(name, func(_ told, i int) event { return event{"userId": m.other(i)} })
+	return m.simple(name, func(_ madeIDs, i int) event { return event{"userId": m.other(i)} })
 }
 
-func (m kindMaker) host(name string, more func(t told, i int) event) kindOfEvent {
-	return kindOfEvent{name, func(t told, i int) event { return event{name: more(t, i)} }}
+func (m kindMaker) host(name string, more func(t madeIDs, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: more(t, i)} }}
 }
 
 func (m kindMaker) plain(name string) kindOfEvent {
-	return m.simple(name, func(told, int) event { return event{} })
+	return m.simple(name, func(madeIDs, int) event { return event{} })
 }
 
 func (m kindMaker) ofPosts() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("publishPost", func(t told, i int) event {
+		m.simple("publishPost", func(t madeIDs, i int) event {
 			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.other(i)}}
 			if i%3 == 0 && len(t["publishPost"]) > 0 {
 				post["parentId"] = t.pick("publishPost", i)
@@ -85,35 +85,35 @@ func (m kindMaker) ofPosts() []kindOfEvent {
 		}),
 		m.user("follow"), m.user("mute"), m.user("unmute"), m.user("hideFrom"), m.user("unhideFrom"),
 		m.on("likePost", "postId", "publishPost"), m.on("unlikePost", "postId", "publishPost"),
-		m.simple("editPost", func(t told, i int) event {
+		m.simple("editPost", func(t madeIDs, i int) event {
 			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.other(i)}}
 		}),
-		m.simple("setProfile", func(_ told, i int) event { return event{"name": fmt.Sprint("N", i)} }),
+		m.simple("setProfile", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("N", i)} }),
 		m.plain("markHomeFeedSeen"), m.plain("markNotificationsSeen"), m.plain("markAllRead"), m.plain("undoMarkAllRead"),
-		m.simple("markNotificationsRead", func(told, int) event { return event{"all": true} }),
+		m.simple("markNotificationsRead", func(madeIDs, int) event { return event{"all": true} }),
 	}
 }
 
 func (m kindMaker) ofConversations() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("createConversation", func(_ told, i int) event {
+		m.simple("createConversation", func(_ madeIDs, i int) event {
 			kind := []string{"DIRECT", "GROUP", "ROOM"}[i%3]
 			return event{"kind": kind, "memberIds": []string{m.other(i)}}
 		}),
-		m.simple("sendMessage", func(t told, i int) event {
+		m.simple("sendMessage", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{m.other(i)}}
 		}),
 		m.on("joinConversation", "conversationId", "createConversation"),
-		m.simple("addMembers", func(t told, i int) event {
+		m.simple("addMembers", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i + 1)}}
 		}),
 		m.on("enterConversation", "conversationId", "createConversation"), m.on("leaveConversation", "conversationId", "createConversation"),
 		m.on("markConversationRead", "conversationId", "createConversation"), m.on("markConversationUnread", "fromMessageId", "sendMessage"),
-		m.simple("muteConversation", func(t told, i int) event {
+		m.simple("muteConversation", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i)}
 		}),
 		m.on("recallMessage", "messageId", "sendMessage"),
-		m.simple("removeMembers", func(t told, i int) event {
+		m.simple("removeMembers", func(t madeIDs, i int) event {
 			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i)}}
 		}),
 		m.on("quitConversation", "conversationId", "createConversation"),
@@ -122,13 +122,13 @@ func (m kindMaker) ofConversations() []kindOfEvent {
 
 func (m kindMaker) ofShows() []kindOfEvent {
 	return []kindOfEvent{
-		m.simple("scheduleShow", func(_ told, i int) event {
+		m.simple("scheduleShow", func(_ madeIDs, i int) event {
 			return event{"title": "show", "plannedAt": m.now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
 		}),
 		m.on("remindMe", "showId", "scheduleShow"),
-		m.simple("rescheduleShow", func(t told, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
+		m.simple("rescheduleShow", func(t madeIDs, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
 		m.on("startShow", "showId", "scheduleShow"), m.on("endShow", "showId", "scheduleShow"),
-		m.simple("setReplay", func(t told, i int) event {
+		m.simple("setReplay", func(t madeIDs, i int) event {
 			return event{"showId": t.pick("scheduleShow", i), "replayUrl": "https://example.com/r"}
 		}),
 		m.on("cancelShow", "showId", "scheduleShow"), m.plain("markLiveBoardSeen"),
@@ -137,34 +137,34 @@ func (m kindMaker) ofShows() []kindOfEvent {
 
 func (m kindMaker) ofAnnouncements() []kindOfEvent {
 	return []kindOfEvent{
-		m.host("sendSiteMessage", func(_ told, i int) event {
+		m.host("sendSiteMessage", func(_ madeIDs, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{m.other(i), m.other(i + 1)}}
 		}),
-		m.host("editSiteMessage", func(t told, i int) event {
+		m.host("editSiteMessage", func(t madeIDs, i int) event {
 			return event{"siteMessageId": t.pick("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
 		}),
-		m.simple("markSiteMessagesRead", func(told, int) event { return event{"all": true} }),
-		m.simple("markSiteMessagesUnread", func(t told, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
-		m.host("publishAnnouncement", func(_ told, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
-		m.host("editAnnouncement", func(t told, i int) event {
+		m.simple("markSiteMessagesRead", func(madeIDs, int) event { return event{"all": true} }),
+		m.simple("markSiteMessagesUnread", func(t madeIDs, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
+		m.host("publishAnnouncement", func(_ madeIDs, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
+		m.host("editAnnouncement", func(t madeIDs, i int) event {
 			return event{"announcementId": t.pick("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
 		}),
 		m.plain("markAnnouncementsRead"),
-		m.host("withdrawAnnouncement", func(t told, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
-		m.host("raiseDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.simple("clearDot", func(_ told, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.host("setSegments", func(_ told, i int) event {
+		m.host("withdrawAnnouncement", func(t madeIDs, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
+		m.host("raiseDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.simple("clearDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.host("setSegments", func(_ madeIDs, i int) event {
 			return event{"userId": m.other(i), "segments": []string{fmt.Sprint("s", i%3)}}
 		}),
-		m.simple("setGroupPolicy", func(_ told, i int) event {
+		m.simple("setGroupPolicy", func(_ madeIDs, i int) event {
 			return event{"policy": []string{"EVERYONE", "WHO_I_FOLLOW", "NOBODY"}[i%3]}
 		}),
-		m.simple("setDisplayPolicy", func(told, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
-		m.host("addViewItem", func(_ told, i int) event {
+		m.simple("setDisplayPolicy", func(madeIDs, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
+		m.host("addViewItem", func(_ madeIDs, i int) event {
 			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),
-		m.simple("touchView", func(told, int) event { return event{"code": "orders", "view": "o1"} }),
-		m.host("removeViewItem", func(_ told, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
+		m.simple("touchView", func(madeIDs, int) event { return event{"code": "orders", "view": "o1"} }),
+		m.host("removeViewItem", func(_ madeIDs, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
 	}
 }
 
@@ -172,10 +172,10 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 func (m kindMaker) edits() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
-			m.host("editSiteMessage", func(t told, i int) event {
+			m.host("editSiteMessage", func(t madeIDs, i int) event {
 				return event{"siteMessageId": t.pick("sendSiteMessage", i), field: fmt.Sprint(field, i)}
 			}),
-			m.host("editAnnouncement", func(t told, i int) event {
+			m.host("editAnnouncement", func(t madeIDs, i int) event {
 				return event{"announcementId": t.pick("publishAnnouncement", i), field: fmt.Sprint(field, i)}
 			}))
 	}
@@ -188,8 +188,8 @@ func (m kindMaker) ofEnds() []kindOfEvent {
 	}
 }
 
-// tell sends events and keeps the ids that they made. No event may end for want of the database.
-func (a *api) tell(t told, kinds []string, events []event) (answers []string) {
+// ingestKinds sends events and keeps the ids that they made. No event may end for want of the database.
+func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []string) {
 	a.t.Helper()
 	got := a.ingest(events...)
 	if len(got.Errors) > 0 {
@@ -214,7 +214,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
 	a.Clock.Flow() // what reads a clock anew in each pass is never done
 	const most = 30
-	made := told{}
+	made := madeIDs{}
 	kinds := eventKinds(50, a.Clock.Now())
 	for _, kind := range kinds {
 		names, events := make([]string, maxEvents), make([]event, maxEvents)
@@ -223,7 +223,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		}
 		trips.Take()
 		began := time.Now()
-		answers := a.tell(made, names, events)
+		answers := a.ingestKinds(made, names, events)
 		n := trips.Take()
 		t.Logf("%-24s %3d round trips %s %v", kind.name, n, time.Since(began).Round(time.Millisecond), tally(answers))
 		if n > most {
@@ -239,7 +239,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		}
 		trips.Take()
 		began := time.Now()
-		answers := a.tell(made, names, events)
+		answers := a.ingestKinds(made, names, events)
 		n := trips.Take()
 		t.Logf("a mixture: %d round trips %s %v", n, time.Since(began).Round(time.Millisecond), tally(answers))
 		if n > most {
@@ -257,7 +257,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}), 3, 5)
 		apis := []*api{one, together}
 		kinds := eventKinds(people, one.Clock.Now())
-		made := []told{{}, {}}
+		made := []madeIDs{{}, {}}
 		random := rand.New(rand.NewPCG(seed, 3))
 		for round := range 6 {
 			chosen, places := make([]kindOfEvent, batch), make([]int, batch)
@@ -281,7 +281,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 				for i := range events {
 					events[i] = chosen[i].make(made[k], places[i])
 				}
-				answers[k] = a.tell(made[k], names, events)
+				answers[k] = a.ingestKinds(made[k], names, events)
 				a.Quiet(a.Fanout)
 				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
 					t.Fatalf("the views of %d users are stale", left)

@@ -71,10 +71,10 @@ func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
 			t.Errorf("%s is shown the likes of %v, want %v", viewer, keys, shown.likes)
 		}
 		if likes, comments := got.at("node", "likeCount"), got.at("node", "commentCount"); likes != 6.0 || comments != 5.0 {
-			t.Errorf("%s is told of %v likes and %v comments", viewer, likes, comments)
+			t.Errorf("%s is shown %v likes and %v comments", viewer, likes, comments)
 		}
 		if got.at("node", "viewerCanEdit") != (viewer == "ann") || got.at("node", "viewerHasLiked") != false || got.at("node", "editedAt") != nil {
-			t.Errorf("%s is told %v", viewer, got.Data)
+			t.Errorf("%s is shown %v", viewer, got.Data)
 		}
 	}
 	if got := th.must("vera", `mutation { unblock(input: {userId: "user:blocked"}) { changed } }`, nil); len(got.Errors) > 0 {
@@ -225,9 +225,9 @@ func TestListsOfAPostArePaged(t *testing.T) {
 
 // A screen of 20 posts with the answers, the likes and the parents below them is one query a kind, and so is a bell.
 func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
-	const told = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
-	const post = told + ` body author { name } comments(first: 3) { edges { node { ` + told + ` author { name } } } pageInfo { hasNextPage } }
-		likes(first: 3) { edges { node { name } } } parent { ` + told + ` author { name } }`
+	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
+	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
+		likes(first: 3) { edges { node { name } } } parent { ` + fields + ` author { name } }`
 	eachCounted(t, func(t *testing.T, c *counted) {
 		got := c.everywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
 		commented := 0

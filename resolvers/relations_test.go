@@ -33,7 +33,7 @@ func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	want := func(when, key, user, relation string) {
 		t.Helper()
 		if got := a.relation(key, user); got != relation {
-			t.Errorf("%s: %s is told of %s %q, want %q", when, key, user, got, relation)
+			t.Errorf("%s: %s is shown %s as %q, want %q", when, key, user, got, relation)
 		}
 	}
 	want("at first", "alice", "bob", "")

@@ -209,8 +209,8 @@ func TestIngestOfShows(t *testing.T) {
 		}
 	}
 	node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": show})
-	told := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "remindsMe": true}
-	for field, want := range told {
+	wantFields := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "remindsMe": true}
+	for field, want := range wantFields {
 		if node.at("node", field) != want {
 			t.Errorf("%s is %v, want %v", field, node.at("node", field), want)
 		}

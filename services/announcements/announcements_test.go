@@ -360,10 +360,10 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 		user := here.Users(1)[0]
 		here.publish("news")
 		here.do(here.RaiseDot("shop", nil))
-		told := 0
-		other.Memory.Log.OnShared(func() { told++ })
-		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || told != 1 {
-			t.Fatalf("told %d times, %v", told, err)
+		notified := 0
+		other.Memory.Log.OnShared(func() { notified++ })
+		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || notified != 1 {
+			t.Fatalf("notified %d times, %v", notified, err)
 		}
 		there.wants(user, "on the other node", "news")
 		if lit := there.lit(user); !slices.Equal(lit, []string{"shop"}) {
@@ -376,8 +376,8 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 			t.Errorf("lit are %v", lit)
 		}
 		here.do(here.RaiseDot("shop", nil))
-		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || told != 2 || len(there.lit(user)) != 1 {
-			t.Errorf("told %d times of the raise, %v", told, err)
+		if _, err := other.Memory.Log.RunOnce(t.Context()); err != nil || notified != 2 || len(there.lit(user)) != 1 {
+			t.Errorf("notified %d times of the raise, %v", notified, err)
 		}
 	})
 }

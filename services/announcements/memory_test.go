@@ -178,16 +178,16 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	e := &fakeSQL{}
 	e.down = services.Errorf(services.Unavailable, "no SQL")
 	m := newCache(e)
-	told := 0
-	m.Log.OnShared(func() { told++ })
+	notified := 0
+	m.Log.OnShared(func() { notified++ })
 	if _, err := m.At(t.Context(), noon); !services.IsUnavailable(err) {
 		t.Fatalf("nothing was ever loaded: %v", err)
 	}
 	e.down = nil
 	turn := func(want int) {
 		t.Helper()
-		if _, err := m.Log.RunOnce(t.Context()); err != nil || told != want {
-			t.Fatalf("notified %d times, want %d; %v", told, want, err)
+		if _, err := m.Log.RunOnce(t.Context()); err != nil || notified != want {
+			t.Fatalf("notified %d times, want %d; %v", notified, want, err)
 		}
 	}
 	turn(1) // the first state is news
@@ -195,7 +195,7 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	e.shared = Facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
 	e.log = append(e.log, changelog.Entry{Kind: LogKind, Version: 1, Key: "shop"})
 	e.down = errors.New("away")
-	if _, err := m.Log.RunOnce(t.Context()); err == nil || told != 1 {
+	if _, err := m.Log.RunOnce(t.Context()); err == nil || notified != 1 {
 		t.Fatalf("the log was read without SQL: %v", err)
 	}
 	e.down = nil
@@ -206,13 +206,13 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	// A slow read does not bring an older state back.
 	newest := e.shared
 	e.shared = Facts{At: noon, Stamp: 6}
-	if err := m.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || told != 2 {
-		t.Errorf("an older state replaced a newer one; notified %d times, %v", told, err)
+	if err := m.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || notified != 2 {
+		t.Errorf("an older state replaced a newer one; notified %d times, %v", notified, err)
 	}
 	e.shared = newest
 	e.shared.Stamp = 8
-	if err := m.CatchUp(t.Context(), 8); err != nil || told != 3 {
-		t.Errorf("its own change was notified %d times, %v", told, err)
+	if err := m.CatchUp(t.Context(), 8); err != nil || notified != 3 {
+		t.Errorf("its own change was notified %d times, %v", notified, err)
 	}
 	asked := e.reads
 	if err := m.CatchUp(t.Context(), 8); err != nil || e.reads != asked {

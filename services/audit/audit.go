@@ -64,7 +64,7 @@ type suspect struct {
 	at     time.Time
 	job    int64    // the last job at that check: jobs up to it may explain the difference
 	digest [32]byte // of everything that the check saw
-	looks  int
+	checks int
 }
 
 // Stats are the counters of an audit on this node.
@@ -117,7 +117,7 @@ func (a *Audit) Run(ctx context.Context) error {
 
 // RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
-	if err := a.lookAgain(ctx); err != nil || len(a.suspects) >= maxSuspects {
+	if err := a.recheck(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
 	turn, took, _, err := takeTurn(ctx, a.Store, auditPace{
@@ -139,24 +139,24 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 
 // visit checks users for the first time.
 func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
-	looks, job, err := a.look(ctx, users)
+	found, job, err := a.compare(ctx, users)
 	if err != nil {
 		return err
 	}
 	now := a.Clock.Now()
-	for i, look := range looks {
+	for i, compared := range found {
 		// A user who is met again before their second check stays one suspect, so that one fault counts as one drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
-		if len(look.Differs) > 0 && !known {
-			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: look.Digest()})
+		if len(compared.Differs) > 0 && !known {
+			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: compared.Digest()})
 		}
 	}
 	a.visited.Add(uint64(len(users)))
 	return nil
 }
 
-// lookAgain checks the suspects whose difference no job explains any more.
-func (a *Audit) lookAgain(ctx context.Context) error {
+// recheck checks the suspects whose difference no job explains any more.
+func (a *Audit) recheck(ctx context.Context) error {
 	now := a.Clock.Now()
 	waiting := map[int64]bool{}
 	var kept, due []suspect
@@ -181,20 +181,20 @@ func (a *Audit) lookAgain(ctx context.Context) error {
 	for i, s := range due {
 		users[i] = s.user
 	}
-	looks, job, err := a.look(ctx, users)
+	found, job, err := a.compare(ctx, users)
 	if err != nil {
 		return err
 	}
-	for i, look := range looks {
+	for i, compared := range found {
 		s := due[i]
 		switch {
-		case len(look.Differs) == 0:
-		case look.Digest() == s.digest:
-			if err := a.repair(ctx, s.user, look.Differs); err != nil {
+		case len(compared.Differs) == 0:
+		case compared.Digest() == s.digest:
+			if err := a.repair(ctx, s.user, compared.Differs); err != nil {
 				return err // the next lap finds the remaining suspects again
 			}
-		case s.looks < maxChecks:
-			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: look.Digest(), looks: s.looks + 1})
+		case s.checks < maxChecks:
+			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: compared.Digest(), checks: s.checks + 1})
 		}
 	}
 	a.suspects = kept
@@ -208,10 +208,10 @@ func (a *Audit) repair(ctx context.Context, user services.UserID, differs []stri
 	return a.Projector.Remake(ctx, user)
 }
 
-// look compares users' views with the facts, and returns the last job at that time. The facts are read after the views, so
+// compare compares users' views with the facts, and returns the last job at that time. The facts are read after the views, so
 // they are ahead of these by the effects of jobs up to that one. A view that has lost something is not wrong: its next
 // reader would restore it, and so does the audit.
-func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []projector.Comparison, job int64, err error) {
+func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
@@ -220,7 +220,7 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []proj
 	if err != nil {
 		return nil, 0, err
 	}
-	looks = make([]projector.Comparison, len(users))
+	found = make([]projector.Comparison, len(users))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, user := range users {
@@ -232,7 +232,7 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []proj
 				a.mended.Add(1)
 				return a.Projector.Rebuild(within, user)
 			}
-			looks[i], err = a.Projector.Compare(within, user, snapshots[i], stamp)
+			found[i], err = a.Projector.Compare(within, user, snapshots[i], stamp)
 			return err
 		})
 	}
@@ -240,5 +240,5 @@ func (a *Audit) look(ctx context.Context, users []services.UserID) (looks []proj
 		return nil, 0, err
 	}
 	job, err = jobs.Last(ctx, a.Store)
-	return looks, job, err
+	return found, job, err
 }

@@ -30,7 +30,7 @@ func TestWrongCountsOfAPostAreRepaired(t *testing.T) {
 	w.Quiet(w.Fanout)
 	lapOf(w, a)
 	if found := a.Stats().Posts; found != 0 {
-		t.Errorf("%d posts have wrong counts before anything is spoiled", found)
+		t.Errorf("%d posts have wrong counts before anything is changed", found)
 	}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.Lines(ctx, "UPDATE post_counts SET likes = 9, comments = 9")

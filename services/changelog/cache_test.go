@@ -98,17 +98,17 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestMemoryIsNeverBehindAChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newVersions(4)
-		told := 0
+		reported := 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			moment := rapid.IntRange(1, 20).Draw(t, "at")
 			if rapid.Bool().Draw(t, "change") {
 				m.Changed("a", at(moment))
-				told = max(told, moment)
+				reported = max(reported, moment)
 			} else {
 				m.Keep("a", version{moment})
 			}
-			if got, ok := m.Get("a"); ok && got.at < told {
-				t.Fatalf("remembers %d after the change at %d", got.at, told)
+			if got, ok := m.Get("a"); ok && got.at < reported {
+				t.Fatalf("remembers %d after the change at %d", got.at, reported)
 			}
 		}
 	})

@@ -65,7 +65,7 @@ type When int
 // The moments of a Turn. The log is read at each turn and on each hint.
 const (
 	BeforeLog When = iota // at each turn, before the log is read
-	AfterLook             // after each read of the log
+	AfterRead             // after each read of the log
 	AfterLog              // at each turn, after the log was read
 )
 

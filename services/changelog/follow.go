@@ -133,7 +133,7 @@ func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int,
 // or of which a part was trimmed meanwhile, is loaded.
 func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
 	before := f.run(ctx, BeforeLog)
-	changes, err = f.look(ctx, func(string, uint64) bool { return true })
+	changes, err = f.followGrown(ctx, func(string, uint64) bool { return true })
 	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
 }
 
@@ -143,11 +143,11 @@ func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return f.look(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
+	return f.followGrown(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
 }
 
-// look follows the kinds that are not loaded yet, or have grown beyond the version that memory is at.
-func (f *Follower) look(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
+// followGrown follows the kinds that are not loaded yet, or have grown beyond the version that memory is at.
+func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
 	var failures []error
 	shared := false
 	for _, one := range f.kinds {
@@ -161,7 +161,7 @@ func (f *Follower) look(ctx context.Context, grown func(kind string, at uint64) 
 		changes += n
 		shared = shared || one.kind.Shared && (n > 0 || loaded)
 	}
-	failures = append(failures, f.run(ctx, AfterLook))
+	failures = append(failures, f.run(ctx, AfterRead))
 	if shared {
 		f.NotifyShared()
 	}

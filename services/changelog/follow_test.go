@@ -144,7 +144,7 @@ func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 	s.add("a", "2", "3")
 	turn(t, f, 2)
 	if !slices.Equal(at, []uint64{0, 1, 1, 3}) {
-		t.Errorf("a load, a look, a change and a look are at %v", at)
+		t.Errorf("a load, a read, a change and a read are at %v", at)
 	}
 }
 

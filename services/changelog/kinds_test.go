@@ -56,15 +56,15 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 		return func(context.Context) error { order = append(order, name); return nil }
 	}
 	f.RegisterTurn(Turn{"3", AfterLog, note("after the log")})
-	f.RegisterTurn(Turn{"2", AfterLook, note("after a look")})
+	f.RegisterTurn(Turn{"2", AfterRead, note("after a read")})
 	f.RegisterTurn(Turn{"1", BeforeLog, note("before the log")})
 	f.Register(Kind{Name: "a", Load: note("log")})
 	turn(t, f, 0)
-	if want := []string{"before the log", "log", "after a look", "after the log"}; !slices.Equal(order, want) {
+	if want := []string{"before the log", "log", "after a read", "after the log"}; !slices.Equal(order, want) {
 		t.Errorf("a turn runs %v, want %v", order, want)
 	}
 	order = nil
-	if _, err := f.Tail(t.Context()); err != nil || !slices.Equal(order, []string{"after a look"}) {
+	if _, err := f.Tail(t.Context()); err != nil || !slices.Equal(order, []string{"after a read"}) {
 		t.Errorf("a hint runs %v, %v", order, err)
 	}
 }

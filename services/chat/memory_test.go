@@ -46,12 +46,12 @@ func (e *stub) Heads(_ context.Context, ids []services.ConversationID) (heads []
 // room is a node cache whose clock the test sets, and a record of its notifications.
 type room struct {
 	*Sequences
-	Log  *changelog.Follower
-	t    *testing.T
-	e    *stub
-	mu   sync.Mutex // guards now: the cache's own timer reads it too
-	now  time.Time
-	told atomic.Int64 // how often reader was notified
+	Log      *changelog.Follower
+	t        *testing.T
+	e        *stub
+	mu       sync.Mutex // guards now: the cache's own timer reads it too
+	now      time.Time
+	notified atomic.Int64 // how often reader was notified
 }
 
 // reader is the watched user.
@@ -76,7 +76,7 @@ func newRoom(t *testing.T) *room {
 	r.Sequences = NewSequences(r.Log, r.e)
 	r.Log.OnMoved(func(readers []services.UserID) {
 		if slices.Contains(readers, reader) {
-			r.told.Add(1)
+			r.notified.Add(1)
 		}
 	})
 	r.look()
@@ -121,10 +121,10 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r.head(2, 9)
 	r.look()
 	second := r.wants(4, true, places...)
-	if second.Sequence <= first.Sequence || r.told.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.told.Load())
+	if second.Sequence <= first.Sequence || r.notified.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.notified.Load())
 	}
-	if r.look(); r.told.Load() != 1 {
+	if r.look(); r.notified.Load() != 1 {
 		t.Error("the reader was notified without a change")
 	}
 }
@@ -162,21 +162,21 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
 		r.Sequences.Moved(r.head(1, i+1))
-		if i == 0 && r.told.Load() != 1 {
+		if i == 0 && r.notified.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
 	}
-	if told := r.told.Load(); told < 9 || told > 11 {
-		t.Errorf("100 messages within a second: notified %d times", told)
+	if notified := r.notified.Load(); notified < 9 || notified > 11 {
+		t.Errorf("100 messages within a second: notified %d times", notified)
 	}
-	before := r.told.Load()
+	before := r.notified.Load()
 	r.Sequences.Moved(r.head(1, 101)) // too soon after the one before
-	if r.told.Load() != before {
+	if r.notified.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
 	r.pass(time.Second)
-	if r.look(); r.told.Load() != before+1 {
-		t.Errorf("the last message was notified %d times", r.told.Load()-before)
+	if r.look(); r.notified.Load() != before+1 {
+		t.Errorf("the last message was notified %d times", r.notified.Load()-before)
 	}
 }
 
@@ -186,9 +186,9 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
 	m := NewSequences(log, e)
-	told := make(chan int64, 10)
+	notified := make(chan int64, 10)
 	last := atomic.Int64{}
-	log.OnMoved(func([]services.UserID) { told <- last.Load() })
+	log.OnMoved(func([]services.UserID) { notified <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	m.Follow(reader, places)
 	m.Learn(t.Context(), places)
@@ -196,7 +196,7 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 		last.Store(number + 1)
 		m.Moved(Head{Conversation: 1, Number: number + 1, At: time.Now()})
 	}
-	for number := range told {
+	for number := range notified {
 		if number == 3 {
 			return
 		}
@@ -220,9 +220,9 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	moved := func(id services.ConversationID, number int64, want int64) {
 		t.Helper()
 		r.pass(time.Second)
-		before := r.told.Load()
+		before := r.notified.Load()
 		r.Sequences.Moved(r.head(id, number))
-		if got := r.told.Load() - before; got != want {
+		if got := r.notified.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
 	}
@@ -277,14 +277,14 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r.e.heads = nil
 	r.Sequences.Follow(reader, places)
 	r.Sequences.Learn(t.Context(), places)
-	if r.Sequences.ReadSide(places, r.Now()).Known || r.told.Load() != 0 {
+	if r.Sequences.ReadSide(places, r.Now()).Known || r.notified.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
 	r.head(1, 4)
 	r.look()
-	if got := r.Sequences.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.told.Load() != 1 {
-		t.Errorf("%+v, and the reader was notified %d times", got, r.told.Load())
+	if got := r.Sequences.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
+		t.Errorf("%+v, and the reader was notified %d times", got, r.notified.Load())
 	}
 }
 

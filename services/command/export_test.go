@@ -16,7 +16,7 @@ import (
 )
 
 // exporting runs a whole export: command line, database, files.
-func exporting(t *testing.T, out io.Writer, args ...string) (exit int, told string) {
+func exporting(t *testing.T, out io.Writer, args ...string) (exit int, printed string) {
 	t.Helper()
 	var faults bytes.Buffer
 	exit = Run(t.Context(), append([]string{"export"}, args...), environmentOf(nil), out, &faults)
@@ -34,8 +34,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("the import: exit code %d", exit)
 	}
 	var out bytes.Buffer
-	if exit, told := exporting(t, &out, "ann", "--data", "d"); exit != 0 || told != "" {
-		t.Fatalf("exit code %d: %s", exit, told)
+	if exit, printed := exporting(t, &out, "ann", "--data", "d"); exit != 0 || printed != "" {
+		t.Fatalf("exit code %d: %s", exit, printed)
 	}
 	var types []string
 	for line := range strings.Lines(out.String()) {
@@ -51,8 +51,8 @@ func TestExport(t *testing.T) {
 	if err := os.WriteFile("ann.jsonl", []byte("of before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if exit, told := exporting(t, io.Discard, "ann", "--data", "d", "--out", "ann.jsonl"); exit != 0 || told != "" {
-		t.Fatalf("into a file: exit code %d: %s", exit, told)
+	if exit, printed := exporting(t, io.Discard, "ann", "--data", "d", "--out", "ann.jsonl"); exit != 0 || printed != "" {
+		t.Fatalf("into a file: exit code %d: %s", exit, printed)
 	}
 	info, err := os.Stat("ann.jsonl")
 	if text, _ := os.ReadFile("ann.jsonl"); err != nil || string(text) != out.String() || info.Mode().Perm() != 0o600 {
@@ -70,8 +70,8 @@ func TestRefusedExports(t *testing.T) {
 	if err := db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }); err != nil {
 		t.Fatal(err)
 	}
-	if exit, told := exporting(t, io.Discard, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "in use") {
-		t.Errorf("while a server has the database: exit code %d, %s", exit, told)
+	if exit, printed := exporting(t, io.Discard, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "in use") {
+		t.Errorf("while a server has the database: exit code %d, %s", exit, printed)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -98,22 +98,22 @@ func TestRefusedExports(t *testing.T) {
 		{"ann --redis redis://x", 2, []string{"--redis is not a flag of tidings export"}},
 		{"ann --out", 2, []string{"--out: a value is required: --out=FILE"}},
 	} {
-		exit, told := exporting(t, io.Discard, strings.Fields(c.args)...)
+		exit, printed := exporting(t, io.Discard, strings.Fields(c.args)...)
 		if exit != c.exit {
 			t.Errorf("%s: exit code %d, want %d", c.args, exit, c.exit)
 		}
 		for _, word := range c.words {
-			if !strings.Contains(told, word) {
-				t.Errorf("%s: told without %q: %s", c.args, word, told)
+			if !strings.Contains(printed, word) {
+				t.Errorf("%s: printed without %q: %s", c.args, word, printed)
 			}
 		}
 	}
-	if exit, told := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "the export is incomplete: ") {
-		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, told)
+	if exit, printed := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "the export is incomplete: ") {
+		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, printed)
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // if the system has it
-		if exit, told := exporting(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(told, "no space left") {
-			t.Errorf("on a full disk: exit code %d, %s", exit, told)
+		if exit, printed := exporting(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "no space left") {
+			t.Errorf("on a full disk: exit code %d, %s", exit, printed)
 		}
 		_ = full.Close()
 	}

@@ -25,20 +25,20 @@ import (
 
 // runImport runs "tidings import". It reports everything to out and returns the exit code: 1 if it failed or lines were bad.
 func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
-	tell := func(err error) int {
+	fail := func(err error) int {
 		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
 		return 1
 	}
 	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
-		return tell(fmt.Errorf("the data folder: %w", err))
+		return fail(fmt.Errorf("the data folder: %w", err))
 	}
 	db, err := sql.Open(ctx, sql.Config{URL: command.Config.DatabaseURL(), Clock: services.SystemClock{}})
 	if err != nil {
-		return tell(err)
+		return fail(err)
 	}
 	defer func() {
 		if err := db.Close(); err != nil {
-			exit = tell(err)
+			exit = fail(err)
 		}
 	}()
 	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
@@ -53,7 +53,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		_, _ = fmt.Fprintln(out, report)
 	}
 	if err != nil {
-		return tell(err)
+		return fail(err)
 	}
 	if report.Bad > 0 {
 		return 1

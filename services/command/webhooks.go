@@ -96,7 +96,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 var webhookReads = []string{"list", "status", "dead"}
 
 func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
-	tell := func(format string, args ...any) error {
+	report := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(out, format, args...)
 		return err
 	}
@@ -108,18 +108,18 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		if err != nil {
 			return err
 		}
-		return tell("%s\nThis secret verifies the events of %s. It is not shown again.\n", secret, o.Name)
+		return report("%s\nThis secret verifies the events of %s. It is not shown again.\n", secret, o.Name)
 	case "rotate":
 		secret, err := hooks.Rotate(ctx, o.Name, o.Overlap)
 		if err != nil {
 			return err
 		}
-		return tell("%s\nThe secrets before sign beside it for %s. It is not shown again.\n", secret, o.Overlap)
+		return report("%s\nThe secrets before sign beside it for %s. It is not shown again.\n", secret, o.Overlap)
 	case "remove":
 		if err := hooks.Remove(ctx, o.Name); err != nil {
 			return err
 		}
-		return tell("%s is removed\n", o.Name)
+		return report("%s is removed\n", o.Name)
 	case "test":
 		tested, err := hooks.Test(ctx, o.Name)
 		if err != nil {
@@ -128,13 +128,13 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		if tested.Error != "" {
 			return fmt.Errorf("the test of %s failed after %s: %s", o.Name, tested.Took.Round(time.Millisecond), tested.Error)
 		}
-		return tell("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
+		return report("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
 	case "replay":
 		replayed, err := hooks.Replay(ctx, o.Name, o.ForUser)
 		if err != nil {
 			return err
 		}
-		return tell("%d dead letters are sent again\n", replayed)
+		return report("%d dead letters are sent again\n", replayed)
 	case "dead":
 		return printDead(ctx, hooks, o.Name, out)
 	}

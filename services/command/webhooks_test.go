@@ -23,7 +23,7 @@ import (
 )
 
 // hooked runs a whole command on webhooks: command line, database, requests.
-func hooked(t *testing.T, line string, environment ...string) (exit int, told string) {
+func hooked(t *testing.T, line string, environment ...string) (exit int, printed string) {
 	t.Helper()
 	var out bytes.Buffer
 	exit = Run(t.Context(), append([]string{"webhooks"}, strings.Fields(line)...), environmentOf(environment), &out, &out)
@@ -46,12 +46,12 @@ func (i *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 // verified reports whether the last request is signed by the secret that a command printed: the first line of told. It is the
 // specification once more, without its library.
-func (i *inbox) verified(t *testing.T, told string) bool {
+func (i *inbox) verified(t *testing.T, printed string) bool {
 	t.Helper()
-	secret, _, _ := strings.Cut(told, "\n")
+	secret, _, _ := strings.Cut(printed, "\n")
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || len(key) != 32 || !strings.HasPrefix(secret, "whsec_") {
-		t.Fatalf("no secret: %s", told)
+		t.Fatalf("no secret: %s", printed)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -65,15 +65,15 @@ func (i *inbox) verified(t *testing.T, told string) bool {
 func makeDatabase(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if exit, told := hooked(t, "list"); exit != 1 || !strings.Contains(told, "does not exist") {
-		t.Errorf("without a database: %d, %s", exit, told)
+	if exit, printed := hooked(t, "list"); exit != 1 || !strings.Contains(printed, "does not exist") {
+		t.Errorf("without a database: %d, %s", exit, printed)
 	}
 	if err := os.Mkdir("data", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
-	if exit, told := hooked(t, "list"); exit != 1 || !strings.Contains(told, "in use") {
-		t.Errorf("beside a server: %d, %s", exit, told)
+	if exit, printed := hooked(t, "list"); exit != 1 || !strings.Contains(printed, "in use") {
+		t.Errorf("beside a server: %d, %s", exit, printed)
 	}
 	sqltest.Equal(t, db.Write(t.Context(), func(tx *sql.Tx) error { _, err := people.Ensure(t.Context(), tx, []string{"ann"}); return err }), nil)
 	sqltest.Equal(t, db.Close(), nil)
@@ -86,11 +86,11 @@ func TestWebhooksCommand(t *testing.T) {
 	server := httptest.NewServer(got)
 	defer server.Close()
 	here := []string{"TIDINGS_CHANGES=true", "TIDINGS_WEBHOOKS_ALLOW=127.0.0.1"}
-	if exit, told := hooked(t, "add app "+server.URL, here[1]); exit != 1 || !strings.Contains(told, "start every node with --changes (TIDINGS_CHANGES=true)") {
-		t.Errorf("without the change stream: %d, %s", exit, told)
+	if exit, printed := hooked(t, "add app "+server.URL, here[1]); exit != 1 || !strings.Contains(printed, "start every node with --changes (TIDINGS_CHANGES=true)") {
+		t.Errorf("without the change stream: %d, %s", exit, printed)
 	}
-	if exit, told := hooked(t, "add app "+server.URL, here[0]); exit != 1 || !strings.Contains(told, "--webhooks-allow") {
-		t.Errorf("a private address: %d, %s", exit, told)
+	if exit, printed := hooked(t, "add app "+server.URL, here[0]); exit != 1 || !strings.Contains(printed, "--webhooks-allow") {
+		t.Errorf("a private address: %d, %s", exit, printed)
 	}
 	_, first := hooked(t, "add app "+server.URL+" --away --sources CONVERSATIONS,NOTIFICATIONS:MENTION", here...)
 	for _, c := range []struct {
@@ -109,13 +109,13 @@ func TestWebhooksCommand(t *testing.T) {
 		{"replay app --user bob", 1, []string{`no user "bob"`}},
 		{"test app", 0, []string{"answered 200"}},
 	} {
-		exit, told := hooked(t, c.line, here...)
+		exit, printed := hooked(t, c.line, here...)
 		if exit != c.exit {
-			t.Errorf("%s: exit code %d, want %d: %s", c.line, exit, c.exit, told)
+			t.Errorf("%s: exit code %d, want %d: %s", c.line, exit, c.exit, printed)
 		}
 		for _, word := range c.words {
-			if !strings.Contains(told, word) {
-				t.Errorf("%s: told without %q:\n%s", c.line, word, told)
+			if !strings.Contains(printed, word) {
+				t.Errorf("%s: printed without %q:\n%s", c.line, word, printed)
 			}
 		}
 	}
@@ -133,14 +133,14 @@ func TestWebhooksCommand(t *testing.T) {
 		t.Error("without an overlap the new secret alone signs")
 	}
 	server.Close()
-	if exit, told := hooked(t, "test app", here...); exit != 1 || !strings.Contains(told, "the test of app failed") {
-		t.Errorf("a receiver that is not there: %d, %s", exit, told)
+	if exit, printed := hooked(t, "test app", here...); exit != 1 || !strings.Contains(printed, "the test of app failed") {
+		t.Errorf("a receiver that is not there: %d, %s", exit, printed)
 	}
-	if exit, told := hooked(t, "remove app", here...); exit != 0 || !strings.Contains(told, "app is removed") {
-		t.Errorf("%d, %s", exit, told)
+	if exit, printed := hooked(t, "remove app", here...); exit != 0 || !strings.Contains(printed, "app is removed") {
+		t.Errorf("%d, %s", exit, printed)
 	}
-	if exit, told := hooked(t, "list", here...); exit != 0 || told != "" {
-		t.Errorf("%d, %s", exit, told)
+	if exit, printed := hooked(t, "list", here...); exit != 0 || printed != "" {
+		t.Errorf("%d, %s", exit, printed)
 	}
 	keptActs(t)
 }
@@ -179,7 +179,7 @@ func TestWebhooksFaults(t *testing.T) {
 		_, err := parse(t, line)
 		for _, word := range words {
 			if err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("%q is told without %q: %v", line, word, err)
+				t.Errorf("%q is printed without %q: %v", line, word, err)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"tidings/services"
 )
 
-// told is everything that a script tells: the past, and the acts after it.
-func told(seed uint64, acts int) (past [][]event, events []event) {
+// pastAndActs is everything that happens by a script: the past, and the acts after it.
+func pastAndActs(seed uint64, acts int) (past [][]event, events []event) {
 	s := newScript(seed)
 	past = s.past()
 	for range acts {
@@ -26,15 +26,15 @@ func told(seed uint64, acts int) (past [][]event, events []event) {
 }
 
 func TestOneSeedMakesOneWorld(t *testing.T) {
-	past, acts := told(7, 2000)
-	again, actsAgain := told(7, 2000)
+	past, acts := pastAndActs(7, 2000)
+	again, actsAgain := pastAndActs(7, 2000)
 	if diff := cmp.Diff(past, again); diff != "" {
 		t.Errorf("the same seed makes another past (-first +second):\n%s", diff)
 	}
 	if diff := cmp.Diff(acts, actsAgain); diff != "" {
 		t.Errorf("the same seed makes other acts (-first +second):\n%s", diff)
 	}
-	other, _ := told(8, 0)
+	other, _ := pastAndActs(8, 0)
 	if cmp.Equal(past, other) {
 		t.Error("another seed makes the same past")
 	}
@@ -42,7 +42,7 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 
 // A visitor sees posts of days and minutes ago, and the server takes events in the order in which they happened.
 func TestThePastTookDays(t *testing.T) {
-	past, acts := told(Seed, 100)
+	past, acts := pastAndActs(Seed, 100)
 	last, posts := -fromNow(29*day), map[fromNow]bool{}
 	for _, events := range past {
 		for _, one := range events {
@@ -99,7 +99,7 @@ func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	if famous < 2 || famous > 20 || quiet < len(s.people)/2 {
 		t.Errorf("%d of %d people are famous and %d are quiet", famous, len(s.people), quiet)
 	}
-	_, acts := told(Seed, 5000)
+	_, acts := pastAndActs(Seed, 5000)
 	kinds := map[string]int{}
 	for _, one := range acts {
 		if one.As == Viewer {

@@ -19,7 +19,7 @@ import (
 const (
 	jobMode  = "author.mode"  // key: author. Their audience may have crossed a threshold
 	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
-	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: Audience
+	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: FollowerChunk
 )
 
 const (
@@ -36,8 +36,8 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// Audience is a chunk of an author's followers: IDs above After, up to To.
-type Audience struct {
+// FollowerChunk is a chunk of an author's followers: IDs above After, up to To.
+type FollowerChunk struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
 	To     services.UserID `json:"to"`
@@ -132,10 +132,10 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	if target == services.AuthorSmall && known.Version == 0 {
 		return true, nil // the mode stays, as for almost every author
 	}
-	var chunks []Audience
+	var chunks []FollowerChunk
 	switch {
 	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.Audiences(ctx, known.Number, f.Projector.ActiveSince()); err != nil {
+		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.ActiveSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
@@ -173,7 +173,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 }
 
 // beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes.
-func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []Audience) error {
+func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
 		return err
@@ -203,15 +203,15 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 
 // nameChunk lets the documents of one chunk of followers name its author in a field, according to the follows as they are
 // now.
-func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk Audience, err error) {
+func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk FollowerChunk, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
 	}
-	return chunk, f.NameAudience(ctx, field, chunk)
+	return chunk, f.NameAuthor(ctx, field, chunk)
 }
 
-// NameAudience lets the documents of one chunk of followers name its author in a field, as the follows are now.
-func (f *Fanout) NameAudience(ctx context.Context, field rdb.NamedField, chunk Audience) error {
+// NameAuthor lets the documents of one chunk of followers name its author in a field, as the follows are now.
+func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

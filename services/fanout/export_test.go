@@ -19,7 +19,7 @@ func (f *Fanout) Push(ctx context.Context, stamp redis.Stamp, post services.Post
 
 // DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
-	var chunk span
+	var chunk postChunk
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
 		return err
 	}

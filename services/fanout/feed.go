@@ -16,10 +16,10 @@ import (
 const (
 	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
 
-	jobPush   = "post.push"   // a chunk of them; payload: span
-	jobOnline = "post.online" // the followers of a chunk who are online; payload: span
+	jobPush   = "post.push"   // a chunk of them; payload: postChunk
+	jobOnline = "post.online" // the followers of a chunk who are online; payload: postChunk
 	jobRemove = "post.remove" // key: post id. A deleted post from all followers
-	jobDrop   = "post.drop"   // a chunk of them; payload: span
+	jobDrop   = "post.drop"   // a chunk of them; payload: postChunk
 	jobFollow = "follow"      // key: reader/author. The edge changed
 	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
 )
@@ -28,8 +28,8 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.Short, Each: jobs.OfPost(f.spread), Changes: everyFeed},
-		{Name: jobRemove, Class: jobs.Short, Each: jobs.OfPost(f.spread), Changes: everyFeed},
+		{Name: jobFanOut, Class: jobs.Short, Each: jobs.OfPost(f.fanOut), Changes: everyFeed},
+		{Name: jobRemove, Class: jobs.Short, Each: jobs.OfPost(f.fanOut), Changes: everyFeed},
 		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
 		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
 		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},

@@ -21,7 +21,7 @@ const (
 // onlineChunks are the chunks that deliver a post to online followers before all others; none when nobody is online. Each
 // chunk checks a part of all online users. Where these are many more than the followers, checking them would take longer
 // than checking the followers, so each chunk checks a part of the followers.
-func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []span) ([]span, error) {
+func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
 	online, err := f.redis.CountOnline(ctx)
 	if err != nil || online == 0 {
 		return nil, err
@@ -34,10 +34,10 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 		return followers, nil
 	}
 	count := min((online+onlinePerChunk-1)/onlinePerChunk, rdb.OnlineShards)
-	parts := make([]span, count)
+	parts := make([]postChunk, count)
 	for i := range parts {
 		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
-		parts[i] = span{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
+		parts[i] = postChunk{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
 	}
 	return parts, nil
 }
@@ -45,7 +45,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 // runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps failing does
 // not delay these: they include the users whom it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
-	var chunk span
+	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 }
 
 // pushOnline serves the followers among the users who are online now.
-func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk span) error {
+func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk postChunk) error {
 	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
 		online, err := f.redis.Online(ctx, shard)
 		if err != nil {

@@ -141,7 +141,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	turn(w, quick)
 	const set = "on:" // a shard of the online users becomes a key of another type: an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
-	w.Server.Do("SET", shard, "spoiled")
+	w.Server.Do("SET", shard, "a string")
 	for range jobs.MaxTries {
 		turn(w, online)
 		w.Clock.Advance(time.Minute)

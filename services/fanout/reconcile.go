@@ -80,7 +80,7 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
-	return true, f.sweepAuthor(ctx, edge.Follower, edge.Followee, found)
+	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
 }
 
 // pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
@@ -92,9 +92,9 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 	return []services.FollowedAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
 }
 
-// sweepAuthor removes posts that were deleted while the reader did not follow the author, because the removal did not visit
+// dropDeleted removes posts that were deleted while the reader did not follow the author, because the removal did not visit
 // the reader then. newest are the author's posts, just read.
-func (f *Fanout) sweepAuthor(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
+func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
 	held, err := f.redis.AuthorInInbox(ctx, reader, author)
 	if err != nil {
 		return err

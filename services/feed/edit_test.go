@@ -106,19 +106,19 @@ func TestAnEditMovesMentions(t *testing.T) {
 		users := n.Users(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		post := n.draft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
-		told := func(when string, want map[services.UserID]int) {
+		wantMentions := func(when string, want map[services.UserID]int) {
 			t.Helper()
 			for user, count := range want {
 				n.wants(user, when, services.CategoryMention, count)
 			}
 		}
-		told("published", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
+		wantMentions("published", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
 		n.edit(author, post, Draft{Body: "@" + n.key(dora), Mentions: []string{n.key(bob)}})
-		told("edited", map[services.UserID]int{bob: 1, carol: 0, dora: 1})
+		wantMentions("edited", map[services.UserID]int{bob: 1, carol: 0, dora: 1})
 		n.edit(author, post, Draft{Body: "nobody"})
-		told("nobody is named", map[services.UserID]int{bob: 0, carol: 0, dora: 0})
+		wantMentions("nobody is named", map[services.UserID]int{bob: 0, carol: 0, dora: 0})
 		n.edit(author, post, Draft{Body: "@" + n.key(carol)})
-		told("somebody is named again", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
+		wantMentions("somebody is named again", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
 		answer := n.draft(dora, Draft{Body: "an answer", Parent: post})
 		n.wants(author, "an answer", services.CategoryComment, 1)
 		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})

@@ -24,13 +24,13 @@ type rawPage struct {
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
 	floor, room := inbox.Floor, services.Retention-inbox.Above
-	heads := make(sources, 0, len(pulled))
+	heads := make(authorHeap, 0, len(pulled))
 	for _, author := range pulled {
 		below, _ := slices.BinarySearch(author.Posts, before)
 		room -= len(author.Posts) - below
 		floor = max(floor, author.Floor)
 		if below > 0 {
-			heads = append(heads, source{author, below - 1})
+			heads = append(heads, authorPosts{author, below - 1})
 		}
 	}
 	page.Cut = page.Cut || floor > 0
@@ -62,23 +62,23 @@ func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services
 	return page
 }
 
-// source is an author's posts, from one on downwards.
-type source struct {
+// authorPosts is an author's posts, from the one at an index on downwards.
+type authorPosts struct {
 	nodecache.PulledPosts
 	at int
 }
 
-func (s source) post() services.PostID { return s.Posts[s.at] }
+func (s authorPosts) post() services.PostID { return s.Posts[s.at] }
 
-func (s source) entry() services.FeedEntry {
+func (s authorPosts) entry() services.FeedEntry {
 	return services.FeedEntry{Post: s.post(), Author: s.Author, Counts: s.post() > s.Since}
 }
 
-// sources is a heap of those that have something left, the newest post on top.
-type sources []source
+// authorHeap is a heap of the authors whose posts are not used up, the newest post on top.
+type authorHeap []authorPosts
 
 // advance removes the post on top.
-func (s *sources) advance() {
+func (s *authorHeap) advance() {
 	if top := &(*s)[0]; top.at > 0 {
 		top.at--
 		heap.Fix(s, 0)
@@ -88,15 +88,15 @@ func (s *sources) advance() {
 }
 
 // Len, Less, Swap, Push and Pop are heap.Interface.
-func (s sources) Len() int           { return len(s) }
-func (s sources) Less(i, j int) bool { return s[i].post() > s[j].post() }
-func (s sources) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s authorHeap) Len() int           { return len(s) }
+func (s authorHeap) Less(i, j int) bool { return s[i].post() > s[j].post() }
+func (s authorHeap) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 
-// Push adds a source at the end; see heap.Push.
-func (s *sources) Push(one any) { *s = append(*s, one.(source)) }
+// Push adds an author at the end; see heap.Push.
+func (s *authorHeap) Push(one any) { *s = append(*s, one.(authorPosts)) }
 
 // Pop removes the last author; see heap.Pop.
-func (s *sources) Pop() any {
+func (s *authorHeap) Pop() any {
 	last := (*s)[len(*s)-1]
 	*s = (*s)[:len(*s)-1]
 	return last

@@ -27,22 +27,22 @@ func (n node) draft(author services.UserID, draft Draft) services.PostID {
 }
 
 // told counts a user's unseen notifications by category, once all jobs are done, and compares the document with the facts.
-func (n node) told(user services.UserID) map[services.Category]int {
+func (n node) notified(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
 	n.Quiet(n.fan)
 	n.Agree(user)
-	told := map[services.Category]int{}
+	notified := map[services.Category]int{}
 	for _, counts := range notificationstest.Counts(n.World, user) {
 		for _, groups := range counts.Days {
-			told[counts.Category] += groups
+			notified[counts.Category] += groups
 		}
 	}
-	return told
+	return notified
 }
 
 func (n node) wants(user services.UserID, when string, category services.Category, want int) {
 	n.TB.Helper()
-	if got := n.told(user)[category]; got != want {
+	if got := n.notified(user)[category]; got != want {
 		n.TB.Errorf("%s: %d of %s, want %d", when, got, category, want)
 	}
 }

@@ -61,20 +61,20 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	last := n.publish(huge, "2")
 	n.settle()
 	show("3", 2)
-	told := next(t, changes)
-	if told.New.Value != 2 || told.Newest != last || !slices.Equal(told.Authors, []services.UserID{huge, small}) || told.Badges.Version != "3" {
-		t.Errorf("told: %+v", told)
+	event := next(t, changes)
+	if event.New.Value != 2 || event.Newest != last || !slices.Equal(event.Authors, []services.UserID{huge, small}) || event.Badges.Version != "3" {
+		t.Errorf("the change is %+v", event)
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != told.Newest {
+	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != event.Newest {
 		t.Errorf("the page afterwards: %v, %v", places(page), err)
 	}
 	n.publish(reader, "own posts are nobody's news")
-	n.Must(n.do(n.Service.MarkSeen(reader, told.Newest)))
+	n.Must(n.do(n.Service.MarkSeen(reader, event.Newest)))
 	n.settle()
 	show("4", 0)
-	if told = next(t, changes); told.New.Value != 0 || told.Newest != 0 || len(told.Authors) != 0 {
-		t.Errorf("when all is seen: %+v", told)
+	if event = next(t, changes); event.New.Value != 0 || event.Newest != 0 || len(event.Authors) != 0 {
+		t.Errorf("when all is seen: %+v", event)
 	}
 	cancel()
 	for range changes { // it ends
@@ -106,9 +106,9 @@ func TestASlowWatcherGetsTheLatest(t *testing.T) {
 		n.publish(huge, "x")
 		badges <- &services.Badges{Version: "x", HomeFeed: services.NewCount(i+1, services.Exact, time.Time{})}
 	}
-	for told := next(t, changes); told.New.Value != 30; told = next(t, changes) {
-		if len(told.Authors) != 1 {
-			t.Fatalf("told: %+v", told)
+	for event := next(t, changes); event.New.Value != 30; event = next(t, changes) {
+		if len(event.Authors) != 1 {
+			t.Fatalf("the change is %+v", event)
 		}
 	}
 	close(badges)

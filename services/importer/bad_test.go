@@ -32,8 +32,8 @@ bob
 		t.Errorf("put aside (-want +got):\n%s", diff)
 	}
 	for line := range strings.Lines(want) {
-		if told, isRemark := strings.CutPrefix(line, "# "); isRemark && !strings.Contains(im.out.String(), told) {
-			t.Errorf("not told: %s", told)
+		if printed, isRemark := strings.CutPrefix(line, "# "); isRemark && !strings.Contains(im.out.String(), printed) {
+			t.Errorf("not printed: %s", printed)
 		}
 	}
 	mended := strings.NewReplacer("alice,alice", "alice,carol", "\nbob\n", "\nbob,dave\n", "\"bob", "bob", "da\u200bve", "dave").Replace(want)
@@ -57,7 +57,7 @@ func TestOnlyTheFirstBadLinesArePrinted(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if n := strings.Count(im.out.String(), "\n"); n != mostPrinted+1 || !strings.Contains(im.out.String(), "further bad lines are in "+got.BadFile) {
-		t.Errorf("%d lines were told:\n%s", n, im.out.String())
+		t.Errorf("%d lines were printed:\n%s", n, im.out.String())
 	}
 	text := im.read(got.BadFile)
 	if n := strings.Count(text, "\n"); n != 2*3_001 || !strings.Contains(text, "# line 3002: longer than 4096 bytes\nyyy") {
@@ -107,15 +107,19 @@ func TestProgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts Options
 		step time.Duration
-		want func(told string) bool
+		want func(printed string) bool
 	}{
-		"a line each 5 s":  {Options{}, 3 * time.Second, func(told string) bool { return strings.Count(told, "\n") == 2 && strings.Contains(told, "100 %") }},
-		"no line before":   {Options{}, 100 * time.Millisecond, func(told string) bool { return told == "" }},
-		"a bar":            {Options{Terminal: true}, 200 * time.Millisecond, func(told string) bool { return strings.Count(told, "\r[====") >= 4 && strings.HasSuffix(told, " \r") }},
-		"nothing if quiet": {Options{Quiet: true}, time.Minute, func(told string) bool { return told == "" }},
-		"no bar if quiet":  {Options{Quiet: true, Terminal: true}, time.Minute, func(told string) bool { return told == "" }},
-		"no share of a pipe": {Options{File: "-", Input: strings.NewReader(text)}, 6 * time.Second, func(told string) bool {
-			return strings.Contains(told, "250 rows  ") && strings.Contains(told, " follows/s\n") && !strings.Contains(told, "%")
+		"a line each 5 s": {Options{}, 3 * time.Second, func(printed string) bool {
+			return strings.Count(printed, "\n") == 2 && strings.Contains(printed, "100 %")
+		}},
+		"no line before": {Options{}, 100 * time.Millisecond, func(printed string) bool { return printed == "" }},
+		"a bar": {Options{Terminal: true}, 200 * time.Millisecond, func(printed string) bool {
+			return strings.Count(printed, "\r[====") >= 4 && strings.HasSuffix(printed, " \r")
+		}},
+		"nothing if quiet": {Options{Quiet: true}, time.Minute, func(printed string) bool { return printed == "" }},
+		"no bar if quiet":  {Options{Quiet: true, Terminal: true}, time.Minute, func(printed string) bool { return printed == "" }},
+		"no share of a pipe": {Options{File: "-", Input: strings.NewReader(text)}, 6 * time.Second, func(printed string) bool {
+			return strings.Contains(printed, "250 rows  ") && strings.Contains(printed, " follows/s\n") && !strings.Contains(printed, "%")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,8 +132,8 @@ func TestProgress(t *testing.T) {
 			if err != nil || report.Rows != 1000 || report.Took <= 0 {
 				t.Fatalf("%v; %+v", err, report)
 			}
-			if told := im.out.String(); !c.want(told) {
-				t.Errorf("told: %q", told)
+			if printed := im.out.String(); !c.want(printed) {
+				t.Errorf("printed: %q", printed)
 			}
 		})
 	}

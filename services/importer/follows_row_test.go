@@ -132,11 +132,11 @@ func TestKeyTableLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]services.UserID{"u1": 11, "u2": 12}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.id(first.followee, told) != 12 {
-		t.Errorf("before: fresh %q, ID %d", fresh, table.id(first.followee, told))
+	ids := map[string]services.UserID{"u1": 11, "u2": 12}
+	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.id(first.followee, ids) != 12 {
+		t.Errorf("before: fresh %q, ID %d", fresh, table.id(first.followee, ids))
 	}
-	table.learn(told)
+	table.learn(ids)
 	second, err := table.row([]byte("2,3"), testNewest)
 	if err != nil {
 		t.Fatal(err)

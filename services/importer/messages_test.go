@@ -159,10 +159,10 @@ func TestBadLinesOfMessages(t *testing.T) {
 	if diff := cmp.Diff(Report{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
-	told, aside := im.out.String(), im.read(file+".bad")
+	printed, aside := im.out.String(), im.read(file+".bad")
 	for i, line := range bad {
-		if want := fmt.Sprintf("line %d: ", i+2); !strings.Contains(told, want) || !strings.Contains(told, line.says) {
-			t.Errorf("%.60s is not told of with %q", line.line, line.says)
+		if want := fmt.Sprintf("line %d: ", i+2); !strings.Contains(printed, want) || !strings.Contains(printed, line.says) {
+			t.Errorf("%.60s is not printed with %q", line.line, line.says)
 		}
 		if !strings.Contains(aside, line.line[:min(len(line.line), 1<<20)]) {
 			t.Errorf("%.60s was not put aside", line.line)

@@ -50,7 +50,7 @@ func (im *importer) imported(keys ...string) (lines []string, shows map[string]l
 		}
 	}
 	for key, show := range shows {
-		lines = append(lines, told(key, show))
+		lines = append(lines, showLine(key, show))
 	}
 	slices.Sort(lines)
 	return lines, shows

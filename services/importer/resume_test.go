@@ -189,7 +189,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 		row := whole[strings.LastIndex(whole, "\n")+1 : cut]
 		const reason = "# line 4: the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file\n"
 		if put := im.read(path + ".bad"); put != reason+row+"\n" || !strings.Contains(im.out.String(), strings.TrimPrefix(reason, "# ")) {
-			t.Errorf("of %q: put aside %q, told %q", whole[:cut], put, im.out.String())
+			t.Errorf("of %q: put aside %q, printed %q", whole[:cut], put, im.out.String())
 		}
 	}
 	piped := im.must(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})

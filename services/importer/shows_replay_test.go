@@ -93,7 +93,7 @@ func TestReplayedShows(t *testing.T) {
 			t.Errorf("the replay is at %q", shows["e1"].ReplayURL)
 		}
 		if !strings.Contains(r.out.String(), "2026-01-30T20:00:00Z  6 of 8 events  4 shows") {
-			t.Errorf("told was\n%s", r.out.String())
+			t.Errorf("printed was\n%s", r.out.String())
 		}
 		reader := w.Users(1)[0]
 		w.Follow(shows["e1"].Host, reader)
@@ -151,7 +151,7 @@ func TestAReplayBesideOtherChanges(t *testing.T) {
 		t.Errorf("%+v, %v: %+v", report, err, shows)
 	}
 	if !strings.Contains(r.out.String(), "line 1: showId: ") {
-		t.Errorf("told was\n%s", r.out.String())
+		t.Errorf("printed was\n%s", r.out.String())
 	}
 	half := zip(t, evening)
 	if _, err := r.again(r.file("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {

@@ -39,8 +39,8 @@ func (im *importer) mustShows(opts Options) Report {
 	return report
 }
 
-// told is a show in a line: key, status and times, and whether a board has it.
-func told(key string, show live.Show) string {
+// showLine is a show in a line: key, status and times, and whether a board has it.
+func showLine(key string, show live.Show) string {
 	at := func(name string, t time.Time) string {
 		if t.IsZero() {
 			return ""

@@ -81,7 +81,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 	if err := h.freeOwn(ctx); err != nil {
 		return err
 	}
-	if err := h.engine.inFlight.look(ctx, h.engine, h.left); err != nil {
+	if err := h.engine.inFlight.addHeld(ctx, h.engine, h.left); err != nil {
 		return err
 	}
 	nodes, err := Beat(ctx, h.engine.db, false)
@@ -170,7 +170,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	// Do this last: the jobs of dead nodes must not wait while overdue jobs are read, whose number grows with the backlog.
 	if hanging {
-		return e.inFlight.lookAtOverdue(ctx, e)
+		return e.inFlight.readOverdue(ctx, e)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		}
 		held = append(theirs, held...)
 	}
-	if err := e.inFlight.look(ctx, e, held); err != nil {
+	if err := e.inFlight.addHeld(ctx, e, held); err != nil {
 		return err
 	}
 	if len(dead) == 0 || len(held) == 0 {

@@ -71,15 +71,15 @@ const (
 const (
 	// overdueAtOnce is how many overdue jobs are read at once.
 	overdueAtOnce = 500
-	// lookWithin bounds the time to read overdue jobs in one beat: with more time this node would fall silent.
-	lookWithin = 400 * time.Millisecond
+	// overdueWithin bounds the time to read overdue jobs in one beat: with more time this node would fall silent.
+	overdueWithin = 400 * time.Millisecond
 )
 
-// look adds the jobs that silent nodes hold now; lookAtOverdue removes those that are done. On an error it keeps the jobs
+// addHeld adds the jobs that silent nodes hold now; readOverdue removes those that are done. On an error it keeps the jobs
 // found so far.
-func (i *inFlight) look(ctx context.Context, e *Engine, held []Job) error {
+func (i *inFlight) addHeld(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
-		delete(i.jobs, moreHeld) // lookAtOverdue of this beat finds those jobs if they still wait
+		delete(i.jobs, moreHeld) // readOverdue of this beat finds those jobs if they still wait
 		return nil
 	}
 	next := maps.Clone(i.jobs)
@@ -111,21 +111,21 @@ func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, erro
 	return remaining, nil
 }
 
-// lookAtOverdue removes the jobs that are done and adds all overdue ones, a part at a time. Overdue jobs need not be
+// readOverdue removes the jobs that are done and adds all overdue ones, a part at a time. Overdue jobs need not be
 // unclaimed: a node that hangs in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine
 // does not answer, jobs are claimed and released again and again. Until all are read, every count may lack the effect of one
 // of them.
-func (i *inFlight) lookAtOverdue(ctx context.Context, e *Engine) error {
-	looking, cancel := context.WithTimeout(ctx, lookWithin)
+func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
+	bounded, cancel := context.WithTimeout(ctx, overdueWithin)
 	defer cancel()
-	err := i.lookFor(looking, e)
-	if looking.Err() != nil && ctx.Err() == nil {
+	err := i.findOverdue(bounded, e)
+	if bounded.Err() != nil && ctx.Err() == nil {
 		return nil // the next beat continues
 	}
 	return err
 }
 
-func (i *inFlight) lookFor(ctx context.Context, e *Engine) error {
+func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)
 	// Do this first: a job that replaces another one in between is then found in the list of overdue ones.

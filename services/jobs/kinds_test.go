@@ -137,7 +137,7 @@ func TestALateWorkerHasNoEffect(t *testing.T) {
 			n.clock.advance(24 * time.Hour)
 			n.must(n.RunJobs(t.Context(), n.claim()))
 			if err := n.RunJobs(t.Context(), late); !services.IsUnavailable(err) {
-				t.Errorf("%s: the late worker was told %v", kind, err)
+				t.Errorf("%s: the late worker got %v", kind, err)
 			}
 		}
 		waiting, dead := n.left()

@@ -379,8 +379,8 @@ func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	start(w, show)
 	h.later()
 	badges <- &services.Badges{Version: "3", LiveSequence: 1 << 62}
-	if told := <-changes; told.Session != change.Session || len(told.WentLive) != 1 {
-		t.Errorf("what went live after the new session: %+v", told)
+	if event := <-changes; event.Session != change.Session || len(event.WentLive) != 1 {
+		t.Errorf("what went live after the new session: %+v", event)
 	}
 	cancel()
 	for range changes { // it is closed

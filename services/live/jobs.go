@@ -62,7 +62,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	if err != nil {
 		return show, err
 	}
-	if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
+	if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
 	if err := insert(ctx, tx, show); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	if after.Status == ShowLive && before.Status != ShowLive {
 		after.LiveStamp = tx.NewID(s.ids)
 	}
-	after, former, err := s.tell(ctx, tx, before, after)
+	after, former, err := s.logChange(ctx, tx, before, after)
 	if err != nil {
 		return after, err
 	}
@@ -99,9 +99,9 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	return after, jobs.Enqueue(ctx, tx, s.showJobs(tx, before, after)...)
 }
 
-// tell appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
+// logChange appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
 // former position on boards: nil if that did not change or it had none.
-func (s *Service) tell(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *Former, error) {
+func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *Former, error) {
 	_, named, err := readHost(ctx, tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err

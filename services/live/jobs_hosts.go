@@ -17,7 +17,7 @@ import (
 // The kinds of jobs of hosts.
 const (
 	jobHost      = "host.name"  // key: host. The documents of their followers are to name them
-	jobHostChunk = "host.chunk" // a chunk of them; payload: fanout.Audience
+	jobHostChunk = "host.chunk" // a chunk of them; payload: fanout.FollowerChunk
 	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
@@ -168,12 +168,12 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	chunks, err := s.fanout.Audiences(ctx, host, s.projector.ActiveSince())
+	chunks, err := s.fanout.FollowerChunks(ctx, host, s.projector.ActiveSince())
 	if err != nil {
 		return err
 	}
 	if len(chunks) == 1 {
-		if err := s.fanout.NameAudience(ctx, rdb.Hosts, chunks[0]); err != nil {
+		if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunks[0]); err != nil {
 			return err
 		}
 		chunks = nil
@@ -208,11 +208,11 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 // runHostChunk writes the host into the documents of one chunk of followers. Users who follow or return meanwhile get the
 // host by their follow or rebuild. The last chunk publishes the host's shows on boards.
 func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
-	var chunk fanout.Audience
+	var chunk fanout.FollowerChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	if err := s.fanout.NameAudience(ctx, rdb.Hosts, chunk); err != nil {
+	if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunk); err != nil {
 		return err
 	}
 	err := s.store.Write(ctx, func(tx *sql.Tx) error {
@@ -245,7 +245,7 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	}
 	spreads := false
 	for _, show := range shows {
-		if show, _, err = s.tell(ctx, tx, Show{}, show); err != nil {
+		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 			return err
 		}
 		var nowhere *Former

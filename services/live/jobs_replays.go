@@ -32,7 +32,7 @@ func (s *Service) replayKinds() []jobs.Kind {
 // replayChunk is a chunk of a host's followers, and the show to add to their lists; 0: the host's newest replays.
 type replayChunk struct {
 	Show services.PostID `json:"show,omitempty"`
-	fanout.Audience
+	fanout.FollowerChunk
 }
 
 // endJob is the job that adds a show that has become a replay to the lists of its host's followers.
@@ -86,13 +86,13 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	if err != nil {
 		return err
 	}
-	audiences, err := s.fanout.Audiences(ctx, host, since)
-	if err != nil || len(audiences) == 0 {
+	parts, err := s.fanout.FollowerChunks(ctx, host, since)
+	if err != nil || len(parts) == 0 {
 		return err
 	}
-	chunks := make([]replayChunk, len(audiences))
-	for i, part := range audiences {
-		chunks[i] = replayChunk{Show: id, Audience: part}
+	chunks := make([]replayChunk, len(parts))
+	for i, part := range parts {
+		chunks[i] = replayChunk{Show: id, FollowerChunk: part}
 	}
 	if len(chunks) == 1 {
 		return s.pushReplays(ctx, chunks[0])
@@ -146,7 +146,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 		return err
 	}
 	entries := entriesOf(shows)
-	return s.fanout.EachFollower(ctx, chunk.Audience, since, func(edges []services.Edge) error {
+	return s.fanout.EachFollower(ctx, chunk.FollowerChunk, since, func(edges []services.Edge) error {
 		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
 			if err := s.pushEntries(ctx, stamp, entries, part); err != nil {
 				return err

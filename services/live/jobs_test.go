@@ -66,7 +66,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		w.Quiet(w.Fanout)
 		for _, user := range users {
 			if got := reminded(w, user); len(got) != 0 {
-				t.Errorf("before the start user %d is told of %v", user, got)
+				t.Errorf("before the start user %d is notified of %v", user, got)
 			}
 		}
 		start(w, show)
@@ -76,7 +76,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		w.Quiet(w.Fanout)
 		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
 			if got := reminded(w, user); !slices.Equal(got, want) {
-				t.Errorf("user %d is told of %v, want %v", user, got, want)
+				t.Errorf("user %d is notified of %v, want %v", user, got, want)
 			}
 		}
 		counts := w.Document(fan).Notifications[slices.Index(services.Categories, services.CategoryReminder)]
@@ -99,7 +99,7 @@ func TestRemindersAreExact(t *testing.T) {
 		return func() {
 			for _, user := range users[1:] {
 				if got := reminded(w, user); !slices.Equal(got, []services.PostID{show}) {
-					t.Errorf("user %d is told of %v, want %s", user, got, show)
+					t.Errorf("user %d is notified of %v, want %s", user, got, show)
 				}
 			}
 			w.Agree(users...)
@@ -149,7 +149,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 			t.Errorf("what was over is %+v, was %+v", got, was)
 		}
 		if got := reminded(w, fan); len(got) != 0 {
-			t.Errorf("of one that never started somebody is told: %v", got)
+			t.Errorf("of one that never started somebody is notified: %v", got)
 		}
 		if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)

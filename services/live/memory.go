@@ -56,8 +56,8 @@ type Memory struct {
 	state     *showState
 	changed   changedHosts // collects what changes in the read of the log that is under way
 
-	readers *audience[services.UserID] // the users whose badges show hosts' live shows
-	boards  *audience[*HostWatch]
+	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
+	boards  *receivers[*HostWatch]
 }
 
 // changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
@@ -75,7 +75,7 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	m := &Memory{
 		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
 		read:    changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
-		readers: newAudience(clock, log.NotifyMoved), boards: newAudience(clock, wakeBoards),
+		readers: newReceivers(clock, log.NotifyMoved), boards: newReceivers(clock, wakeBoards),
 	}
 	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.followed})
 	log.RegisterStream(changelog.Stream{Learned: m.learned, Unfollow: m.readers.leave})
@@ -138,8 +138,8 @@ func (m *Memory) followed(err error) {
 	for _, host := range changed.shows {
 		m.boards.moved(host)
 	}
-	m.readers.tellOwed()
-	m.boards.tellOwed()
+	m.readers.notifyPending()
+	m.boards.notifyPending()
 }
 
 // apply applies changes in their order. When one of them does not say what changed, it applies none and returns false.

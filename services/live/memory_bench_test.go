@@ -94,7 +94,7 @@ func BenchmarkBoard(b *testing.B) {
 
 // BenchmarkNotifyHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
 func BenchmarkNotifyHosts(b *testing.B) {
-	a := newAudience(services.SystemClock{}, func([]int) {})
+	a := newReceivers(services.SystemClock{}, func([]int) {})
 	for i, hosts := range followed(10_000, 200) {
 		a.show(i, hosts)
 	}
@@ -103,8 +103,8 @@ func BenchmarkNotifyHosts(b *testing.B) {
 		for _, host := range live {
 			a.moved(host.Author)
 		}
-		if told := a.due(noon.Add(time.Duration(i) * changelog.NotifyGap)); len(told) == 0 {
-			b.Fatal("nobody is told")
+		if notified := a.due(noon.Add(time.Duration(i) * changelog.NotifyGap)); len(notified) == 0 {
+			b.Fatal("nobody is notified")
 		}
 	}
 }

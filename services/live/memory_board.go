@@ -34,8 +34,8 @@ func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	return m.pageAt(hosts, version, after, limit, true)
 }
 
-// look is what a page reads of a host first.
-type look struct {
+// hostSpans is the positions of one host's shows, with the greatest score among them.
+type hostSpans struct {
 	highest int64 // the greatest score of the spans
 	spans   *[]span
 }
@@ -43,11 +43,11 @@ type look struct {
 // boardPage holds the working space of a page. It is reused, since for a page of many hosts the allocation would be most of the
 // cost.
 type boardPage struct {
-	looks   []look
-	highest []int64 // the greatest scores of the looks, one more than the page has lines, least first
-	best    []span
-	full    bool // no span after worst is on the page
-	worst   span
+	candidates []hostSpans
+	highest    []int64 // the greatest scores of candidates, one more than the page has lines, least first
+	best       []span
+	full       bool // no span after worst is on the page
+	worst      span
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
@@ -61,7 +61,7 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	defer boardPages.Put(page)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	page.look(m.state.hosts, hosts, after, limit+1, replays)
+	page.findHosts(m.state.hosts, hosts, after, limit+1, replays)
 	page.fill(version, after, limit+1)
 	more := len(page.best) > limit
 	shows := make([]Show, min(len(page.best), limit))
@@ -71,21 +71,21 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	return shows, more
 }
 
-func (p *boardPage) look(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
-	p.looks, p.highest = p.looks[:0], p.highest[:0]
+func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
+	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
 	for _, followed := range hosts {
 		known := table.one(followed.Author)
 		if known.shows == nil {
 			continue
 		}
-		one := look{known.active, &known.shows.active}
+		one := hostSpans{known.active, &known.shows.active}
 		if replays {
-			one = look{known.replays, &known.shows.replays}
+			one = hostSpans{known.replays, &known.shows.replays}
 		}
 		if one.highest == math.MinInt64 {
 			continue
 		}
-		p.looks = append(p.looks, one)
+		p.candidates = append(p.candidates, one)
 		if after != (ShowPlace{}) && one.highest >= after.Score {
 			continue // skip it in the estimate: all of its shows may be on earlier pages
 		}
@@ -108,7 +108,7 @@ func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	}
 	p.best, p.full = p.best[:0], false
 	for _, first := range []bool{true, false} {
-		for _, one := range p.looks {
+		for _, one := range p.candidates {
 			if (one.highest >= high) != first || p.full && one.highest < p.worst.score {
 				continue
 			}

@@ -8,30 +8,30 @@ import (
 	"tidings/services/changelog"
 )
 
-// audience notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host
+// receivers notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host
 // IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each that takes 8
 // MB and some milliseconds; an index by host would take ten times that.
-type audience[K comparable] struct {
-	clock services.Clock
-	tell  func(whom []K) // must not block
+type receivers[K comparable] struct {
+	clock  services.Clock
+	notify func(list []K) // must not block
 
-	mu    sync.Mutex
-	shown map[K][]services.UserID
-	owed  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
-	all   bool                         // shows of unknown hosts have changed
-	told  time.Time
-	waits bool // a timer will send the next notification
+	mu       sync.Mutex
+	shown    map[K][]services.UserID
+	pending  map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
+	all      bool                         // shows of unknown hosts have changed
+	notified time.Time
+	waits    bool // a timer will send the next notification
 }
 
-func newAudience[K comparable](clock services.Clock, tell func(whom []K)) *audience[K] {
-	return &audience[K]{clock: clock, tell: tell, shown: map[K][]services.UserID{}, owed: map[services.UserID]struct{}{}}
+func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *receivers[K] {
+	return &receivers[K]{clock: clock, notify: notify, shown: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
 }
 
 // show sets the hosts of a receiver.
-func (a *audience[K]) show(whom K, hosts []services.FollowedAuthor) {
+func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	former := a.shown[whom]
+	former := a.shown[receiver]
 	same := len(former) == len(hosts)
 	for i := 0; same && i < len(hosts); i++ {
 		same = former[i] == hosts[i].Author
@@ -39,86 +39,86 @@ func (a *audience[K]) show(whom K, hosts []services.FollowedAuthor) {
 	switch {
 	case same:
 	case len(hosts) == 0:
-		delete(a.shown, whom)
+		delete(a.shown, receiver)
 	default:
 		numbers := make([]services.UserID, len(hosts))
 		for i, host := range hosts {
 			numbers[i] = host.Author
 		}
-		a.shown[whom] = numbers
+		a.shown[receiver] = numbers
 	}
 }
 
-func (a *audience[K]) leave(whom []K) {
+func (a *receivers[K]) leave(list []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, one := range whom {
+	for _, one := range list {
 		delete(a.shown, one)
 	}
 }
 
 // moved records that shows of a host have changed.
-func (a *audience[K]) moved(host services.UserID) {
+func (a *receivers[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.shown) > 0 {
-		a.owed[host] = struct{}{}
+		a.pending[host] = struct{}{}
 	}
 }
 
 // movedAll records that shows of unknown hosts have changed.
-func (a *audience[K]) movedAll() {
+func (a *receivers[K]) movedAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = len(a.shown) > 0
 }
 
-// tellOwed notifies of the pending changes: at once, or by a timer when the last notification was just now.
-func (a *audience[K]) tellOwed() {
+// notifyPending notifies of the pending changes: at once, or by a timer when the last notification was just now.
+func (a *receivers[K]) notifyPending() {
 	a.mu.Lock()
-	whom := a.due(a.clock.Now())
-	if (len(a.owed) > 0 || a.all) && !a.waits {
+	list := a.due(a.clock.Now())
+	if (len(a.pending) > 0 || a.all) && !a.waits {
 		a.waits = true
 		time.AfterFunc(changelog.NotifyGap, func() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
-			a.tellOwed() // it starts a timer again if a notification was sent meanwhile
+			a.notifyPending() // it starts a timer again if a notification was sent meanwhile
 		})
 	}
 	a.mu.Unlock()
-	a.tell(whom)
+	a.notify(list)
 }
 
-func (a *audience[K]) due(now time.Time) (whom []K) {
-	if since := now.Sub(a.told); len(a.owed) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
+func (a *receivers[K]) due(now time.Time) (list []K) {
+	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
 		return nil
 	}
 	// Most IDs do not match, and one bit is enough to find that out.
 	const bits = 1 << 12
 	var maybe [bits]bool
-	for host := range a.owed {
+	for host := range a.pending {
 		maybe[host%bits] = true
 	}
 	for one, hosts := range a.shown {
 		concerned := a.all
 		for i := 0; !concerned && i < len(hosts); i++ {
 			if maybe[hosts[i]%bits] {
-				_, concerned = a.owed[hosts[i]]
+				_, concerned = a.pending[hosts[i]]
 			}
 		}
 		if concerned {
-			whom = append(whom, one)
+			list = append(list, one)
 		}
 	}
-	clear(a.owed)
-	a.all, a.told = false, now
-	return whom
+	clear(a.pending)
+	a.all, a.notified = false, now
+	return list
 }
 
 // HostWatch notifies an open board when a show of one of its hosts has changed.
 type HostWatch struct {
-	boards *audience[*HostWatch]
+	boards *receivers[*HostWatch]
 	moved  chan struct{}
 }
 

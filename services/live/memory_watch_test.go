@@ -13,30 +13,30 @@ import (
 func TestNoChangeWaitsForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		told := map[services.UserID]time.Duration{}
+		notified := map[services.UserID]time.Duration{}
 		start := time.Now()
 		note := func(users []services.UserID) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, one := range users {
-				told[one] = time.Since(start)
+				notified[one] = time.Since(start)
 			}
 		}
-		audience := newAudience(services.SystemClock{}, note)
+		receivers := newReceivers(services.SystemClock{}, note)
 		for host := services.UserID(1); host <= 4; host++ {
-			audience.show(host, []services.FollowedAuthor{{Author: host}})
+			receivers.show(host, []services.FollowedAuthor{{Author: host}})
 		}
 		for host, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
-			audience.moved(services.UserID(host + 1))
-			audience.tellOwed()
+			receivers.moved(services.UserID(host + 1))
+			receivers.notifyPending()
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
 		for who, by := range map[services.UserID]time.Duration{1: 0, 2: 150, 3: 150, 4: 250} {
-			if at, ok := told[who]; !ok || at > by*time.Millisecond {
+			if at, ok := notified[who]; !ok || at > by*time.Millisecond {
 				t.Errorf("user %d was notified (%t) after %s, want %d ms at most", who, ok, at, by)
 			}
 		}

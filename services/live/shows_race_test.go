@@ -82,9 +82,9 @@ func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 			if code := services.CodeOf(errs[i]); code != "" && code != services.Conflict {
 				t.Errorf("user %d is refused: %v", fan, errs[i])
 			}
-			told := slices.Contains(reminded(w, fan), id)
-			if told != (errs[i] == nil) {
-				t.Errorf("user %d is told %v, was answered %v", fan, told, errs[i])
+			notified := slices.Contains(reminded(w, fan), id)
+			if notified != (errs[i] == nil) {
+				t.Errorf("user %d is notified: %v, was answered %v", fan, notified, errs[i])
 			}
 		}
 	}

@@ -216,15 +216,15 @@ func TestShowsOfANewHostWait(t *testing.T) {
 			t.Fatalf("history %+v", history)
 		}
 		w.Work(w.Fanout)
-		var told []services.PostID
+		var reported []services.PostID
 		for i, change := range s.logged() {
-			told = append(told, change.Show.ID)
+			reported = append(reported, change.Show.ID)
 			if change.Show != s.show(change.Show.ID) || change.Show.Version != uint64(i+1) {
 				t.Errorf("the log has %+v, the facts %+v", change.Show, s.show(change.Show.ID))
 			}
 		}
-		if want := []services.PostID{ids[0], ids[1], ids[3]}; !slices.Equal(told, want) {
-			t.Errorf("told of %v, want %v", told, want)
+		if want := []services.PostID{ids[0], ids[1], ids[3]}; !slices.Equal(reported, want) {
+			t.Errorf("the log has %v, want %v", reported, want)
 		}
 		if live := s.show(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)

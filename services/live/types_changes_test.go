@@ -108,14 +108,14 @@ func TestTransitions(t *testing.T) {
 			}
 			show = after
 		}
-		if got := told(show); got != c.want {
+		if got := inWords(show); got != c.want {
 			t.Errorf("%s: %s, want %s", c.steps, got, c.want)
 		}
 	}
 }
 
-// told prints a show in words.
-func told(s Show) string {
+// inWords prints a show in words.
+func inWords(s Show) string {
 	at := func(moment time.Time) int { return int(moment.Sub(showNow) / time.Minute) }
 	text := string(s.Status)
 	switch s.Status {
@@ -161,7 +161,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		}
 		want := end2end(events[:2])
 		if got := end2end(rapid.Permutation(events).Draw(t, "order")); got != want {
-			t.Fatalf("%v: %s, want %s", events, told(got), told(want))
+			t.Fatalf("%v: %s, want %s", events, inWords(got), inWords(want))
 		}
 	})
 }
@@ -285,11 +285,11 @@ func TestClosing(t *testing.T) {
 			}
 		}
 		after, changed := limits.Close(show, minute(c.now))
-		if changed != (c.want != "") || changed && told(after) != c.want {
-			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, told(after), c.want)
+		if changed != (c.want != "") || changed && inWords(after) != c.want {
+			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, inWords(after), c.want)
 		}
 		if again, changed := limits.Close(after, minute(c.now+10000)); c.want != "" && changed {
-			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, told(again))
+			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, inWords(again))
 		}
 	}
 }

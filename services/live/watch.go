@@ -48,7 +48,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	go func() {
 		defer close(changes)
 		defer w.hosts.Close()
-		push.Derive(ctx, changes, badges, w.wakes(ctx), w.look, Change.same)
+		push.Derive(ctx, changes, badges, w.wakes(ctx), w.readChange, Change.same)
 	}()
 	return changes, nil
 }
@@ -95,9 +95,9 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 // every is the time between two renewals of the session.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
-// look reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
+// readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
-func (w *watcher) look(ctx context.Context, badges *services.Badges) (change Change, err error) {
+func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
 	if over || w.badges != badges {

@@ -142,8 +142,8 @@ func TestDeliverAgainKeepsReadStates(t *testing.T) {
 		b.give(10, 1, 2)
 		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
 		sqltest.Equal(b.T, b.give(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
-		told := sqltest.Must(report(b.Ctx, b.DB, 10))(b.T)
-		sqltest.Equal(b.T, [2]int{told.Recipients, told.ReadCount}, [2]int{3, 1})
+		messageReport := sqltest.Must(report(b.Ctx, b.DB, 10))(b.T)
+		sqltest.Equal(b.T, [2]int{messageReport.Recipients, messageReport.ReadCount}, [2]int{3, 1})
 	})
 }
 

@@ -75,7 +75,7 @@ func newInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
 	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.Each(p.apply)})
 	// This turn runs before the log's: a post whose fan-out begins in between is then found by one of the two.
-	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.lookAtWaiting})
+	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.readWaiting})
 	return p
 }
 
@@ -128,8 +128,8 @@ func (p *InFlight) apply(entry changelog.Entry) {
 	}
 }
 
-// lookAtWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
-func (p *InFlight) lookAtWaiting(ctx context.Context) error {
+// readWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
+func (p *InFlight) readWaiting(ctx context.Context) error {
 	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
 	if err != nil {
 		return err

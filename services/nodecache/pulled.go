@@ -60,7 +60,7 @@ func newPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
 		wanted: map[services.UserID]struct{}{}, readers: changelog.NewReaders[services.UserID](log),
 	}
 	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.Each(p.apply)})
-	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterLook, Run: p.readWanted})
+	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterRead, Run: p.readWanted})
 	log.RegisterStream(changelog.Stream{Learned: p.learned, Unfollow: p.readers.Unfollow})
 	return p
 }

@@ -20,10 +20,10 @@ const huge = services.UserID(50)
 // stage is a node that learns of pulled posts from the log, with a watched reader on it.
 type stage struct {
 	*Caches
-	e    *engines
-	now  time.Time
-	head uint64 // of the log
-	told atomic.Int64
+	e        *engines
+	now      time.Time
+	head     uint64 // of the log
+	notified atomic.Int64
 }
 
 func (s *stage) Now() time.Time { return s.now }
@@ -33,7 +33,7 @@ func newStage() *stage {
 	e.pulled = map[services.UserID]posts.PulledPosts{}
 	s := &stage{e: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Log.OnMoved(func(readers []services.UserID) { s.told.Add(int64(len(readers))) })
+	s.Log.OnMoved(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
 	return s
 }
 
@@ -110,8 +110,8 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.change(51, 8, false, noon)
 	s.run(t)
 	later := s.counts(t, 0, 3, of(huge)...)
-	if later.Sequence <= first.Sequence || s.told.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.told.Load())
+	if later.Sequence <= first.Sequence || s.notified.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.notified.Load())
 	}
 	s.counts(t, 5, 2, of(huge)...)
 	s.counts(t, 6, 3, of(huge, 51)...)
@@ -120,8 +120,8 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 7, true, noon)
 	s.run(t)
-	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.told.Load() != 2 {
-		t.Errorf("after a deletion %+v, notified %d times", gone, s.told.Load())
+	if gone := s.counts(t, 0, 2, of(huge)...); gone.Sequence <= later.Sequence || s.notified.Load() != 2 {
+		t.Errorf("after a deletion %+v, notified %d times", gone, s.notified.Load())
 	}
 	list, known := s.Pulled.Of(of(huge, 51))
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
@@ -130,7 +130,7 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 	s.Log.Unfollow([]services.UserID{reader})
 	s.now = s.now.Add(time.Second)
 	s.change(huge, 11, false, noon)
-	if s.run(t); s.told.Load() != 2 {
+	if s.run(t); s.notified.Load() != 2 {
 		t.Error("a user who left was notified")
 	}
 }
@@ -253,8 +253,8 @@ func TestAnUnknownAuthor(t *testing.T) {
 	s.e.sqlDown = nil
 	s.run(t)
 	s.counts(t, 0, 2, of(huge)...)
-	if s.told.Load() != 1 {
-		t.Errorf("the reader was notified %d times", s.told.Load())
+	if s.notified.Load() != 1 {
+		t.Errorf("the reader was notified %d times", s.notified.Load())
 	}
 	s.e.pulled[51] = posts.PulledPosts{Posts: []services.PostID{3}}
 	s.Pulled.Learn(t.Context(), of(huge, 51))

@@ -23,8 +23,8 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e.posts[1] = post(1, 1)
 	m := newMirror(e)
 	m.Log.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
-	told := 0
-	m.Log.OnShared(func() { told++ })
+	reports := 0
+	m.Log.OnShared(func() { reports++ })
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -32,10 +32,10 @@ func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	tail := func(what string, changes int, heads int64, logs, notified int) {
 		t.Helper()
 		e.sqlLogHeads.Store(0)
-		e.sqlLogs, told = 0, 0
+		e.sqlLogs, reports = 0, 0
 		got, err := m.Log.Tail(t.Context())
-		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || told != notified {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, told, err)
+		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || reports != notified {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, reports, err)
 		}
 	}
 	tail("nothing new", 0, 1, 0, 0)

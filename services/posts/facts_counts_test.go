@@ -189,7 +189,7 @@ func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
 			if want := model.engagement(post, viewer); got[post] != want {
-				t.Fatalf("user %d is told %+v of post %d, want %+v", viewer, got[post], post, want)
+				t.Fatalf("user %d is shown %+v of post %d, want %+v", viewer, got[post], post, want)
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if err := w.Projector.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
-		t.Errorf("who left was told %v", err)
+		t.Errorf("a user who has left got %v", err)
 	}
 	eventually.Holds(t, "the document", func() bool { return w.Document(reader).Ready })
 	w.Agree(reader)

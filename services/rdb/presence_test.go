@@ -24,7 +24,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 		here, there, clock := twoNodes(t, url)
 		here.build(FeedFacts{})
 		version := uint64(0)
-		told := func(what string, want ...string) {
+		wantNodes := func(what string, want ...string) {
 			t.Helper()
 			version++
 			nodes := there.put(likes(version)).Nodes
@@ -34,26 +34,26 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 			}
 		}
 		users := []services.UserID{reader, other}
-		told("nobody has entered")
+		wantNodes("nobody has entered")
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
-		told("one node", "here")
+		wantNodes("one node", "here")
 		there.must(there.c.Enter(t.Context(), users, 2*time.Minute))
-		told("two nodes", "here", "there")
+		wantNodes("two nodes", "here", "there")
 		here.must(here.c.Leave(t.Context(), users[:1]))
-		told("one has left", "there")
+		wantNodes("one has left", "there")
 		here.must(here.c.Leave(t.Context(), users[:1]))
-		told("it leaves again", "there")
+		wantNodes("it leaves again", "there")
 		// A node whose lease has ended gets no hints, even while the other node keeps the key alive.
 		clock.Move(-2 * time.Minute)
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
 		clock.Move(2 * time.Minute)
 		there.must(there.c.Enter(t.Context(), users, time.Minute))
-		told("one lease has ended", "there")
+		wantNodes("one lease has ended", "there")
 		here.must(here.c.Enter(t.Context(), users, time.Minute))
-		told("and is renewed", "here", "there")
+		wantNodes("and is renewed", "here", "there")
 		there.must(there.c.Leave(t.Context(), users))
 		here.must(here.c.Leave(t.Context(), users))
-		told("all have left")
+		wantNodes("all have left")
 		if n, err := here.c.Commands().Exists(t.Context(), onlineKey(reader)).Result(); err != nil || n != 0 {
 			t.Errorf("the presence of nobody is kept: %d, %v", n, err)
 		}

@@ -28,10 +28,10 @@ type couple struct{ reader, author services.UserID }
 // lost; and what is so of them by the plainest means.
 type crowd struct {
 	node
-	t       *rapid.T
-	readers []services.UserID
-	authors []services.UserID
-	told    []jobs.NewJob // jobs that there ever were
+	t        *rapid.T
+	readers  []services.UserID
+	authors  []services.UserID
+	enqueued []jobs.NewJob // jobs that there ever were
 
 	since   map[couple]services.PostID
 	muted   map[couple]time.Time // the zero time for ever
@@ -162,7 +162,7 @@ func (c *crowd) unblock() {
 func (c *crowd) publish() {
 	author := rapid.SampledFrom(c.authors).Draw(c.t, "author")
 	id := c.Post(author)
-	c.told = append(c.told, fanout.FanOutJob(id))
+	c.enqueued = append(c.enqueued, fanout.FanOutJob(id))
 	c.posts = append(c.posts, services.Post{ID: id, Author: author})
 }
 
@@ -171,7 +171,7 @@ func (c *crowd) remove() {
 		i := rapid.IntRange(0, len(c.posts)-1).Draw(c.t, "post")
 		if !c.posts[i].Deleted {
 			c.Delete(c.posts[i].ID)
-			c.told = append(c.told, fanout.RemoveJob(c.posts[i].ID))
+			c.enqueued = append(c.enqueued, fanout.RemoveJob(c.posts[i].ID))
 		}
 		c.posts[i].Deleted = true
 	}
@@ -195,8 +195,8 @@ func (c *crowd) look() {
 func (c *crowd) again() {
 	of := of(c, c.muted)
 	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
-	if len(c.told) > 0 {
-		queued = append(queued, rapid.SampledFrom(c.told).Draw(c.t, "told"))
+	if len(c.enqueued) > 0 {
+		queued = append(queued, rapid.SampledFrom(c.enqueued).Draw(c.t, "enqueued"))
 	}
 	job := rapid.SampledFrom(queued).Draw(c.t, "job")
 	job.NotBefore = c.Clock.Now().Add(time.Duration(rapid.IntRange(0, 5).Draw(c.t, "seconds")) * time.Second)

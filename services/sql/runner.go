@@ -33,7 +33,7 @@ type Runner struct {
 	reads   bool                   // true outside of a transaction, whose own span would contain those of its statements
 }
 
-func (r Runner) tell(st Statement) {
+func (r Runner) traceName(st Statement) {
 	if r.trace != nil {
 		r.trace(st.name)
 	}
@@ -41,7 +41,7 @@ func (r Runner) tell(st Statement) {
 
 // Each calls scan for every row. scan gets the row's Scan.
 func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) (err error) {
-	r.tell(st)
+	r.traceName(st)
 	if r.reads {
 		var span trace.Span
 		ctx, span = trace.Start(ctx, "sql", st.name)
@@ -91,7 +91,7 @@ func Column[T any](ctx context.Context, r Reader, st Statement, args ...any) (va
 
 // Run changes rows and says how many.
 func (r Runner) Run(ctx context.Context, st Statement, args ...any) (int, error) {
-	r.tell(st)
+	r.traceName(st)
 	result, err := r.db.exec(ctx, st.texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
 		return 0, Fault(st.name, err)

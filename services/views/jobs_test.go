@@ -38,7 +38,7 @@ func (s shelf) add(item string, at time.Time) {
 		if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: at}); err != nil {
 			return err
 		}
-		return s.told(ctx, tx, item)
+		return s.reportItem(ctx, tx, item)
 	})
 }
 
@@ -48,11 +48,11 @@ func (s shelf) remove(item string) {
 		if _, err := removeItem(ctx, tx, s.view, item); err != nil {
 			return err
 		}
-		return s.told(ctx, tx, item)
+		return s.reportItem(ctx, tx, item)
 	})
 }
 
-func (s shelf) told(ctx context.Context, tx *sql.Tx, item string) error {
+func (s shelf) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
 	job, err := itemJob(s.view, item)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s shelf) fill(from, to int) {
 			if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: second(n)}); err != nil {
 				return err
 			}
-			if err := s.told(ctx, tx, item); err != nil {
+			if err := s.reportItem(ctx, tx, item); err != nil {
 				return err
 			}
 		}

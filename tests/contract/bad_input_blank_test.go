@@ -28,13 +28,13 @@ func (c *crowd) wordeds() []worded {
 	c.Must("bob", `mutation($p:Time!){
 		conversation:createConversation(input:{kind:GROUP,memberIds:["user:alice"]}){conversation{id}}
 		show:scheduleShow(input:{title:"t",plannedAt:$p}){show{id}}}`, map[string]any{"p": planned}, &made)
-	var told struct {
+	var created struct {
 		Message      struct{ Message struct{ ID string } }
 		Announcement struct{ Announcement struct{ ID string } }
 	}
 	c.Must("host:ingest", `mutation{
 		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id:siteMessageId}}
-		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &told)
+		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &created)
 	c.Settle()
 	return []worded{
 		{"publishPost", "bob", "body", nil},
@@ -43,9 +43,9 @@ func (c *crowd) wordeds() []worded {
 		{"scheduleShow", "bob", "title", map[string]any{"plannedAt": planned}},
 		{"rescheduleShow", "bob", "title", map[string]any{"showId": made.Show.Show.ID}},
 		{"sendSiteMessage", "", "title", map[string]any{"to": []string{"user:bob"}}},
-		{"editSiteMessage", "", "title", map[string]any{"siteMessageId": told.Message.Message.ID}},
+		{"editSiteMessage", "", "title", map[string]any{"siteMessageId": created.Message.Message.ID}},
 		{"publishAnnouncement", "", "title", nil},
-		{"editAnnouncement", "", "title", map[string]any{"announcementId": told.Announcement.Announcement.ID}},
+		{"editAnnouncement", "", "title", map[string]any{"announcementId": created.Announcement.Announcement.ID}},
 	}
 }
 
@@ -69,11 +69,11 @@ func TestBlankTexts(t *testing.T) {
 			t.Run(w.does+" of "+says, func(t *testing.T) {
 				c.untouched(t, func(t *testing.T) {
 					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))
-					told := map[string]any{"do": map[string]any{w.does: input(text)}}
+					event := map[string]any{"do": map[string]any{w.does: input(text)}}
 					if w.as != "" {
-						told["as"] = "user:" + w.as
+						event["as"] = "user:" + w.as
 					}
-					got := c.ingest(t, told)[0]
+					got := c.ingest(t, event)[0]
 					if got.Error == nil || got.Error.Code != want.code || !strings.Contains(got.Error.Message, w.field+": 1 to ") ||
 						!strings.Contains(got.Error.Message, says) {
 						t.Errorf("as an event: id %v, error %+v, want %+v", got.ID, got.Error, want)

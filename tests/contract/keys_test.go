@@ -92,13 +92,13 @@ func followAround(t *testing.T, n *world.Node) {
 		next := hardKeys[(i+1)%len(hardKeys)]
 		events = append(events, event("follow", "as", id(next), "userId", id(key)), event("publishPost", "as", id(key), "body", "by "+key))
 	}
-	var told struct {
+	var answer struct {
 		Ingest struct {
 			Results []struct{ Error *struct{ Message string } }
 		}
 	}
-	n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &told)
-	for i, result := range told.Ingest.Results {
+	n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &answer)
+	for i, result := range answer.Ingest.Results {
 		if result.Error != nil {
 			t.Errorf("%v: %s", events[i], result.Error.Message)
 		}

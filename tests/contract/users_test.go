@@ -137,8 +137,8 @@ func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing 
 }
 
 // refusals are the errors of an answer. An answer without errors changes with each call.
-func refusals(told any) []any {
-	answer, _ := told.(map[string]any)
+func refusals(value any) []any {
+	answer, _ := value.(map[string]any)
 	list := []any{answer["Errors"]}
 	data, _ := answer["Data"].(map[string]any)
 	payload, _ := data["ingest"].(map[string]any)

@@ -126,7 +126,7 @@ type stage struct {
 	group, mine string            // the group, and hank's post
 	direct      map[string]string // alice's conversations, by the other person
 	fields      map[string]string
-	first       map[string]told
+	first       map[string]eventsByID
 }
 
 func newStage(t *testing.T) *stage {
@@ -199,7 +199,7 @@ func (s *stage) acts() {
 // IDs, and the first events.
 func (s *stage) watch(t *testing.T, people ...string) {
 	t.Helper()
-	s.fields, s.first = map[string]string{}, map[string]told{}
+	s.fields, s.first = map[string]string{}, map[string]eventsByID{}
 	for _, as := range people {
 		for _, field := range s.shape.types["Subscription"].Fields {
 			if field.Name != "conversationChanged" {
@@ -213,13 +213,13 @@ func (s *stage) watch(t *testing.T, people ...string) {
 	}
 }
 
-// told are events, in order, by the IDs of their operations.
-type told map[string][]string
+// eventsByID are events, in order, by the IDs of their operations.
+type eventsByID map[string][]string
 
 // events reads a person's subscriptions until each has delivered an event.
-func (s *stage) events(t *testing.T, as string) told {
+func (s *stage) events(t *testing.T, as string) eventsByID {
 	t.Helper()
-	events := told{}
+	events := eventsByID{}
 	for len(events) < len(s.fields) {
 		message := s.next(t, as, "")
 		if message.Type != "next" {

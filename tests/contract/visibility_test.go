@@ -140,7 +140,7 @@ func (s *secrets) schedule(as, title string, hours int) string {
 }
 
 // walks sends an ID by a way as a user, or as the host for that user if it is an event. The answer is settled.
-func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (told any, raw string) {
+func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)
 	if err != nil {

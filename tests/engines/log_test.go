@@ -62,21 +62,21 @@ func TestLog(t *testing.T) {
 // Each commit that appended to the log signals once, after the commit; other commits do not signal.
 func TestLogAppendsAreSignalled(t *testing.T) {
 	each(t, func(b *bundle) {
-		told := 0
+		notified := 0
 		b.OnSignal(func() {
 			head, _, err := changelog.LogHead(b.ctx, b.DB, "mode")
 			if err != nil || head == 0 {
 				b.t.Errorf("signalled before the commit: head %d, %v", head, err)
 			}
-			told++
+			notified++
 		})
 		b.appendLog("mode", "a")
-		equal(b.t, told, 1)
+		equal(b.t, notified, 1)
 		appendOne := func(tx *sql.Tx) error { _, err := changelog.AppendLog(b.ctx, tx, "mode", "b", nil); return err }
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{appendOne, func(*sql.Tx) error { return nil }, appendOne})...), nil)
-		equal(b.t, told, 2)
+		equal(b.t, notified, 2)
 		b.write(func(tx *sql.Tx) error { _, err := people.Ensure(b.ctx, tx, []string{"ann"}); return err })
-		equal(b.t, told, 2)
+		equal(b.t, notified, 2)
 		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3})
 		b.appendLog("post", "c")
 		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})

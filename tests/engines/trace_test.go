@@ -13,11 +13,11 @@ import (
 func TestTraceNamesEachStatement(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		var mu sync.Mutex
-		var told []string
+		var traced []string
 		s := sqltest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, statement)
+			traced = append(traced, statement)
 		}})
 		ctx := t.Context()
 		if _, err := positions.Of(ctx, s, 1, positions.HomePage, ""); err != nil {
@@ -29,8 +29,8 @@ func TestTraceNamesEachStatement(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) < 2 || told[len(told)-2] != "a position" || told[len(told)-1] != "raise a position" {
-			t.Errorf("it was told %q", told)
+		if len(traced) < 2 || traced[len(traced)-2] != "a position" || traced[len(traced)-1] != "raise a position" {
+			t.Errorf("it traced %q", traced)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &made)
 	show := map[string]any{"s": made.ScheduleShow.Show.ID}
 	n.Must("bob", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, nil)
-	told := n.Clock.Now().UTC().Format(time.RFC3339Nano)
+	reportedAt := n.Clock.Now().UTC().Format(time.RFC3339Nano)
 	post := n.Publish("bob", "one")
 	n.ShowsNew("alice", 1)
 	var board struct {
@@ -146,7 +146,7 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	}
 	n.ShowsNew("alice", 1)
 	n.Must("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
-	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": told}, nil)
+	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": reportedAt}, nil)
 	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 

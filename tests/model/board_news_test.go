@@ -97,7 +97,7 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 			return nil
 		})
 		open := there.WatchBoard(t, "reader", there.Board("reader", 20, world.BoardPlace{}).SessionID, "")
-		tells := func(what string, live, scheduled, moved []string) world.BoardEvent {
+		wantEvent := func(what string, live, scheduled, moved []string) world.BoardEvent {
 			t.Helper()
 			return open.Until(what, func(e world.BoardEvent) bool {
 				for _, show := range slices.Concat(e.Scheduled, e.Rescheduled) {
@@ -108,25 +108,25 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 				return slices.Equal(titles(e.WentLive), live) && slices.Equal(titles(e.Scheduled), scheduled) && slices.Equal(titles(e.Rescheduled), moved)
 			})
 		}
-		tells("nothing yet", nil, nil, nil)
+		wantEvent("nothing yet", nil, nil, nil)
 		late, later := plan("ann", "late", 5), plan("ann", "later", 6)
-		if told := tells("two are scheduled", nil, []string{"late", "later"}, nil); told.NewAbove != 0 {
-			t.Errorf("%d are above the live show", told.NewAbove)
+		if event := wantEvent("two are scheduled", nil, []string{"late", "later"}, nil); event.NewAbove != 0 {
+			t.Errorf("%d are above the live show", event.NewAbove)
 		}
 		move("ann", late, 7)
-		tells("one is put off", nil, []string{"later", "late"}, nil)
+		wantEvent("one is put off", nil, []string{"later", "late"}, nil)
 		move("ann", known, 8)
-		tells("one of the session is put off", nil, []string{"later", "late"}, []string{"known"})
+		wantEvent("one of the session is put off", nil, []string{"later", "late"}, []string{"known"})
 		here.OnShow("ann", "endShow", late)
 		here.OnShow("ann", "endShow", known)
 		here.OnShow("ann", "cancelShow", later)
-		tells("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
+		wantEvent("a scheduled one is cancelled", nil, []string{"late"}, []string{"known"})
 		here.Follow("reader", "eve")
-		told := tells("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
-		if told.LiveBoard.Value != 1 || told.NewAbove != 1 { // only the top show counts: it went live after its host was followed
-			t.Errorf("the number is %d, %d are above", told.LiveBoard.Value, told.NewAbove)
+		event := wantEvent("a host who is followed", []string{"eve runs"}, []string{"eve's", "late"}, []string{"known"})
+		if event.LiveBoard.Value != 1 || event.NewAbove != 1 { // only the top show counts: it went live after its host was followed
+			t.Errorf("the number is %d, %d are above", event.LiveBoard.Value, event.NewAbove)
 		}
 		move("eve", other, 9)
-		tells("that host's move", []string{"eve runs"}, []string{"late", "eve's"}, []string{"known"})
+		wantEvent("that host's move", []string{"eve runs"}, []string{"late", "eve's"}, []string{"known"})
 	})
 }

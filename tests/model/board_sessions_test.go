@@ -188,7 +188,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 		case change := <-changes:
 			return change
 		case <-time.After(world.Convergence):
-			t.Fatal("nothing is told")
+			t.Fatal("nothing is pushed")
 		}
 		return live.Change{}
 	}

@@ -39,15 +39,15 @@ func followBoard(t *testing.T, here, there *world.Node) {
 	})
 	page := there.Board("reader", 10, world.BoardPlace{})
 	open := there.WatchBoard(t, "reader", page.SessionID, "")
-	if first := open.Tells("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
+	if first := open.Expect("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
 		t.Fatalf("the first event: %+v", first)
 	}
 	here.OnShow("ben", "startShow", two)
-	told := open.Until("what went live, and the badge", func(e world.BoardEvent) bool {
+	event := open.Until("what went live, and the badge", func(e world.BoardEvent) bool {
 		return e.Says() == "live[two LIVE] ended[] moved[] gone[] above:1" && e.LiveBoard.Value == 1 && e.Badges.Total.Value == 1
 	})
-	if told.WentLive[0].Host.Key != "ben" || told.WentLive[0].StartedAt == nil {
-		t.Errorf("told: %+v", told)
+	if event.WentLive[0].Host.Key != "ben" || event.WentLive[0].StartedAt == nil {
+		t.Errorf("the event is %+v", event)
 	}
 	seen := func(session *string) int {
 		var data struct {
@@ -67,28 +67,28 @@ func followBoard(t *testing.T, here, there *world.Node) {
 	open.Until("the look", func(e world.BoardEvent) bool { return e.LiveBoard.Value == 0 && e.Badges.Total.Value == 0 })
 	here.Must("ben", `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
 		map[string]any{"s": three, "at": here.Clock.Now().Add(30 * time.Minute)}, nil)
-	open.Tells("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
+	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
 	there.OnShow("ann", "cancelShow", one)
-	open.Tells("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
+	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
 	there.OnShow("ben", "endShow", two)
-	open.Tells("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
+	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
 	here.Schedule("ann", "four", here.Clock.Now().Add(10*time.Minute))
-	open.Tells("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
+	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
 
 	known := there.Badges("reader").Version
 	late := there.WatchBoard(t, "reader", "", known)
-	there.WatchBoard(t, "other", "", "").Tells("live[] ended[] moved[] gone[] above:0") // by then the other node has probably rendered too
+	there.WatchBoard(t, "other", "", "").Expect("live[] ended[] moved[] gone[] above:0") // by then the other node has probably rendered too
 	here.OnShow("ben", "startShow", three)
-	told = late.Until("what went live, without a session", func(e world.BoardEvent) bool {
+	event = late.Until("what went live, without a session", func(e world.BoardEvent) bool {
 		if e.Badges.Version == known && e.Says() == "live[] ended[] moved[] gone[] above:0" {
-			t.Errorf("who holds the badges already is told of a board that is as it was: %+v", e)
+			t.Errorf("a client that has the badges already gets an event of an unchanged board: %+v", e)
 		}
 		return e.Says() == "live[three LIVE] ended[] moved[] gone[] above:1"
 	})
-	if told.NewSession || told.SessionID == page.SessionID {
-		t.Errorf("without a session: %+v", told)
+	if event.NewSession || event.SessionID == page.SessionID {
+		t.Errorf("without a session: %+v", event)
 	}
-	open.Tells("live[three LIVE] ended[two REPLAY] moved[] gone[one CANCELLED] above:2")
+	open.Expect("live[three LIVE] ended[two REPLAY] moved[] gone[one CANCELLED] above:2")
 	here.Must("reader", `mutation{unfollow(input:{userId:"user:ben"}){user{id}}}`, nil, nil)
-	open.Tells("live[] ended[] moved[] gone[one CANCELLED] above:1")
+	open.Expect("live[] ended[] moved[] gone[one CANCELLED] above:1")
 }

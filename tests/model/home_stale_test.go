@@ -87,16 +87,16 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 			server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
 			var data map[string]struct{ Badges json.RawMessage }
 			n.Must("bob", `mutation{`+mark+`{badges{`+allBadges+`}}}`, nil, &data)
-			var told string
+			var answered string
 			for _, payload := range data {
-				told, exact = numbersShown(n, payload.Badges)
+				answered, exact = numbersShown(n, payload.Badges)
 			}
-			if told == before || exact {
-				t.Fatalf("the mark answers %s (exact: %t), before it %s", told, exact, before)
+			if answered == before || exact {
+				t.Fatalf("the mark answers %s (exact: %t), before it %s", answered, exact, before)
 			}
 			for range 3 {
-				if got, exact := allNumbers(n, "bob"); got != told || exact {
-					t.Errorf("while Redis has not got it: %s (exact: %t), acknowledged was %s", got, exact, told)
+				if got, exact := allNumbers(n, "bob"); got != answered || exact {
+					t.Errorf("while Redis has not got it: %s (exact: %t), acknowledged was %s", got, exact, answered)
 				}
 			}
 			if name == "an unfollow" {
@@ -106,13 +106,13 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 			}
 			server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
 			for range 2 {
-				if got, exact := allNumbers(n, "bob"); got != told || !exact {
-					t.Errorf("when Redis takes writes again: %s (exact: %t), acknowledged was %s", got, exact, told)
+				if got, exact := allNumbers(n, "bob"); got != answered || !exact {
+					t.Errorf("when Redis takes writes again: %s (exact: %t), acknowledged was %s", got, exact, answered)
 				}
 			}
 			n.Settle()
-			if got, exact := allNumbers(n, "bob"); got != told || !exact {
-				t.Errorf("after its jobs: %s (exact: %t), acknowledged was %s", got, exact, told)
+			if got, exact := allNumbers(n, "bob"); got != answered || !exact {
+				t.Errorf("after its jobs: %s (exact: %t), acknowledged was %s", got, exact, answered)
 			}
 		})
 	}

@@ -11,47 +11,47 @@ import (
 // ref stands in an input for the ID that an earlier event of the history made, by its place.
 type ref int
 
-// told is one event of a history.
-type told struct {
+// pastEvent is one event of a history.
+type pastEvent struct {
 	as    string // "" for the host application
 	name  string
 	input map[string]any
 	at    time.Time
 }
 
-// telling draws the events of a history. It knows what was made, and leaves it to the server whether it is allowed.
-type telling struct {
+// history draws the events of a history. It knows what was made, and leaves it to the server whether it is allowed.
+type history struct {
 	t      *rapid.T
 	people []string
 	group  string // the ID of a conversation of all people, on both nodes
 	clock  time.Time
-	events []told
+	events []pastEvent
 	made   map[string][]ref // by the action that made it
 	owner  map[ref]string
 	due    []time.Time // when jobs have something to do, beside the events
 }
 
-func (h *telling) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
+func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
 
 // one is something that an action made; ok is false if there is none.
-func (h *telling) one(action string) (ref, bool) {
+func (h *history) one(action string) (ref, bool) {
 	if len(h.made[action]) == 0 {
 		return 0, false
 	}
 	return rapid.SampledFrom(h.made[action]).Draw(h.t, action), true
 }
 
-func (h *telling) tell(as, name string, input map[string]any) {
+func (h *history) add(as, name string, input map[string]any) {
 	place := ref(len(h.events))
 	if slices.Contains([]string{"publishPost", "sendMessage", "publishAnnouncement", "scheduleShow"}, name) {
 		h.made[name] = append(h.made[name], place)
 	}
 	h.owner[place] = as
-	h.events = append(h.events, told{as, name, input, h.clock})
+	h.events = append(h.events, pastEvent{as, name, input, h.clock})
 }
 
 // later is a time after the present event, never that of another event.
-func (h *telling) later(label string) string {
+func (h *history) later(label string) string {
 	hours := rapid.IntRange(0, 40).Draw(h.t, label)
 	at := h.clock.Add(time.Duration(hours)*time.Hour + 30*time.Second)
 	h.due = append(h.due, at)
@@ -61,7 +61,7 @@ func (h *telling) later(label string) string {
 func user(key string) string { return "user:" + key }
 
 // next draws one event.
-func (h *telling) next() {
+func (h *history) next() {
 	h.clock = h.clock.Add(time.Duration(rapid.SampledFrom([]int{1, 3, 40, 300}).Draw(h.t, "minutes")) * time.Minute)
 	draw := rapid.SampledFrom([]func(){
 		h.post, h.post, h.like, h.like, h.follow, h.follow, h.restrict, h.markFeed, h.markFeed, h.markNotifications, h.markNotifications,
@@ -70,7 +70,7 @@ func (h *telling) next() {
 	draw()
 }
 
-func (h *telling) post() {
+func (h *history) post() {
 	as, input := h.person("author"), map[string]any{"body": fmt.Sprintf("b%d", len(h.events))}
 	if rapid.Bool().Draw(h.t, "mentions") {
 		input["mentions"] = []string{user(h.person("mentioned"))}
@@ -78,72 +78,72 @@ func (h *telling) post() {
 	if parent, some := h.one("publishPost"); some && rapid.Bool().Draw(h.t, "answers") {
 		input["parentId"] = parent
 	}
-	h.tell(as, "publishPost", input)
+	h.add(as, "publishPost", input)
 }
 
-func (h *telling) like() {
+func (h *history) like() {
 	if post, some := h.one("publishPost"); some {
-		h.tell(h.person("liker"), rapid.SampledFrom([]string{"likePost", "likePost", "unlikePost"}).Draw(h.t, "verb"), map[string]any{"postId": post})
+		h.add(h.person("liker"), rapid.SampledFrom([]string{"likePost", "likePost", "unlikePost"}).Draw(h.t, "verb"), map[string]any{"postId": post})
 	}
 }
 
 // change edits or deletes what was made.
-func (h *telling) change() {
+func (h *history) change() {
 	post, some := h.one("publishPost")
 	if !some {
 		return
 	}
 	if rapid.Bool().Draw(h.t, "delete") {
-		h.tell(h.owner[post], "deletePost", map[string]any{"postId": post})
+		h.add(h.owner[post], "deletePost", map[string]any{"postId": post})
 		return
 	}
-	h.tell(h.owner[post], "editPost", map[string]any{"postId": post, "body": fmt.Sprintf("e%d", len(h.events)), "mentions": []string{user(h.person("mentioned"))}})
+	h.add(h.owner[post], "editPost", map[string]any{"postId": post, "body": fmt.Sprintf("e%d", len(h.events)), "mentions": []string{user(h.person("mentioned"))}})
 }
 
-func (h *telling) follow() {
-	h.tell(h.person("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": user(h.person("followee"))})
+func (h *history) follow() {
+	h.add(h.person("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": user(h.person("followee"))})
 }
 
-func (h *telling) restrict() {
+func (h *history) restrict() {
 	verb := rapid.SampledFrom([]string{"mute", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom"}).Draw(h.t, "verb")
 	input := map[string]any{"userId": user(h.person("other"))}
 	if verb == "mute" && rapid.Bool().Draw(h.t, "timed") {
 		input["until"] = h.later("until")
 	}
-	h.tell(h.person("owner"), verb, input)
+	h.add(h.person("owner"), verb, input)
 }
 
-func (h *telling) markFeed() { h.tell(h.person("reader"), "markHomeFeedSeen", map[string]any{}) }
+func (h *history) markFeed() { h.add(h.person("reader"), "markHomeFeedSeen", map[string]any{}) }
 
-func (h *telling) markNotifications() {
+func (h *history) markNotifications() {
 	as := h.person("reader")
 	switch rapid.IntRange(0, 3).Draw(h.t, "mark") {
 	case 0:
-		h.tell(as, "markNotificationsSeen", map[string]any{"categories": []string{"LIKE", "FOLLOW"}})
+		h.add(as, "markNotificationsSeen", map[string]any{"categories": []string{"LIKE", "FOLLOW"}})
 	case 1:
-		h.tell(as, "markNotificationsSeen", map[string]any{})
+		h.add(as, "markNotificationsSeen", map[string]any{})
 	case 2:
-		h.tell(as, "markNotificationsRead", map[string]any{"categories": []string{"LIKE", "MENTION"}})
+		h.add(as, "markNotificationsRead", map[string]any{"categories": []string{"LIKE", "MENTION"}})
 	default:
-		h.tell(as, "markAllRead", map[string]any{})
+		h.add(as, "markAllRead", map[string]any{})
 	}
 }
 
-func (h *telling) letter() {
+func (h *history) letter() {
 	if rapid.Bool().Draw(h.t, "send") {
-		h.tell("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
+		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
 		return
 	}
-	h.tell(h.person("reader"), "markSiteMessagesRead", map[string]any{"all": true})
+	h.add(h.person("reader"), "markSiteMessagesRead", map[string]any{"all": true})
 }
 
-func (h *telling) announce() {
+func (h *history) announce() {
 	switch rapid.IntRange(0, 3).Draw(h.t, "announce") {
 	case 0:
-		h.tell(h.person("reader"), "markAnnouncementsRead", map[string]any{})
+		h.add(h.person("reader"), "markAnnouncementsRead", map[string]any{})
 	case 1:
 		if one, some := h.one("publishAnnouncement"); some {
-			h.tell("", "withdrawAnnouncement", map[string]any{"announcementId": one})
+			h.add("", "withdrawAnnouncement", map[string]any{"announcementId": one})
 		}
 	default:
 		input := map[string]any{"title": fmt.Sprintf("a%d", len(h.events))}
@@ -152,61 +152,61 @@ func (h *telling) announce() {
 		} else if rapid.Bool().Draw(h.t, "ends") {
 			input["endsAt"] = h.later("endsAt")
 		}
-		h.tell("", "publishAnnouncement", input)
+		h.add("", "publishAnnouncement", input)
 	}
 }
 
-func (h *telling) dot() {
+func (h *history) dot() {
 	dot := rapid.SampledFrom(worldDots).Draw(h.t, "dot")
 	if rapid.Bool().Draw(h.t, "raise") {
-		h.tell("", "raiseDot", map[string]any{"name": dot})
+		h.add("", "raiseDot", map[string]any{"name": dot})
 		return
 	}
-	h.tell(h.person("reader"), "clearDot", map[string]any{"name": dot})
+	h.add(h.person("reader"), "clearDot", map[string]any{"name": dot})
 }
 
-func (h *telling) message() {
+func (h *history) message() {
 	if one, some := h.one("sendMessage"); some && rapid.IntRange(0, 4).Draw(h.t, "recall") == 0 {
-		h.tell(h.owner[one], "recallMessage", map[string]any{"messageId": one})
+		h.add(h.owner[one], "recallMessage", map[string]any{"messageId": one})
 		return
 	}
-	h.tell(h.person("author"), "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{user(h.person("mentioned"))}})
+	h.add(h.person("author"), "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{user(h.person("mentioned"))}})
 }
 
-func (h *telling) markTalk() {
+func (h *history) markTalk() {
 	verb := rapid.SampledFrom([]string{"markConversationRead", "markConversationRead", "muteConversation", "unmuteConversation", "joinConversation", "quitConversation"}).Draw(h.t, "verb")
-	h.tell(h.person("member"), verb, map[string]any{"conversationId": h.group})
+	h.add(h.person("member"), verb, map[string]any{"conversationId": h.group})
 }
 
-func (h *telling) show() {
+func (h *history) show() {
 	one, some := h.one("scheduleShow")
 	switch verb := rapid.IntRange(0, 7).Draw(h.t, "show"); {
 	case verb == 0:
-		h.tell(h.person("viewer"), "markLiveBoardSeen", map[string]any{})
+		h.add(h.person("viewer"), "markLiveBoardSeen", map[string]any{})
 	case !some || verb <= 2:
-		h.tell(h.person("host"), "scheduleShow", map[string]any{"title": fmt.Sprintf("s%d", len(h.events)), "plannedAt": h.later("plannedAt")})
+		h.add(h.person("host"), "scheduleShow", map[string]any{"title": fmt.Sprintf("s%d", len(h.events)), "plannedAt": h.later("plannedAt")})
 	case verb == 3:
-		h.tell(h.person("viewer"), "remindMe", map[string]any{"showId": one})
+		h.add(h.person("viewer"), "remindMe", map[string]any{"showId": one})
 	case verb == 4:
-		h.tell(h.owner[one], "cancelShow", map[string]any{"showId": one})
+		h.add(h.owner[one], "cancelShow", map[string]any{"showId": one})
 	case verb <= 6:
-		h.tell(h.owner[one], "startShow", map[string]any{"showId": one})
+		h.add(h.owner[one], "startShow", map[string]any{"showId": one})
 	default:
-		if !slices.ContainsFunc(h.events, func(e told) bool { return e.name == "startShow" && e.input["showId"] == one }) {
+		if !slices.ContainsFunc(h.events, func(e pastEvent) bool { return e.name == "startShow" && e.input["showId"] == one }) {
 			return // its reminders would come when its limit closes it, which is no event
 		}
-		h.tell(h.owner[one], "endShow", map[string]any{"showId": one})
+		h.add(h.owner[one], "endShow", map[string]any{"showId": one})
 	}
 }
 
-func (h *telling) view() {
+func (h *history) view() {
 	key := h.people[0] + rapid.SampledFrom([]string{"x", "y"}).Draw(h.t, "view")
 	switch rapid.IntRange(0, 3).Draw(h.t, "verb") {
 	case 0:
-		h.tell("", "removeViewItem", map[string]any{"code": "topic", "key": key, "item": rapid.SampledFrom([]string{"i", "j", "k"}).Draw(h.t, "item")})
+		h.add("", "removeViewItem", map[string]any{"code": "topic", "key": key, "item": rapid.SampledFrom([]string{"i", "j", "k"}).Draw(h.t, "item")})
 	case 1:
-		h.tell("", "addViewItem", map[string]any{"code": "topic", "key": key, "item": rapid.SampledFrom([]string{"i", "j", "k"}).Draw(h.t, "item"), "at": h.clock.UTC().Format(time.RFC3339)})
+		h.add("", "addViewItem", map[string]any{"code": "topic", "key": key, "item": rapid.SampledFrom([]string{"i", "j", "k"}).Draw(h.t, "item"), "at": h.clock.UTC().Format(time.RFC3339)})
 	default:
-		h.tell(h.person("reader"), "touchView", map[string]any{"code": "topic", "key": key})
+		h.add(h.person("reader"), "touchView", map[string]any{"code": "topic", "key": key})
 	}
 }

@@ -80,7 +80,7 @@ func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	}
 }
 
-func eventOf(e told, input map[string]any, dated bool) map[string]any {
+func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	event := map[string]any{"do": map[string]any{e.name: input}}
 	if e.as != "" {
 		event["as"] = user(e.as)
@@ -92,7 +92,7 @@ func eventOf(e told, input map[string]any, dated bool) map[string]any {
 }
 
 // reach moves the clock to a time, and does on the way what becomes due.
-func (r *replayed) reach(h *telling, at time.Time) {
+func (r *replayed) reach(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
 			r.until(due.Add(time.Second))
@@ -104,7 +104,7 @@ func (r *replayed) reach(h *telling, at time.Time) {
 }
 
 // live tells each event when it happens, and lets its jobs end before the next.
-func (r *replayed) live(t *rapid.T, h *telling) {
+func (r *replayed) live(t *rapid.T, h *history) {
 	for i, e := range h.events {
 		r.reach(h, e.at)
 		input, known := r.resolved(e.input, h.group)
@@ -118,7 +118,7 @@ func (r *replayed) live(t *rapid.T, h *telling) {
 }
 
 // later tells all events after the last, in batches: an event that names what an earlier one made waits for its answer.
-func (r *replayed) later(t *rapid.T, h *telling) {
+func (r *replayed) later(t *rapid.T, h *history) {
 	r.reach(h, h.clock)
 	for done := 0; done < len(h.events); {
 		size := rapid.IntRange(1, 40).Draw(t, "batch")
@@ -208,7 +208,7 @@ func checkReplay(t *testing.T, live, later *replayed) {
 	var due []time.Time // of all histories: what one has announced may start in the next
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		h := &telling{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
+		h := &history{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
 		for i := range 4 {
 			h.people = append(h.people, fmt.Sprintf("r%dp%d", number, i))
 		}
@@ -246,7 +246,7 @@ func checkReplay(t *testing.T, live, later *replayed) {
 	})
 }
 
-func (h *telling) text() string {
+func (h *history) text() string {
 	var lines []string
 	for i, e := range h.events {
 		lines = append(lines, fmt.Sprintf("%2d %s %s %s %v", i, e.at.UTC().Format("02T15:04"), e.as, e.name, e.input))
@@ -293,7 +293,7 @@ func TestWhatIsToldLateIsPushed(t *testing.T) {
 				}
 			}
 		}
-		event := eventOf(told{as, name, input, n.Clock.Now().Add(-ago)}, input, true)
+		event := eventOf(pastEvent{as, name, input, n.Clock.Now().Add(-ago)}, input, true)
 		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
 		if failed := data.Ingest.Results[0].Error; failed != nil {
 			t.Fatalf("%s: %s", name, failed.Message)
@@ -318,19 +318,19 @@ func TestWhatIsToldLateIsPushed(t *testing.T) {
 func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		acts func(post string) [3]told // of "fan"; they begin, end and begin again
+		acts func(post string) [3]pastEvent // of "fan"; they begin, end and begin again
 	}{
-		{name: "like", acts: func(post string) [3]told {
+		{name: "like", acts: func(post string) [3]pastEvent {
 			input := map[string]any{"postId": post}
-			return [3]told{{name: "likePost", input: input}, {name: "unlikePost", input: input}, {name: "likePost", input: input}}
+			return [3]pastEvent{{name: "likePost", input: input}, {name: "unlikePost", input: input}, {name: "likePost", input: input}}
 		}},
-		{name: "follow", acts: func(string) [3]told {
+		{name: "follow", acts: func(string) [3]pastEvent {
 			input := map[string]any{"userId": user("author")}
-			return [3]told{{name: "follow", input: input}, {name: "unfollow", input: input}, {name: "follow", input: input}}
+			return [3]pastEvent{{name: "follow", input: input}, {name: "unfollow", input: input}, {name: "follow", input: input}}
 		}},
-		{name: "mention", acts: func(string) (acts [3]told) {
+		{name: "mention", acts: func(string) (acts [3]pastEvent) {
 			for i, mentions := range [][]string{{user("author")}, {}, {user("author")}} {
-				acts[i] = told{name: "editPost", input: map[string]any{"postId": "post:ref:own", "body": "b", "mentions": mentions}}
+				acts[i] = pastEvent{name: "editPost", input: map[string]any{"postId": "post:ref:own", "body": "b", "mentions": mentions}}
 			}
 			return acts
 		}},
@@ -340,7 +340,7 @@ func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
 			n.Badges("author")
 			n.Clock.Advance(40 * time.Hour)
 			now := n.Clock.Now()
-			tell := func(events ...told) {
+			tell := func(events ...pastEvent) {
 				t.Helper()
 				said := make([]map[string]any, len(events))
 				for i, e := range events {
@@ -359,15 +359,15 @@ func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
 				}
 				n.Due()
 			}
-			at := func(e told, as string, ago time.Duration) told {
+			at := func(e pastEvent, as string, ago time.Duration) pastEvent {
 				e.as, e.at = as, now.Add(-ago)
 				return e
 			}
-			tell(at(told{name: "publishPost", input: map[string]any{"body": "a", "ref": "post"}}, "author", 36*time.Hour),
-				at(told{name: "publishPost", input: map[string]any{"body": "b", "ref": "own"}}, "fan", 35*time.Hour))
+			tell(at(pastEvent{name: "publishPost", input: map[string]any{"body": "a", "ref": "post"}}, "author", 36*time.Hour),
+				at(pastEvent{name: "publishPost", input: map[string]any{"body": "b", "ref": "own"}}, "fan", 35*time.Hour))
 			acts := test.acts("post:ref:post")
 			tell(at(acts[0], "fan", 30*time.Hour), at(acts[1], "fan", 29*time.Hour))
-			tell(at(told{name: "markNotificationsSeen", input: map[string]any{}}, "author", 28*time.Hour), at(acts[2], "fan", 2*time.Hour))
+			tell(at(pastEvent{name: "markNotificationsSeen", input: map[string]any{}}, "author", 28*time.Hour), at(acts[2], "fan", 2*time.Hour))
 			var data struct {
 				Viewer struct {
 					Notifications struct {

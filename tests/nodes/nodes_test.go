@@ -237,9 +237,9 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 				reader, host := here.Config.Node+"-reader", here.Config.Node+"-host"
 				here.Follow(reader, host)
 				device := there.WatchBoard(t, reader, "", "")
-				device.Tells("live[] ended[] moved[] gone[] above:0")
+				device.Expect("live[] ended[] moved[] gone[] above:0")
 				show := here.Schedule(host, "one", here.Clock.Now().Add(time.Hour))
-				device.Tells("live[] ended[] moved[] gone[] above:1")
+				device.Expect("live[] ended[] moved[] gone[] above:1")
 				here.OnShow(host, "startShow", show)
 				device.Until("the start and its number", func(e world.BoardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
 				post := here.Publish(host, "body")

@@ -21,18 +21,18 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	p.A.Follow("reader", "star")
 	p.B.Follow("reader", "friend")
 	feed, badges := p.B.WatchFeed(t, "reader"), world.OpenWatch(t, p.B.URL, "reader")
-	feed.Tells(0, "")
+	feed.Expect(0, "")
 	first := p.A.Publish("star", "one")
-	feed.Tells(1, first, "star")
+	feed.Expect(1, first, "star")
 	badges.Shows(t, world.Soon, 1, 0)
 	if got := p.B.Page("reader", 10, "", "").Ids(); !slices.Equal(got, []string{first}) {
 		t.Errorf("the page on the other node has %v", got)
 	}
 	second := p.A.Publish("friend", "two")
-	feed.Tells(2, second, "friend", "star")
+	feed.Expect(2, second, "friend", "star")
 	server.Do("FLUSHALL")
 	third := p.B.Publish("star", "three")
-	feed.Tells(3, third, "star", "friend")
+	feed.Expect(3, third, "star", "friend")
 	world.Eventually(t, 30*time.Second, "both nodes show the feed", func() bool {
 		for _, n := range []*world.Node{p.A, p.B} {
 			if !slices.Equal(n.Page("reader", 10, "", "").Ids(), []string{third, second, first}) || n.Badges("reader").HomeFeed.Value != 3 {
@@ -42,9 +42,9 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 		return true
 	})
 	p.A.Must("star", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": third}, nil)
-	feed.Tells(2, second, "friend", "star")
+	feed.Expect(2, second, "friend", "star")
 	p.B.MarkFeedSeen("reader", "")
-	feed.Tells(0, "")
+	feed.Expect(0, "")
 }
 
 // Pages upwards, and arguments that are invalid for them.

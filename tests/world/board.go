@@ -183,7 +183,7 @@ func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
 	for last := ""; ; {
 		_, text, err := w.conn.ReadMessage()
 		if err != nil {
-			w.t.Fatalf("%s was not told of: %v; the last was %s", what, err, last)
+			w.t.Fatalf("%s was not pushed: %v; the last was %s", what, err, last)
 		}
 		last = string(text)
 		var message struct {
@@ -195,20 +195,20 @@ func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
 		if err := json.Unmarshal(text, &message); err != nil || message.Type == "error" {
 			w.t.Fatalf("%s: %v", text, err)
 		}
-		told := message.Payload.Data.LiveBoardChanged
+		event := message.Payload.Data.LiveBoardChanged
 		if message.Type != "next" {
 			continue
 		}
-		if told.LiveBoard != told.Badges.LiveBoard {
+		if event.LiveBoard != event.Badges.LiveBoard {
 			w.t.Errorf("the number is another one in the badges: %s", text)
 		}
-		if fits(told) {
-			return told
+		if fits(event) {
+			return event
 		}
 	}
 }
 
-func (w boardWatch) Tells(want string) BoardEvent {
+func (w boardWatch) Expect(want string) BoardEvent {
 	w.t.Helper()
 	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })
 }

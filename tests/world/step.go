@@ -141,8 +141,8 @@ func (n *Node) WatchFeed(t *testing.T, as string) feedWatch {
 	return feedWatch{t, conn}
 }
 
-// Tells waits for an event with so many new posts, which names the newest and its authors.
-func (w feedWatch) Tells(count int, newest string, authors ...string) {
+// Expect waits for an event with so many new posts, which names the newest and its authors.
+func (w feedWatch) Expect(count int, newest string, authors ...string) {
 	w.t.Helper()
 	if err := w.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		w.t.Fatal(err)
@@ -150,7 +150,7 @@ func (w feedWatch) Tells(count int, newest string, authors ...string) {
 	for last := ""; ; {
 		_, text, err := w.conn.ReadMessage()
 		if err != nil {
-			w.t.Fatalf("%d new posts were not told of: %v; the last was %s", count, err, last)
+			w.t.Fatalf("%d new posts were not pushed: %v; the last was %s", count, err, last)
 		}
 		last = string(text)
 		var message struct {
@@ -169,16 +169,16 @@ func (w feedWatch) Tells(count int, newest string, authors ...string) {
 		if err := json.Unmarshal(text, &message); err != nil || message.Type == "error" {
 			w.t.Fatalf("%s: %v", text, err)
 		}
-		told := message.Payload.Data.HomeFeedChanged
-		if message.Type != "next" || told.NewPosts.Value != count {
+		event := message.Payload.Data.HomeFeedChanged
+		if message.Type != "next" || event.NewPosts.Value != count {
 			continue
 		}
 		var keys []string
-		for _, author := range told.Authors {
+		for _, author := range event.Authors {
 			keys = append(keys, author.Key)
 		}
-		if told.Badges.HomeFeed != told.NewPosts || (told.NewestID == nil) != (newest == "") || newest != "" && *told.NewestID != newest || !slices.Equal(keys, authors) {
-			w.t.Errorf("told: %s, want %s of %v", text, newest, authors)
+		if event.Badges.HomeFeed != event.NewPosts || (event.NewestID == nil) != (newest == "") || newest != "" && *event.NewestID != newest || !slices.Equal(keys, authors) {
+			w.t.Errorf("pushed: %s, want %s of %v", text, newest, authors)
 		}
 		return
 	}

@@ -219,8 +219,8 @@ func Converge(tb testing.TB, within time.Duration, state func() error) {
 	}
 }
 
-// Told waits until the device shows a count of announcements, and one dot lit or not.
-func (w *Watch) Told(tb testing.TB, announcements int, dot string, lit bool) {
+// Expect waits until the device shows a count of announcements, and one dot lit or not.
+func (w *Watch) Expect(tb testing.TB, announcements int, dot string, lit bool) {
 	tb.Helper()
 	Converge(tb, Soon, func() error {
 		got, err := w.Shown()

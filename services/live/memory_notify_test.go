@@ -81,15 +81,15 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
-	var told atomic.Int64
-	m.Log.OnMoved(func(readers []services.UserID) { told.Add(int64(len(readers))) })
+	var notified atomic.Int64
+	m.Log.OnMoved(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	turn(t, m)
 	m.Shows.Follow(reader, of(7, 8))
 	step := func(want int64, what string) {
 		t.Helper()
 		s.now = s.now.Add(time.Second)
-		if turn(t, m); told.Load() != want {
-			t.Errorf("after %s the reader was notified %d times, want %d", what, told.Load(), want)
+		if turn(t, m); notified.Load() != want {
+			t.Errorf("after %s the reader was notified %d times, want %d", what, notified.Load(), want)
 		}
 	}
 	step(0, "nothing")
@@ -169,8 +169,8 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	other.Close()
 	s.planned(5, 7, 5)
 	step(false, false, "closing")
-	if left := m.Shows.boards; len(left.shown)+len(left.owed) != 0 || left.all {
-		t.Errorf("closed boards left: %v, %v, %t", left.shown, left.owed, left.all)
+	if left := m.Shows.boards; len(left.shown)+len(left.pending) != 0 || left.all {
+		t.Errorf("closed boards left: %v, %v, %t", left.shown, left.pending, left.all)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	board.Show(of(7))
 	s.planned(1, 7, 5)
 	m.Shows.apply(s.log)
-	m.Shows.boards.tellOwed() // as a timer does
+	m.Shows.boards.notifyPending() // as a timer does
 	select {
 	case <-board.Moved():
 		t.Errorf("the board was notified at version %d", m.Shows.Version())
@@ -200,18 +200,18 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 
 // Changes right after a notification are notified by a timer, once for all of them, and never left out.
 func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
-	told := make(chan []string, 10)
-	a := newAudience(services.SystemClock{}, func(whom []string) {
-		if len(whom) > 0 {
-			slices.Sort(whom)
-			told <- whom
+	notified := make(chan []string, 10)
+	a := newReceivers(services.SystemClock{}, func(list []string) {
+		if len(list) > 0 {
+			slices.Sort(list)
+			notified <- list
 		}
 	})
 	next := func() []string {
 		t.Helper()
 		select {
-		case whom := <-told:
-			return whom
+		case list := <-notified:
+			return list
 		case <-time.After(30 * time.Second):
 			t.Fatal("nobody was notified")
 			return nil
@@ -220,21 +220,21 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	a.show("one", of(7, 8, 9))
 	a.show("two", of(9, 7+1<<12)) // which shares its bit with 7
 	a.moved(7)
-	a.tellOwed()
+	a.notifyPending()
 	if first := next(); !slices.Equal(first, []string{"one"}) {
 		t.Errorf("notified first were %v", first)
 	}
 	a.moved(8)
-	a.tellOwed()
+	a.notifyPending()
 	a.moved(7 + 1<<12)
-	a.tellOwed()
+	a.notifyPending()
 	for heard := []string(nil); !slices.Equal(heard, []string{"one", "two"}); {
 		heard = slices.Compact(slices.Sorted(slices.Values(append(heard, next()...)))) // a slow machine reports each one separately
 	}
 	a.show("one", of(8))
 	a.show("two", nil)
-	if len(a.shown) != 1 || len(a.owed) != 0 {
-		t.Errorf("shown are %v, owed %v", a.shown, a.owed)
+	if len(a.shown) != 1 || len(a.pending) != 0 {
+		t.Errorf("shown are %v, pending %v", a.shown, a.pending)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 	"tidings/services/sql"
 )
 
-// span is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are online
+// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are online
 // now; with Shards, those among the online users of that many shards.
-type span struct {
+type postChunk struct {
 	Post   services.PostID `json:"post"`
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after,omitempty"`
@@ -30,10 +30,10 @@ type span struct {
 	OnlineFirst bool `json:"-"` // serve all followers, the online ones first: for a fan-out of one chunk
 }
 
-// spread serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
+// fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
 // replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
 // the copy is updated.
-func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) error {
+func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (f *Fanout) spread(ctx context.Context, job jobs.Job, id services.PostID) e
 
 // split replaces the parent by the chunks. Of a new post, only the chunks of online followers are queued now; the last of
 // these queues the others. From now on every node knows that the post is in flight.
-func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []span) error {
+func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
 	if kind == jobPush {
 		online, err := f.onlineChunks(ctx, post, chunks)
@@ -99,7 +99,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 
 // runChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes.
 func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
-	var chunk span
+	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // appendEnd announces to all nodes that every follower has the chunk's post.
-func (s span) appendEnd(ctx context.Context, tx *sql.Tx) error {
+func (s postChunk) appendEnd(ctx context.Context, tx *sql.Tx) error {
 	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
@@ -156,15 +156,15 @@ func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id service
 }
 
 // chunks splits the author's followers into chunks.
-func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]span, error) {
+func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]postChunk, error) {
 	since, err := f.reach(ctx, kind, post)
 	if err != nil {
 		return nil, err
 	}
-	audiences, err := f.Audiences(ctx, post.Author, since)
-	chunks := make([]span, len(audiences))
-	for i, part := range audiences {
-		chunks[i] = span{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
+	parts, err := f.FollowerChunks(ctx, post.Author, since)
+	chunks := make([]postChunk, len(parts))
+	for i, part := range parts {
+		chunks[i] = postChunk{Post: post.ID, Author: post.Author, After: part.After, To: part.To}
 	}
 	return chunks, err
 }
@@ -188,15 +188,15 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 	return f.Projector.IdleSince(), nil
 }
 
-// Audiences splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
+// FollowerChunks splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
 // Without such followers there are no chunks.
-func (f *Fanout) Audiences(ctx context.Context, author services.UserID, since time.Time) (chunks []Audience, err error) {
+func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
 		if err != nil || len(edges) == 0 {
 			return chunks, err
 		}
-		chunk := Audience{Author: author, After: after, To: ^services.UserID(0)}
+		chunk := FollowerChunk{Author: author, After: after, To: ^services.UserID(0)}
 		if len(edges) < f.Chunk {
 			return append(chunks, chunk), nil
 		}
@@ -206,7 +206,7 @@ func (f *Fanout) Audiences(ctx context.Context, author services.UserID, since ti
 }
 
 // EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.
-func (f *Fanout) EachFollower(ctx context.Context, chunk Audience, since time.Time, do func(edges []services.Edge) error) error {
+func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.Edge) error) error {
 	for after := chunk.After; ; {
 		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.Chunk, since)
 		if err != nil {
@@ -226,8 +226,8 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk Audience, since time.Ti
 	}
 }
 
-// chunk serves one span of followers, as SQL has them when it runs.
-func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
+// chunk serves one chunk of followers, as SQL has them when it runs.
+func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error {
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk span) error {
 	if err != nil {
 		return err
 	}
-	return f.EachFollower(ctx, Audience{post.Author, chunk.After, chunk.To}, since, func(edges []services.Edge) error {
+	return f.EachFollower(ctx, FollowerChunk{post.Author, chunk.After, chunk.To}, since, func(edges []services.Edge) error {
 		if kind == jobDrop {
 			return f.drop(ctx, post, FollowerIDs(edges))
 		}
