@@ -89,7 +89,8 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 }
 
 // checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest,
-// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list.
+// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. The newest is always of it, also
+// when the notification is gone because its actor was erased: the badges name it.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
@@ -101,6 +102,9 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	}
 	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
+	}
+	if upTo == newest {
+		return upTo, nil
 	}
 	places, err := readGroupsAt(ctx, tx.Runner, user, []services.PostID{upTo})
 	if err == nil && len(places) == 0 {

@@ -212,3 +212,27 @@ func TestErasureInRandomHistories(t *testing.T) {
 		})
 	}
 }
+
+// The number can be cleared by the position that the badges name, also when what had it was the erased user's.
+func TestNewestOfAnErasedActorClears(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`
+	n.People("ann", "bob", leaver)
+	n.Badges("ann")
+	post := n.Publish("ann", "a post")
+	n.Must("bob", like, map[string]any{"p": post}, nil)
+	n.Settle()
+	n.Must(leaver, like, map[string]any{"p": n.Publish("ann", "another")}, nil)
+	n.Settle()
+	eraseLeaver(n)
+	n.Settle()
+	badges := n.Badges("ann")
+	if badges.Notifications.Newest == nil || badges.Notifications.Total.Value != 1 {
+		t.Fatalf("%+v", badges.Notifications)
+	}
+	var seen struct{ MarkNotificationsSeen struct{ Badges world.Badges } }
+	n.Must("ann", `mutation($p:ID!){markNotificationsSeen(input:{upTo:$p}){badges{`+world.BadgeFields+`}}}`, map[string]any{"p": *badges.Notifications.Newest}, &seen)
+	if left := seen.MarkNotificationsSeen.Badges.Notifications.Total.Value; left != 0 {
+		t.Errorf("%d are left", left)
+	}
+}
