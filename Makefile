@@ -23,7 +23,7 @@ RACE = -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlit
 
 # The packages whose tests take longest come first, so that no processor is idle at the end. Three packages at a time keep two
 # processors busy: tests wait for disks and servers.
-LONGEST = ./services/rdb ./tests/faults ./tests/model ./services/fanout ./resolvers ./tests/contract ./tests/engines ./services/people ./services/badge ./services/importer ./services/notifications ./services/social ./tests/nodes
+LONGEST = ./services/rdb ./tests/examples ./tests/faults ./tests/model ./services/fanout ./resolvers ./tests/contract ./tests/engines ./services/people ./services/badge ./services/importer ./services/notifications ./services/social ./tests/nodes
 
 test: install check verify clients ## install what is missing, vet, build, run every test with the race detector, verify
 

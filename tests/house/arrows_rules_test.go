@@ -100,6 +100,7 @@ func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
 		"sockets elsewhere":                {map[string]string{"resolvers/r.go": file("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
 		"sockets in main":                  {map[string]string{"server.go": file("main", "github.com/gorilla/websocket", "")}, "only transport imports"},
 		"tokens elsewhere":                 {map[string]string{"web/w.go": file("web", "github.com/golang-jwt/jwt/v5", "")}, "only transport imports github.com/golang-jwt/jwt"},
+		"an example of ours":               {map[string]string{"docs/examples/host/h.go": file("host", "tidings/services database/sql", "")}, "an example imports tidings/services: nobody can copy it"},
 		"the words need a module":          {map[string]string{"services/s.go": file("services", "golang.org/x/sync/errgroup", "")}, "services imports the standard library only"},
 	})
 }
@@ -163,6 +164,7 @@ func TestWhatIsAllowed(t *testing.T) {
 		"tests of the words":            {"services/s_test.go": file("services", "pgregory.net/rapid", "")},
 		"a client of the whole program": {"tests/nodes/n_test.go": file("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
 		"the bench":                     {"bench/peers/p.go": file("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
+		"an example":                    {"docs/examples/host/h.go": file("host", "database/sql modernc.org/sqlite github.com/golang-jwt/jwt/v5", "")},
 		"generated code":                {"graph/g.go": long},
 		"399 lines, 79 in a function":   {"web/w.go": file("web", "", strings.Repeat(imports40, 7)+strings.Repeat("\n", 38)+"func f() {"+imports40+strings.Repeat("\n", 38)+"}\n")},
 		"a sleep outside tests":         {"services/push/p.go": file("push", "", "import \"time\"\nfunc f() { time.Sleep(1) }\n")},

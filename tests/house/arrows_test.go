@@ -29,6 +29,7 @@ var lines = map[string]int{
 	"tests/engines":          -2,
 	"tests/nodes":            -2,
 	"tests/books":            -2,
+	"tests/examples":         -2,
 	"services/command":       -1,
 	"services/node":          0,
 	"transport":              1,
@@ -225,6 +226,10 @@ func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File
 		return
 	}
 	helperOf, helper := testHelpers[dir]
+	if within(dir, "docs/examples") {
+		c.checkExample(files, name, file)
+		return
+	}
 	line, known := lines[dir]
 	if helper {
 		line, known = lines[helperOf], true
@@ -248,6 +253,15 @@ func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File
 		}
 		if dir == "services" && !isTest(name) && strings.Contains(strings.Split(target, "/")[0], ".") && target != wordsMayImport {
 			c.fault(name, at, "services imports the standard library only, not %s", target)
+		}
+	}
+}
+
+// checkExample: examples are copied into other repositories, where nothing of this one can be imported.
+func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File) {
+	for _, spec := range file.Imports {
+		if target, _ := strconv.Unquote(spec.Path.Value); within(target, module) {
+			c.fault(name, files.Position(spec.Pos()).Line, "an example imports %s: nobody can copy it", target)
 		}
 	}
 }

@@ -98,6 +98,12 @@ func Launch(tb testing.TB, shell string, arguments ...string) *Process {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return LaunchProgram(tb, path, shell, arguments...)
+}
+
+// LaunchProgram is Launch for another program.
+func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Process {
+	tb.Helper()
 	p := &Process{tb: tb, Ended: make(chan struct{})}
 	if p.Command = exec.Command(path, arguments...); shell != "" {
 		p.Command = exec.Command("/bin/sh", append([]string{"-c", shell + ` && exec "$0" "$@"`, path}, arguments...)...)

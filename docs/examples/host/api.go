@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The application's own API, as its website and apps use it. Who is signed in is left out: a real one knows the user
+// from their session, and asks nobody for a key.
+
+// Handler answers all requests.
+func (a *Application) Handler() http.Handler {
+	mux := http.NewServeMux()
+	act := func(pattern string, do func(ctx context.Context, r *http.Request) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := do(r.Context(), r)
+			a.announce()
+			reply(w, answer, err)
+		})
+	}
+	act("PUT /users/{key}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.AddUser(ctx, r.PathValue("key"), r.FormValue("name"))
+	})
+	act("DELETE /users/{key}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Erase(ctx, r.PathValue("key"))
+	})
+	act("PUT /users/{key}/follows/{author}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Follow(ctx, r.PathValue("key"), r.PathValue("author"))
+	})
+	act("DELETE /users/{key}/follows/{author}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Unfollow(ctx, r.PathValue("key"), r.PathValue("author"))
+	})
+	act("POST /users/{key}/articles", func(ctx context.Context, r *http.Request) (any, error) {
+		return a.store.Publish(ctx, r.PathValue("key"), r.FormValue("body"))
+	})
+	act("DELETE /articles/{id}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Delete(ctx, article(r))
+	})
+	act("PUT /users/{key}/likes/{id}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Like(ctx, r.PathValue("key"), article(r))
+	})
+	act("DELETE /users/{key}/likes/{id}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, a.store.Unlike(ctx, r.PathValue("key"), article(r))
+	})
+	act("POST /users/{key}/open", func(ctx context.Context, r *http.Request) (any, error) { return a.Open(ctx, r.PathValue("key")) })
+	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
+	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
+	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
+	mux.HandleFunc("POST "+webhookPath, a.receive)
+	return mux
+}
+
+// article is the article in the address of a request. No article is 0.
+func article(r *http.Request) int64 {
+	id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	return id
+}
+
+// announce wakes the relay. Without it an event would wait for its next look.
+func (a *Application) announce() {
+	select {
+	case a.news <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func reply(w http.ResponseWriter, answer any, err error) {
+	var refused *Error
+	switch {
+	case errors.Is(err, errNotFound):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.As(err, &refused) && !refused.temporary():
+		http.Error(w, err.Error(), http.StatusConflict)
+	case err != nil:
+		log.Print(err)
+		http.Error(w, "try again", http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+	}
+}
+
+// Feed is what a user sees on opening the app.
+type Feed struct {
+	Articles []string `json:"articles"` // refs, newest first
+	Waiting  int      `json:"waiting"`  // on the icon, before
+}
+
+// Open shows a user their feed, and marks as seen what was shown, and not what came meanwhile. Both are asked for the user, by the header
+// Tidings-Act-As. An app that talks to Tidings itself does the same with its user's own token.
+func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
+	var shown struct {
+		Viewer struct {
+			Badges struct {
+				Total         struct{ Value int }
+				Notifications struct{ Newest *string }
+			}
+			HomeFeed struct{ Nodes []struct{ ID, Ref string } }
+		}
+	}
+	user := bearer{scope: "ingest", actAs: key}
+	err := a.tidings.ask(ctx, user, `{ viewer {
+		badges { total { value } notifications { newest } }
+		homeFeed(first: 100) { nodes { id ref } }
+	} }`, nil, &shown)
+	if err != nil {
+		return Feed{}, err
+	}
+	viewer, feed := shown.Viewer, Feed{Articles: []string{}, Waiting: shown.Viewer.Badges.Total.Value}
+	for _, post := range viewer.HomeFeed.Nodes {
+		feed.Articles = append(feed.Articles, post.Ref)
+	}
+	if len(viewer.HomeFeed.Nodes) > 0 {
+		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markHomeFeedSeen(input: {upTo: $upTo}) { badges { version } } }`,
+			map[string]any{"upTo": viewer.HomeFeed.Nodes[0].ID}, &struct{}{})
+	}
+	if newest := viewer.Badges.Notifications.Newest; err == nil && newest != nil {
+		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markNotificationsSeen(input: {upTo: $upTo}) { badges { version } } }`,
+			map[string]any{"upTo": *newest}, &struct{}{})
+	}
+	return feed, err
+}
+
+// Facts are everything that the application knows.
+type Facts struct {
+	Users    []string            `json:"users"`
+	Follows  map[string][]string `json:"follows"` // by reader
+	Articles []Article           `json:"articles"`
+}
+
+// Article is an article as readers see it.
+type Article struct {
+	ID     int64  `json:"id"`
+	Ref    string `json:"ref"`
+	Author string `json:"author"`
+	Likes  int    `json:"likes"`
+}
+
+func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
+	facts.Follows = map[string][]string{}
+	facts.Users, err = list(ctx, s, func(row *sql.Rows, into *string) error { return row.Scan(into) }, `SELECT key FROM users ORDER BY key`)
+	if err != nil {
+		return facts, err
+	}
+	pairs, err := list(ctx, s, func(row *sql.Rows, into *[2]string) error { return row.Scan(&into[0], &into[1]) }, `SELECT reader, author FROM follows`)
+	if err != nil {
+		return facts, err
+	}
+	for _, pair := range pairs {
+		facts.Follows[pair[0]] = append(facts.Follows[pair[0]], pair[1])
+	}
+	facts.Articles, err = list(ctx, s, func(row *sql.Rows, into *Article) error {
+		err := row.Scan(&into.ID, &into.Author, &into.Likes)
+		into.Ref = ref(into.ID)
+		return err
+	}, `SELECT id, author, (SELECT count(*) FROM likes WHERE article = id) FROM articles ORDER BY at DESC, id DESC`)
+	return facts, err
+}
+
+// Health is what to alert on. Users see everything as late as the oldest row of the outbox is.
+type Health struct {
+	Waiting       int `json:"waiting"` // rows of the outbox
+	OldestSeconds int `json:"oldestSeconds"`
+	Refused       int `json:"refused"`
+	Erasing       int `json:"erasing"` // users of whom something may be left in Tidings
+}
+
+func (s *Store) health(ctx context.Context) (health Health, err error) {
+	var oldest sql.NullString
+	err = s.QueryRowContext(ctx, `SELECT count(*), min(at), (SELECT count(*) FROM refused), (SELECT count(*) FROM erasures WHERE done_at = '') FROM outbox`).
+		Scan(&health.Waiting, &oldest, &health.Refused, &health.Erasing)
+	if at, fault := time.Parse(time.RFC3339, oldest.String); fault == nil {
+		health.OldestSeconds = int(time.Since(at).Seconds())
+	}
+	return health, err
+}
+
+// Phone is a phone as its owner sees it while the app is closed.
+type Phone struct {
+	Icon   int    `json:"icon"`
+	Alerts int    `json:"alerts"`
+	Alert  string `json:"alert"`
+}
+
+func (s *Store) phones(ctx context.Context) (map[string]Phone, error) {
+	type owned struct {
+		key string
+		Phone
+	}
+	all, err := list(ctx, s, func(row *sql.Rows, into *owned) error {
+		return row.Scan(&into.key, &into.Icon, &into.Alerts, &into.Alert)
+	}, `SELECT key, icon, alerts, alert FROM phones`)
+	phones := map[string]Phone{}
+	for _, one := range all {
+		phones[one.key] = one.Phone
+	}
+	return phones, err
+}

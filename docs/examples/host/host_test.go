@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// application makes an application beside a Tidings that answers by a function; each request is the keys of its events.
+func application(t *testing.T, answer func(keys []string) string) *Application {
+	t.Helper()
+	store, err := OpenStore(filepath.Join(t.TempDir(), "host.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ Variables struct{ Events []Event } }
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		var keys []string
+		for _, event := range request.Variables.Events {
+			keys = append(keys, event.Key)
+		}
+		_, _ = w.Write([]byte(answer(keys)))
+	}))
+	t.Cleanup(server.Close)
+	for _, key := range []string{"ada", "grace"} {
+		if err := store.AddUser(t.Context(), key, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Application{store: store, tidings: NewTidings(server.URL, "a secret of at least thirty-two bytes"), news: make(chan struct{}, 1)}
+}
+
+// results is an answer with an error for the events of some keys.
+func results(keys []string, errs map[string]string) string {
+	list := make([]string, len(keys))
+	for i, key := range keys {
+		list[i] = `{"error":null}`
+		if code := errs[key]; code != "" {
+			list[i] = `{"error":{"code":"` + code + `","message":"no","retryAfterMs":1}}`
+		}
+	}
+	return `{"data":{"ingest":{"results":[` + strings.Join(list, ",") + `]}}}`
+}
+
+// Whatever the server answers, events take effect in their order and none is lost; what it refuses for good is kept.
+func TestRelayTriesAgainInOrder(t *testing.T) {
+	var requests [][]string
+	answers := []func(keys []string) string{
+		func([]string) string { return "a proxy's page" },
+		func([]string) string {
+			return `{"errors":[{"message":"no","extensions":{"code":"UNAVAILABLE","retryAfterMs":1}}]}`
+		},
+		func(keys []string) string { return results(keys, map[string]string{"outbox-2": "RATE_LIMITED"}) },
+		func(keys []string) string { return results(keys, map[string]string{"outbox-3": "INVALID"}) },
+	}
+	a := application(t, func(keys []string) string {
+		requests = append(requests, keys)
+		return answers[len(requests)-1](keys)
+	})
+	id, err := a.store.Publish(t.Context(), "ada", "An article")
+	if err == nil {
+		err = a.store.Like(t.Context(), "grace", id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fails := range []bool{true, true, true, false} {
+		if _, err := a.relayOnce(t.Context()); (err != nil) != fails {
+			t.Errorf("pass %d: %v", i, err)
+		}
+	}
+	if more, err := a.relayOnce(t.Context()); more || err != nil {
+		t.Errorf("the outbox is not empty: %v", err)
+	}
+	all := []string{"outbox-1", "outbox-2", "outbox-3", "outbox-4"}
+	want := [][]string{all, all, all, all[1:]}
+	if !slices.EqualFunc(requests, want, slices.Equal[[]string]) {
+		t.Errorf("sent %q", requests)
+	}
+	if health, err := a.store.health(t.Context()); err != nil || health.Refused != 1 {
+		t.Errorf("%+v, %v", health, err)
+	}
+}
+
+// A row that spoils its request is found, and the others are told.
+func TestRelayFindsTheSpoiledRow(t *testing.T) {
+	a := application(t, func(keys []string) string {
+		if slices.Contains(keys, "outbox-2") {
+			return `{"errors":[{"message":"no such field","extensions":{"code":"INVALID"}}]}`
+		}
+		return results(keys, nil)
+	})
+	for range 600 {
+		if _, err := a.store.Publish(t.Context(), "ada", strings.Repeat("a", 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for more := true; more; {
+		var err error
+		if more, err = a.relayOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if health, err := a.store.health(t.Context()); err != nil || health.Refused != 1 || health.Waiting != 0 {
+		t.Errorf("%+v, %v", health, err)
+	}
+}
+
+// A request has no more events and bytes than Tidings takes.
+func TestBatchesAreBounded(t *testing.T) {
+	a := application(t, func([]string) string { return "" })
+	for range mostEvents {
+		if _, err := a.store.Publish(t.Context(), "ada", strings.Repeat("a", 4000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := a.store.batch(t.Context())
+	size := 0
+	for _, row := range rows {
+		size += len(row.action)
+	}
+	if err != nil || size > mostBytes || size < mostBytes/2 {
+		t.Errorf("%d rows of %d bytes: %v", len(rows), size, err)
+	}
+}
+
+// An erasure is asked for after all that was told before, and takes along what was not told yet.
+func TestErasureComesLast(t *testing.T) {
+	a := application(t, func([]string) string { return `{"data":{"eraseUser":{"erasure":{"name":"e1"}}}}` })
+	id, err := a.store.Publish(t.Context(), "ada", "An article")
+	for _, act := range []func() error{
+		func() error { return a.store.Like(t.Context(), "grace", id) },
+		func() error { return a.store.Follow(t.Context(), "grace", "ada") },
+		func() error { return a.store.Erase(t.Context(), "ada") },
+	} {
+		err = errors.Join(err, act())
+	}
+	rows, fault := a.store.batch(t.Context())
+	if err = errors.Join(err, fault); err != nil || len(rows) != 1 || rows[0].actor != "grace" {
+		t.Fatalf("the outbox has %+v, %v", rows, err)
+	}
+	if err := a.store.answered(t.Context(), rows, []Result{{}}); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err = a.store.batch(t.Context()); err != nil || len(rows) != 1 || !rows[0].erases() {
+		t.Fatalf("then it has %+v, %v", rows, err)
+	}
+	if _, err := a.relayOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if health, err := a.store.health(t.Context()); err != nil || health.Erasing != 1 || health.Waiting != 0 {
+		t.Errorf("%+v, %v", health, err)
+	}
+	if err := a.store.Follow(t.Context(), "grace", "ada"); !errors.Is(err, errNotFound) {
+		t.Errorf("following somebody who is gone: %v", err)
+	}
+}
+
+// Only signed events set an icon, and only newer ones; of one that came twice there is one alert.
+func TestIconsShowTheNewestVersion(t *testing.T) {
+	a := application(t, func([]string) string { return "" })
+	webhook, err := standardwebhooks.NewWebhook("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(signed bool, data string) int {
+		body := `{"type":"badges.changed","data":` + data + `}`
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, webhookPath, strings.NewReader(body))
+		at := time.Now()
+		signature, _ := webhook.Sign("m1", at, []byte(body))
+		if !signed {
+			signature = "v1,AAAA"
+		}
+		r.Header.Set("webhook-id", "m1")
+		r.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+		r.Header.Set("webhook-signature", signature)
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	const third = `{"key":"ada","version":"0000000000000003","total":3,"silent":false,"cause":{"source":"NOTIFICATIONS","part":"LIKE"}}`
+	if got := post(true, third); got != http.StatusServiceUnavailable {
+		t.Errorf("without a secret: %d", got)
+	}
+	if _, err := a.store.Exec(`INSERT INTO settings (name, value) VALUES (?, ?)`, secretSetting, "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		signed bool
+		data   string
+		want   int
+	}{
+		{false, third, http.StatusUnauthorized},
+		{true, third, http.StatusNoContent},
+		{true, third, http.StatusNoContent},
+		{true, strings.NewReplacer("0003", "0002", `"total":3`, `"total":9`).Replace(third), http.StatusNoContent},
+		{true, strings.Replace(third, "ada", "nobody", 1), http.StatusNoContent},
+		{true, `{`, http.StatusBadRequest},
+	} {
+		if got := post(c.signed, c.data); got != c.want {
+			t.Errorf("%t %s: %d", c.signed, c.data, got)
+		}
+	}
+	phones, err := a.store.phones(t.Context())
+	if err != nil || len(phones) != 1 || phones["ada"] != (Phone{3, 1, "Somebody likes your article"}) {
+		t.Errorf("%+v, %v", phones, err)
+	}
+	if got := post(true, `{"key":"ada","version":"0000000000000004","total":0,"silent":true,"cause":null}`); got != http.StatusNoContent {
+		t.Error(got)
+	}
+	if phones, err = a.store.phones(t.Context()); err != nil || phones["ada"] != (Phone{0, 1, "Somebody likes your article"}) {
+		t.Errorf("after a silent fall: %+v, %v", phones, err)
+	}
+}

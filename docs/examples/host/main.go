@@ -1,0 +1,105 @@
+// Command host is a small application beside Tidings: people follow authors, like their articles, and have an app whose icon shows how
+// much waits for them. It is made to be read and copied; docs/embed.md tells the same in words.
+//
+//	host seed             makes people, follows and articles, as if the application were older than Tidings
+//	host export [FOLDER]  writes follows.csv and posts.jsonl for `tidings import`: the first sync
+//	host serve            serves the application, tells Tidings what happens, and receives its webhooks
+//
+// It guarantees that Tidings hears of every fact, in order and with one effect, and that every icon ends at the user's badges,
+// whichever of the two programs is killed at whatever moment: facts wait in an outbox, and a webhook is acknowledged after it is on disk.
+//
+// While Tidings does not answer, the application works as ever, except that nobody can open their feed, which lives there.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Application is the application. Its parts are a file each: facts.go and store.go, api.go, relay.go, phones.go, sync.go.
+type Application struct {
+	store   *Store
+	tidings *Tidings
+	self    string        // the address of this application, as Tidings reaches it
+	news    chan struct{} // something is in the outbox
+}
+
+func main() {
+	log.SetFlags(log.Ltime)
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	database := flag.String("db", "host.db", "the application's database")
+	listen := flag.String("listen", "127.0.0.1:9090", "the address to serve")
+	server := flag.String("tidings", "http://127.0.0.1:8080", "the address of Tidings")
+	flag.Parse()
+	secret := os.Getenv("TIDINGS_JWT_SECRET") // as Tidings has it; a flag would be in the list of processes
+	store, err := OpenStore(*database)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close() }()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch flag.Arg(0) {
+	case "seed":
+		return Seed(ctx, store)
+	case "export":
+		return Export(ctx, store, flag.Arg(1))
+	case "serve":
+		if secret == "" {
+			return errors.New("set TIDINGS_JWT_SECRET to the secret with which Tidings checks tokens")
+		}
+		app := &Application{
+			store: store, tidings: NewTidings(*server, secret), self: "http://" + *listen, news: make(chan struct{}, 1),
+		}
+		return app.Serve(ctx, *listen)
+	}
+	return errors.New("usage: host [flags] seed | export [FOLDER] | serve")
+}
+
+// Serve runs all parts until ctx ends.
+func (a *Application) Serve(ctx context.Context, address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err // also when the application runs twice: two relays would tell Tidings twice and out of order
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { a.Relay(ctx) })
+	parts.Go(func() { a.WatchErasures(ctx) })
+	parts.Go(func() { a.AskForWebhooks(ctx) })
+	server := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	parts.Go(func() {
+		<-ctx.Done()
+		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(soon)
+	})
+	fmt.Printf("The application serves http://%s\n", listener.Addr())
+	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	parts.Wait()
+	return err
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

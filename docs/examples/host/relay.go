@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"time"
+)
+
+// The relay tells Tidings what is in the outbox: in order, and each row until it was answered. If either program dies between
+// the sending and the removal of a row, the row is sent again, under the same idempotency key: it has one effect.
+
+const (
+	mostEvents = 500       // of one request, as Tidings has it
+	mostBytes  = 900 << 10 // of their actions: a request has 1 MB
+	lookEvery  = time.Second
+)
+
+// row is a row of the outbox.
+type row struct {
+	id                int64
+	actor, action, at string
+}
+
+func (r row) erases() bool { return r.action == "" }
+
+func (r row) event() Event {
+	return Event{As: userID(r.actor), Key: fmt.Sprintf("outbox-%d", r.id), At: r.at, Do: json.RawMessage(r.action)}
+}
+
+// Relay empties the outbox until ctx ends. After a failure it waits, twice as long each time, up to half a minute.
+func (a *Application) Relay(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		more, err := a.relayOnce(ctx)
+		switch {
+		case err != nil:
+			wait := backOff(failures, err)
+			log.Printf("the relay waits for %s: %v", wait.Round(time.Millisecond), err)
+			failures++
+			pause(ctx, wait)
+		case more:
+			failures = 0
+		default:
+			failures = 0
+			a.awaitNews(ctx)
+		}
+	}
+}
+
+// backOff is how long to wait after a failure. The jitter keeps many relays from coming back at once.
+func backOff(failures int, err error) time.Duration {
+	wait := min(200*time.Millisecond<<min(failures, 10), 30*time.Second)
+	var refused *Error
+	if errors.As(err, &refused) && refused.RetryAfterMs != nil {
+		wait = time.Duration(*refused.RetryAfterMs) * time.Millisecond // Tidings knows better
+	}
+	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+}
+
+// awaitNews waits until something may be in the outbox. Rows of another process, such as `host seed`, are found by the clock.
+func (a *Application) awaitNews(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-a.news:
+	case <-time.After(lookEvery):
+	}
+}
+
+// relayOnce sends one batch, and reports whether there may be more.
+func (a *Application) relayOnce(ctx context.Context) (more bool, err error) {
+	rows, err := a.store.batch(ctx)
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	if rows[0].erases() {
+		return true, a.erase(ctx, rows[0])
+	}
+	return true, a.send(ctx, rows)
+}
+
+// batch reads the oldest rows of the outbox, as many as one request takes. An erasure is a batch of its own.
+func (s *Store) batch(ctx context.Context) ([]row, error) {
+	rows, err := list(ctx, s, func(from *sql.Rows, into *row) error {
+		return from.Scan(&into.id, &into.actor, &into.action, &into.at)
+	}, `SELECT id, actor, action, at FROM outbox ORDER BY id LIMIT ?`, mostEvents)
+	size := 0
+	for i, row := range rows {
+		size += len(row.action)
+		if i > 0 && (row.erases() || rows[0].erases() || size > mostBytes) {
+			return rows[:i], err
+		}
+	}
+	return rows, err
+}
+
+// send sends rows, and removes those that were answered. The error is why the others have to wait.
+func (a *Application) send(ctx context.Context, rows []row) error {
+	events := make([]Event, len(rows))
+	for i, row := range rows {
+		events[i] = row.event()
+	}
+	results, err := a.tidings.Ingest(ctx, events)
+	var refused *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && !refused.temporary() && len(rows) > 1:
+		return a.sendEach(ctx, rows)
+	case errors.As(err, &refused) && !refused.temporary():
+		results = []Result{{refused}}
+	default:
+		return err
+	}
+	answered := len(results)
+	var wait error
+	for i, result := range results {
+		if result.Error != nil && result.Error.temporary() {
+			answered, wait = i, result.Error // this row and those after it are sent again, so that the order stays
+			break
+		}
+	}
+	return errors.Join(a.store.answered(ctx, rows[:answered], results), wait)
+}
+
+// sendEach sends rows one by one. Tidings refuses a whole request that does not fit its schema: one such row, perhaps of another
+// version of this program, must not stop the rest.
+func (a *Application) sendEach(ctx context.Context, rows []row) error {
+	for i, row := range rows {
+		if err := a.send(ctx, rows[i:i+1]); err != nil {
+			return fmt.Errorf("event %d: %w", row.id, err)
+		}
+	}
+	return nil
+}
+
+// answered removes rows from the outbox. What was refused for good is kept for a person: sending it again would not help.
+func (s *Store) answered(ctx context.Context, rows []row, results []Result) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		for i, row := range rows {
+			if refused := results[i].Error; refused != nil {
+				log.Printf("event %d was refused: %v", row.id, refused)
+				// Out of the outbox itself: the row is gone if the user was erased meanwhile.
+				_, err := tx.ExecContext(ctx, `INSERT INTO refused (id, actor, other, action, error) SELECT id, actor, other, action, ? FROM outbox WHERE id = ?`, refused.Error(), row.id)
+				if err != nil {
+					return err
+				}
+			}
+			if _, err := tx.ExecContext(ctx, `DELETE FROM outbox WHERE id = ?`, row.id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// erase asks Tidings to erase a user. From the answer on nobody reads the user; WatchErasures sees the end.
+func (a *Application) erase(ctx context.Context, r row) error {
+	var answer struct {
+		EraseUser struct {
+			Erasure struct{ Name string }
+		}
+	}
+	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `mutation Erase($user: ID!) {
+		eraseUser(input: {userId: $user}) { erasure { name } }
+	}`, map[string]any{"user": userID(r.actor)}, &answer)
+	var refused *Error
+	if errors.As(err, &refused) && refused.Code == "NOT_FOUND" {
+		err = nil // Tidings never heard of the user, or was done with it when this process died
+	}
+	if err != nil {
+		return err
+	}
+	return a.store.write(ctx, func(tx *sql.Tx) error {
+		if name := answer.EraseUser.Erasure.Name; name != "" {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO erasures (name, done_at) VALUES (?, '') ON CONFLICT DO NOTHING`, name); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM outbox WHERE id = ?`, r.id)
+		return err
+	})
+}
+
+// WatchErasures records when nothing is left of those who were erased, until ctx ends.
+func (a *Application) WatchErasures(ctx context.Context) {
+	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
+		names, err := list(ctx, a.store, func(from *sql.Rows, into *string) error { return from.Scan(into) }, `SELECT name FROM erasures WHERE done_at = ''`)
+		for _, name := range names {
+			if err == nil {
+				err = a.watchErasure(ctx, name)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Printf("erasures: %v", err)
+		}
+	}
+}
+
+func (a *Application) watchErasure(ctx context.Context, name string) error {
+	var answer struct {
+		Admin struct{ Erasure *struct{ DoneAt *string } }
+	}
+	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `query Erasure($name: String!) { admin { erasure(name: $name) { doneAt } } }`, map[string]any{"name": name}, &answer)
+	if err != nil || answer.Admin.Erasure == nil || answer.Admin.Erasure.DoneAt == nil {
+		return err
+	}
+	log.Printf("the erasure %s is done", name)
+	_, err = a.store.ExecContext(ctx, `UPDATE erasures SET done_at = ? WHERE name = ?`, *answer.Admin.Erasure.DoneAt, name)
+	return err
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"modernc.org/sqlite" // the driver, in plain Go
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+//go:embed schema.sql
+var schema string
+
+// errNotFound is the error of an act on what does not exist.
+var errNotFound = errors.New("there is no such thing")
+
+// Store is the application's database.
+type Store struct{ *sql.DB }
+
+// OpenStore opens a database, and makes its tables if it is new.
+func OpenStore(path string) (*Store, error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(ON)&_pragma=busy_timeout(5000)&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := db.Exec(schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
+	}
+	return &Store{db}, nil
+}
+
+// write runs a function in a transaction, which is on disk when write returns without an error.
+func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := s.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		var fault *sqlite.Error
+		if errors.As(err, &fault) && fault.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY {
+			err = errNotFound // the user who acts, or whom the act names
+		}
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// change runs a statement and reports whether it changed a row.
+func change(ctx context.Context, tx *sql.Tx, statement string, values ...any) (bool, error) {
+	result, err := tx.ExecContext(ctx, statement, values...)
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	return rows > 0, err
+}
+
+// list reads all rows of a query.
+func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T) error, query string, values ...any) ([]T, error) {
+	rows, err := s.QueryContext(ctx, query, values...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	found := []T{}
+	for rows.Next() {
+		var one T
+		if err := scan(rows, &one); err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	return found, rows.Err()
+}
+
+// Action is one thing that Tidings has to hear: a mutation by its name, with its input, as IngestAction has it.
+type Action map[string]map[string]any
+
+// tell puts an event into the outbox, in the transaction of its fact. The time is the fact's: Tidings puts it where it happened,
+// however late it hears of it.
+func tell(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
+	text, err := json.Marshal(action)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO outbox (actor, other, action, at) VALUES (?, ?, ?, ?)`, actor, other, string(text), timeText(at))
+	return err
+}
+
+// timeText is a time as the tables and Tidings have it. Milliseconds are what Tidings keeps.
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,0 +1,106 @@
+// Package examples runs the programs of docs/examples beside the real server, as a reader does.
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/tests/world"
+)
+
+func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+
+const patience = 2 * time.Minute // until everything is quiet, on a busy machine
+
+// build builds the program of a folder.
+func build(t *testing.T, folder string) string {
+	t.Helper()
+	folder = filepath.Join(world.Root(), folder)
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files { // Go's test cache must know that the test depends on them
+		if _, err := os.Stat(filepath.Join(folder, file.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	command := exec.Command("go", "build", "-race=false", "-o", path, ".")
+	command.Dir = folder
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// freeAddress is an address that a program can listen on again after it was killed.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// ask asks Tidings, for a user if key is not "", and reads the data into a value.
+func (b *beside) ask(key, query string, variables map[string]any, into any) error {
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "test", "scope": "ingest admin", "exp": time.Now().Add(time.Minute).Unix()}).
+		SignedString([]byte(world.TestSecret))
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		return err
+	}
+	headers := http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token}}
+	if key != "" {
+		headers.Set("Tidings-Act-As", key)
+	}
+	var answer world.Answer
+	if _, err := send(http.MethodPost, "http://"+b.tidingsAt+"/graphql", headers, body, &answer); err != nil {
+		return err
+	}
+	if len(answer.Errors) > 0 {
+		return fmt.Errorf("%s (%s)", answer.Errors[0].Message, answer.ErrorCode())
+	}
+	return json.Unmarshal(answer.Data, into)
+}
+
+var client = &http.Client{Timeout: 20 * time.Second}
+
+// send sends a request and reads the JSON of a success into a value. The status is 0 if there was no answer.
+func send(method, url string, headers http.Header, body []byte, into any) (status int, err error) {
+	request, err := http.NewRequest(method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	request.Header = headers
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode == http.StatusOK && into != nil {
+		err = json.Unmarshal(text, into)
+	}
+	if response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d: %s", response.StatusCode, text)
+	}
+	return response.StatusCode, err
+}

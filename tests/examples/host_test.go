@@ -1,0 +1,334 @@
+package examples
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+)
+
+// beside is Tidings and the application of docs/examples/host beside it, as processes that can be killed.
+type beside struct {
+	t                 *testing.T
+	program, folder   string
+	tidingsAt, hostAt string
+	tidings, host     *world.Process
+}
+
+// firstSync makes the application's data, imports it, and starts the application. Tidings is not started yet.
+func firstSync(t *testing.T) *beside {
+	t.Helper()
+	b := &beside{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
+	tidings, err := world.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(b.folder, "data")
+	for _, command := range [][]string{
+		{b.program, "-db", b.database(), "seed"},
+		{b.program, "-db", b.database(), "export", b.folder},
+		{tidings, "import", "follows", filepath.Join(b.folder, "follows.csv"), "--data", data},
+		{tidings, "import", "posts", filepath.Join(b.folder, "posts.jsonl"), "--data", data},
+	} {
+		c := exec.Command(command[0], command[1:]...)
+		c.Dir, c.Env = b.folder, world.Environment()
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", command, err, out)
+		}
+	}
+	b.startHost()
+	return b
+}
+
+func (b *beside) database() string { return filepath.Join(b.folder, "host.db") }
+
+func (b *beside) startTidings() {
+	b.t.Helper()
+	b.tidings = world.Launch(b.t, "", "--listen", b.tidingsAt, "--data", filepath.Join(b.folder, "data"), "--jwt-secret", world.TestSecret, "--changes",
+		"--webhooks-allow", "127.0.0.1", "--log-level", "error", "--rate-limits", "off")
+	b.serves(b.tidings, "Tidings serves ")
+}
+
+func (b *beside) startHost() {
+	b.t.Helper()
+	b.host = world.LaunchProgram(b.t, b.program, "export TIDINGS_JWT_SECRET="+world.TestSecret, "-db", b.database(), "-listen", b.hostAt, "-tidings", "http://"+b.tidingsAt, "serve")
+	b.serves(b.host, "The application serves ")
+}
+
+// serves waits until a process has said that it serves.
+func (b *beside) serves(p *world.Process, word string) {
+	b.t.Helper()
+	world.Eventually(b.t, time.Minute, word, func() bool {
+		select {
+		case <-p.Ended:
+			b.t.Fatalf("it ended: %s", p.Output.String())
+		default:
+		}
+		return strings.Contains(p.Output.String(), word)
+	})
+}
+
+// act asks the application, which may be killed meanwhile. Only errors that a caller has to expect are allowed.
+func (b *beside) act(method string, into any, path ...string) {
+	b.t.Helper()
+	address := "http://" + b.hostAt
+	for _, part := range path {
+		address += "/" + url.PathEscape(part)
+	}
+	if method == http.MethodPost || method == http.MethodPut {
+		address += "?" + url.Values{"body": {"An article"}, "name": {"A name"}}.Encode()
+	}
+	status, err := send(method, address, nil, nil, into)
+	if status != 0 && !slices.Contains([]int{http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable}, status) {
+		b.t.Fatalf("%s %s: %v", method, address, err)
+	}
+	if into != nil && (err != nil || status != http.StatusOK) {
+		b.t.Fatalf("%s %s answers %d, %v", method, address, status, err)
+	}
+}
+
+// facts are what the application's database has.
+type facts struct {
+	Users    []string
+	Follows  map[string][]string
+	Articles []struct {
+		ID          int64
+		Ref, Author string
+		Likes       int
+	}
+}
+
+func (b *beside) facts() (found facts) {
+	b.t.Helper()
+	b.act(http.MethodGet, &found, "facts")
+	return found
+}
+
+// phone is a phone whose app is closed.
+type phone struct {
+	Icon, Alerts int
+	Alert        string
+}
+
+func (b *beside) phones() (found map[string]phone) {
+	b.t.Helper()
+	b.act(http.MethodGet, &found, "phones")
+	return found
+}
+
+type health struct{ Waiting, Refused, Erasing int }
+
+func (b *beside) health() (found health) {
+	b.t.Helper()
+	b.act(http.MethodGet, &found, "health")
+	return found
+}
+
+// equal reports where Tidings, or an icon, differs from what the application's database says.
+func (b *beside) equal() error {
+	b.t.Helper()
+	if health := b.health(); health.Waiting > 0 || health.Refused > 0 {
+		return fmt.Errorf("%+v", health)
+	}
+	facts, phones := b.facts(), b.phones()
+	var found struct {
+		Users []*struct {
+			Badges struct{ Total struct{ Value int } }
+		}
+	}
+	if err := b.ask("", `query($keys:[String!]!){users(keys:$keys){badges{total{value}}}}`, map[string]any{"keys": facts.Users}, &found); err != nil {
+		return err
+	}
+	for i, key := range facts.Users {
+		if found.Users[i] == nil {
+			return fmt.Errorf("Tidings does not know %s", key)
+		}
+		if total := found.Users[i].Badges.Total.Value; total != phones[key].Icon {
+			return fmt.Errorf("the icon of %s shows %d, and the total is %d", key, phones[key].Icon, total)
+		}
+		if err := b.feedEqual(key, facts); err != nil {
+			return err
+		}
+	}
+	for key := range phones {
+		if !slices.Contains(facts.Users, key) {
+			return fmt.Errorf("there is a phone of %s, who is no user", key)
+		}
+	}
+	return b.likesEqual(facts)
+}
+
+// feedEqual compares a user's feed with the articles of those whom they follow.
+func (b *beside) feedEqual(key string, facts facts) error {
+	var want []string
+	for _, article := range facts.Articles {
+		if article.Author == key || slices.Contains(facts.Follows[key], article.Author) {
+			want = append(want, article.Ref)
+		}
+	}
+	var found struct {
+		Viewer struct {
+			HomeFeed struct{ Nodes []struct{ Ref string } }
+		}
+	}
+	if err := b.ask(url.PathEscape(key), `{viewer{homeFeed(first:100){nodes{ref}}}}`, nil, &found); err != nil {
+		return err
+	}
+	var got []string
+	for _, post := range found.Viewer.HomeFeed.Nodes {
+		got = append(got, post.Ref)
+	}
+	if want = want[:min(len(want), 100)]; !slices.Equal(got, want) {
+		return fmt.Errorf("%s sees %q instead of %q", key, got, want)
+	}
+	return nil
+}
+
+// likesEqual compares the counts of likes.
+func (b *beside) likesEqual(facts facts) error {
+	for articles := range slices.Chunk(facts.Articles, 50) {
+		var ids []string
+		for _, article := range articles {
+			ids = append(ids, "post:ref:"+article.Ref)
+		}
+		var found struct{ Nodes []*struct{ LikeCount *int } }
+		if err := b.ask("ada", `query($ids:[ID!]!){nodes(ids:$ids){...on Post{likeCount}}}`, map[string]any{"ids": ids}, &found); err != nil {
+			return err
+		}
+		for i, article := range articles {
+			if node := found.Nodes[i]; node == nil || node.LikeCount == nil || *node.LikeCount != article.Likes {
+				return fmt.Errorf("%s has %d likes, and in Tidings %+v", article.Ref, article.Likes, node)
+			}
+		}
+	}
+	return nil
+}
+
+// quiet waits until everything agrees.
+func (b *beside) quiet() {
+	b.t.Helper()
+	world.Converge(b.t, patience, b.equal)
+}
+
+// people are the users of the seed who stay.
+var people = []string{"ada", "grace", "auth0|4711", "margaret"}
+
+// step is one act of one of the people.
+func (b *beside) step(rng *rand.Rand) {
+	b.t.Helper()
+	one, other, article := people[rng.IntN(len(people))], people[rng.IntN(len(people))], fmt.Sprint(1+rng.IntN(40))
+	switch n := rng.IntN(20); {
+	case n < 5:
+		b.act(http.MethodPost, nil, "users", one, "articles")
+	case n < 10:
+		b.act(http.MethodPut, nil, "users", one, "likes", article)
+	case n < 12:
+		b.act(http.MethodDelete, nil, "users", one, "likes", article)
+	case n < 14 && one != other:
+		b.act(http.MethodPut, nil, "users", one, "follows", other)
+	case n < 15 && one != other:
+		b.act(http.MethodDelete, nil, "users", one, "follows", other)
+	case n < 16:
+		b.act(http.MethodDelete, nil, "articles", article)
+	case n < 17:
+		b.act(http.MethodPut, nil, "users", one)
+	default:
+		b.act(http.MethodPost, nil, "users", one, "open")
+	}
+}
+
+// killed kills one program or both at a random moment of some acts, and starts them again.
+func (b *beside) killed(round int, rng *rand.Rand) {
+	b.t.Helper()
+	const acts = 40
+	dies, returns := rng.IntN(acts), rng.IntN(acts)
+	for i := range acts {
+		b.step(rng)
+		if i == dies && round%3 != 1 {
+			b.tidings.Kill()
+		}
+		if i == dies && round%3 != 0 {
+			b.host.Kill()
+			b.startHost()
+		}
+		if i == max(dies, returns) && round%3 != 1 {
+			b.startTidings()
+		}
+	}
+}
+
+// The example of the book: whichever of the two programs is killed by kill -9 at whatever moment, after quiet each phone's icon equals
+// its user's badges, and Tidings has what the application's database has, once. Nothing is left of a user who was erased.
+func TestHostExampleSurvivesKills(t *testing.T) {
+	b := firstSync(t)
+	b.act(http.MethodPut, nil, "users", "margaret") // the application works without Tidings
+	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
+	b.startTidings()
+	for _, key := range slices.Concat(people, []string{"linus"}) {
+		world.Eventually(t, patience, key+" opens the app", func() bool {
+			status, err := send(http.MethodPost, "http://"+b.hostAt+"/users/"+url.PathEscape(key)+"/open", nil, nil, nil)
+			return err == nil && status == http.StatusOK
+		})
+	}
+	b.quiet()
+	b.upAndDown()
+
+	b.act(http.MethodPost, nil, "users", "linus", "articles")
+	b.act(http.MethodPut, nil, "users", "linus", "likes", "1")
+	b.quiet()
+	b.act(http.MethodDelete, nil, "users", "linus")
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for round := range 6 {
+		b.killed(round, rng)
+	}
+	b.quiet()
+	b.upAndDown()
+	world.Eventually(t, patience, "the erasure is done", func() bool { return b.health().Erasing == 0 })
+	b.quiet()
+	var found struct {
+		Users []*struct{ User struct{ Key string } }
+	}
+	if err := b.ask("", `{users(keys:["linus","ada"]){user{key}}}`, nil, &found); err != nil || found.Users[0] != nil || found.Users[1] == nil {
+		t.Errorf("after the erasure of linus: %+v, %v", found.Users, err)
+	}
+	if articles := b.facts().Articles; len(articles) < 10 {
+		t.Errorf("nothing happened: there are %d articles", len(articles))
+	}
+}
+
+// upAndDown: the icon of a closed app rises with an alert, and falls without one.
+func (b *beside) upAndDown() {
+	b.t.Helper()
+	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
+	b.quiet()
+	b.act(http.MethodPost, nil, "users", "margaret", "open")
+	b.shows(func(shown phone) bool { return shown.Icon == 0 })
+	before := b.phones()["margaret"].Alerts
+	b.act(http.MethodPost, nil, "users", "grace", "articles")
+	b.shows(func(shown phone) bool { return shown == phone{1, before + 1, "A new article"} })
+	b.act(http.MethodPost, nil, "users", "margaret", "open")
+	b.shows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
+}
+
+// shows waits until margaret's phone shows something.
+func (b *beside) shows(wanted func(phone) bool) {
+	b.t.Helper()
+	world.Converge(b.t, patience, func() error {
+		phones := b.phones()
+		if !wanted(phones["margaret"]) {
+			return fmt.Errorf("the phones show %+v of %q", phones, slices.Sorted(maps.Keys(phones)))
+		}
+		return nil
+	})
+}
