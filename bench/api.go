@@ -20,7 +20,7 @@ func newAPI(address string) *api {
 	return &api{url: "http://" + address + "/graphql", client: &http.Client{Timeout: time.Minute}}
 }
 
-// do asks and reads the data of the answer into `into`. Any error in the answer is an error.
+// do sends a request and decodes the data of the answer into `into`. Any error in the answer is an error.
 func (a *api) do(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 // event is one IngestEvent.
 type event map[string]any
 
-// does is the event of a user's mutation, by its name and input.
+// does is the event of a user's mutation, from its name and input.
 func does(who, mutation string, input map[string]any) event {
 	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// question is a request as a server of GraphQL gets it.
+// question is a request as a GraphQL server gets it.
 type question struct {
 	Query     string
 	Variables struct {

@@ -35,7 +35,7 @@ func newBareWriter(length int) *bareWriter {
 	return &bareWriter{frame: appendFrame(nil, opText, append(text, '}'), false)}
 }
 
-// accept takes connections, writes a first frame to each, and keeps them until the listener is closed.
+// accept takes connections, writes a first frame to each, and keeps them open until the listener is closed.
 func (b *bareWriter) accept(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()
@@ -105,7 +105,7 @@ func runBareWriter(address, control string, length int) error {
 	return nil
 }
 
-// firstFrame opens a connection to the bare writer: there is no handshake, only the first frame.
+// firstFrame reads the first frame from the bare writer, which has no handshake.
 func firstFrame(s *socket, _ int) error {
 	opcode, _, err := s.next()
 	if err == nil && opcode != opText {
@@ -114,7 +114,7 @@ func firstFrame(s *socket, _ int) error {
 	return err
 }
 
-// trigger asks a program for one event to everybody and does not wait for more than its answer.
+// trigger requests one event to everybody from a program, and waits only for the answer to the request.
 func trigger(ctx context.Context, control string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+control+"/trigger", nil)
 	if err != nil {

@@ -17,13 +17,13 @@ const chartsFolder = "docs"
 // chart is a picture of a few rows of the table "Behind it": a bar for each program.
 type chart struct {
 	file, title string
-	unit        string // what the numbers are, and whether more is better
+	unit        string // what the numbers mean, and whether more is better
 	column      string // of the table
 	what        string // the rows
-	bars        []bar  // ours first
+	bars        []bar  // our own first
 }
 
-// bar is one row: who measured it is known by the beginning of the cell "who".
+// bar is one row. The beginning of the cell "who" identifies its program.
 type bar struct{ who, label string }
 
 var charts = []chart{
@@ -47,7 +47,7 @@ var charts = []chart{
 // errNotMeasured says that a chart's rows are not among the results.
 var errNotMeasured = errors.New("not measured")
 
-// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays as it is, and say reports it.
+// writeCharts draws every chart whose rows are in a results' file. A chart whose rows are missing stays as it is, and is reported by say.
 func writeCharts(results, folder string, say func(format string, args ...any)) error {
 	text, err := os.ReadFile(results)
 	if err != nil {
@@ -86,7 +86,7 @@ func tableRows(text string, head []string) (rows []map[string]string) {
 	return rows
 }
 
-// measured is what a bar shows: the number, and as it is printed in the results. found is false if the row or its cell is not there.
+// measured is the number that a bar shows, and its text in the results. found is false if the row or its cell is missing.
 func (c chart) measured(b bar, rows []map[string]string) (value float64, text string, found bool) {
 	for _, row := range rows {
 		if row["what"] != c.what || !strings.HasPrefix(row["who"], b.who) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The charts of the repository show what bench/RESULTS.md says: after a change of one, `go run ./bench --charts`.
+// The charts in the repository show the figures of bench/RESULTS.md: after a change of either, run `go run ./bench --charts`.
 func TestTheChartsAreOfTheResults(t *testing.T) {
 	text, err := os.ReadFile("RESULTS.md")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestAChartOfAReport(t *testing.T) {
 	}
 }
 
-// A run of a few rows leaves the other charts as they were, and says so.
+// A run with a few rows leaves the other charts unchanged, and says so.
 func TestChartsOfAPartialRun(t *testing.T) {
 	folder := t.TempDir()
 	results := filepath.Join(folder, "RESULTS.md")

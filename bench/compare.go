@@ -7,7 +7,8 @@ import (
 	"reflect"
 )
 
-// sameAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would win.
+// sameAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would have an
+// advantage.
 func sameAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
 	for _, key := range keys {
 		var a, b any
@@ -18,7 +19,7 @@ func sameAnswers(ctx context.Context, ours, peer *api, query string, keys []stri
 			return fmt.Errorf("user %s: %w", key, err)
 		}
 		if !reflect.DeepEqual(a, b) {
-			ourText, _ := json.Marshal(a) // it has just been read from JSON
+			ourText, _ := json.Marshal(a) // it was just decoded from JSON, so it can be encoded
 			peerText, _ := json.Marshal(b)
 			return fmt.Errorf("user %s gets different answers:\n%s %s\n%s %s", key, ours.url, ourText, peer.url, peerText)
 		}

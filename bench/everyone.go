@@ -20,16 +20,16 @@ import (
 	"tidings/services"
 )
 
-// The check of everyone: a real follow graph is imported, some people publish, and then every person's badge and feed,
-// read through the API, is held against a count straight from the rows of the file.
+// The check of everyone: a real follow graph is imported, some people publish, and then every person's badge and feed, read through the
+// API, is compared with a count over the rows of the file.
 
 const (
-	everyoneAuthors     = 100 // who publish: the one with the most followers, and others from the most followed to the least
+	everyoneAuthors     = 100 // how many people publish: the one with the most followers, and others from the most followed to the least
 	everyoneConnections = 16
 	everyonePage        = 100
 )
 
-// graph is the follows, by the rows of the file.
+// graph is the follows in the rows of the file.
 type graph struct {
 	people  []string                   // everyone, the most followed first
 	follows map[string]map[string]bool // person -> the people they follow
@@ -63,7 +63,7 @@ func readGraph(file string) (graph, error) {
 	for person := range g.follows {
 		g.people = append(g.people, person)
 	}
-	// Rows go both ways: a person who follows many is followed by many.
+	// Each row is imported in both directions, so a person who follows many is followed by many.
 	slices.SortFunc(g.people, func(a, b string) int {
 		if d := len(g.follows[b]) - len(g.follows[a]); d != 0 {
 			return d
@@ -83,7 +83,7 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors returns the most followed people, at most so many, and others of all numbers of followers.
+// authors returns the most followed people, at most that many, and others with all numbers of followers.
 func (g graph) authors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]
@@ -113,7 +113,7 @@ func (g graph) expected(person string, posts []published) (unread int, list []st
 // setting is one way to serve everyone.
 type setting struct {
 	name      string
-	most      int // of the authors, how many are the most followed ones
+	most      int // how many of the authors are the most followed ones
 	rounds    int // of posts
 	big, huge int // thresholds; 0: the defaults, which no author in the file reaches
 }
@@ -123,8 +123,8 @@ var settings = []setting{
 	{name: "small, big and huge", most: everyoneAuthors / 2, rounds: 4, big: 400, huge: 1500},
 }
 
-// checkEveryone checks every person in each setting. Half of the people visit before the last round of posts, so that posts
-// are pushed to them; the others visit for the first time at the end. All are read again after Redis has lost everything.
+// checkEveryone checks every person in each setting. Half of the people visit before the last round of posts, so that posts are pushed to
+// them; the others visit for the first time at the end. All are read again after Redis has lost all data.
 func (b *bench) checkEveryone(ctx context.Context) error {
 	if _, err := os.Stat(b.follows); os.IsNotExist(err) {
 		b.report.everyone = append(b.report.everyone, filepath.Base(b.follows)+" is not there (--follows)")
@@ -233,7 +233,7 @@ func publishAll(ctx context.Context, a *api, authors []string, posts []published
 	return posts, a.waitForJobs(ctx)
 }
 
-// compareAll reads the people's badges and first pages and writes down how many are right. A wrong one is an error.
+// compareAll reads the people's badges and first pages, and records how many are right. A wrong one is an error.
 func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string, posts []published, when string) error {
 	var badges, feeds atomic.Int64
 	var wrong atomic.Pointer[string]

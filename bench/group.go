@@ -18,14 +18,14 @@ type group struct {
 	api              *api
 	prefix, id       string
 	members, talkers int
-	seen             []arrivals // of each member
+	seen             []arrivals // pushed to each member
 
 	mu   sync.Mutex
 	said []said
 	last []int64 // the number of each talker's last message
 }
 
-// said is a message: its number in the group, and when its mutation had answered.
+// said is a message: its number in the group, and when its mutation was answered.
 type said struct {
 	number int64
 	at     time.Time
@@ -83,7 +83,7 @@ func (g *group) talk(ctx context.Context, every time.Duration) error {
 				if every > 0 && pause(ctx, time.Until(due)) != nil {
 					return
 				}
-				errs[i] = g.say(context.WithoutCancel(ctx), i) // wait for messages that are under way: they count in the end
+				errs[i] = g.say(context.WithoutCancel(ctx), i) // a message that is under way is waited for: it counts in the end
 			}
 		})
 	}
@@ -154,10 +154,10 @@ func (a *arrivals) greatest() int64 {
 	if len(a.counts) == 0 {
 		return 0
 	}
-	return a.counts[len(a.counts)-1].value // of who only listens it grows
+	return a.counts[len(a.counts)-1].value // a listener's count only grows
 }
 
-// lateness raises late[i] to how long after message i was answered this listener's number had it.
+// lateness raises late[i] to the time from the answer to message i until this listener's count included it.
 func (a *arrivals) lateness(messages []said, late []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

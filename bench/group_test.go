@@ -36,7 +36,7 @@ func TestLateness(t *testing.T) {
 	messages := []said{{3, after(30)}, {1, after(5)}, {2, after(20)}, {9, after(90)}}
 	late := make([]time.Duration, len(messages))
 	quick := arrivals{counts: []count{{1, after(4)}, {2, after(21)}, {3, after(31)}, {9, after(95)}}}
-	slow := arrivals{counts: []count{{0, start}, {3, after(80)}}} // has not got the last one
+	slow := arrivals{counts: []count{{0, start}, {3, after(80)}}} // lacks the last message
 	quick.lateness(messages, late)
 	slow.lateness(messages, late)
 	want := []time.Duration{50, 75, 60, 5}
@@ -46,7 +46,7 @@ func TestLateness(t *testing.T) {
 	if !slices.Equal(late, want) {
 		t.Errorf("got %v, want %v", late, want)
 	}
-	// Before its answer is early enough.
+	// A push before the answer counts as no delay.
 	late = late[:1]
 	late[0] = 0
 	quick.lateness([]said{{1, after(5)}}, late)
@@ -55,12 +55,12 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// chatter is a server with one group, whose pushes go to the members at once.
+// chatter is a server with one group, whose pushes reach the members at once.
 type chatter struct {
 	mu     sync.Mutex
 	head   int64
 	last   map[string]int64 // of each member
-	extra  int64            // what badges have too much
+	extra  int64            // how much the badges count too much
 	silent bool             // sends no push
 	group  *group
 }

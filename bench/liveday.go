@@ -63,7 +63,7 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards reads a sample of boards, and again after Redis has lost everything.
+// compareBoards reads a sample of boards, and reads them again after Redis has lost all data.
 func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 	return nil
 }
 
-// readBoard reads a user's board page by page: title and status of each show, and why it ends.
+// readBoard reads a user's board page by page: title and status of each show, and the reason why it ends.
 func readBoard(ctx context.Context, a *api, person string, first int) (lines []string, end string, err error) {
 	for after := "null"; ; {
 		var data struct {

@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// The load generator keeps N connections busy, each with one request at a time (a closed loop). It speaks just enough
-// HTTP/1.1 to spare the processors that it shares with the servers: complete requests are built in advance, and only the
-// status, the length and the first bytes of an answer are read.
+// The load generator keeps N connections busy, each with one request at a time (a closed loop). It implements just enough of HTTP/1.1,
+// because it shares the processors with the servers: complete requests are built in advance, and only the status, the length and the first
+// bytes of an answer are read.
 
 const answerLimit = 10 * time.Second
 
@@ -98,7 +98,7 @@ func (t target) connection(ctx context.Context, first int, deadline time.Time) (
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	latencies = make([]time.Duration, 0, 1<<14)
 	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
-		return nil, cmp.Or(ctx.Err(), err) // closed already when ctx has ended
+		return nil, cmp.Or(ctx.Err(), err) // closed because ctx has ended
 	}
 	sent := time.Now()
 	for turn := first; sent.Before(deadline); turn++ {

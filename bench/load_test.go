@@ -43,8 +43,8 @@ func TestLoad(t *testing.T) {
 	if request, want := <-seen, `POST /graphql Bearer dev:x {"query":"{ a(b: \"c\") }"}`; request != want {
 		t.Errorf("the server got %q, want %q", request, want)
 	}
-	// Every request was answered and counted; the turn was as long as asked for, or a request longer.
-	if got.client <= 0 && got.cpu > 0 { // this test is both programs
+	// Every request was answered and counted; the turn took the requested time, or the time of a longer request.
+	if got.client <= 0 && got.cpu > 0 { // in this test the client and the server are one process
 		t.Errorf("the client's own time is not known: %+v", got)
 	}
 	if counted := got.rate * length.Seconds(); counted > float64(asked.Load()) || got.rate <= 0 || got.p50 <= 0 || got.p99 < got.p50 {

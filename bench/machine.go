@@ -44,7 +44,7 @@ func kernel() string {
 	return runtime.GOOS + " " + strings.TrimSpace(string(text))
 }
 
-// loadAverage shows whether others were using the machine.
+// loadAverage shows whether other programs were using the machine.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))

@@ -20,7 +20,7 @@ const (
 	tailBytes  = 2000
 )
 
-// process is a program that we started and that we alone stop, by its pid.
+// process is a program that we started. Only we stop it, by its process ID.
 type process struct {
 	name    string
 	command *exec.Cmd
@@ -61,7 +61,7 @@ func (p *process) stop() {
 	}
 }
 
-// waitFor tries until ready answers nil; it gives up when the process ends or does not get there in time.
+// waitFor calls ready until it returns nil; it gives up when the process ends or takes too long.
 func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

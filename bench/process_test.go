@@ -130,7 +130,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 	if f.frame < 500 || f.frame > 502 {
 		t.Errorf("frames of %d bytes", f.frame)
 	}
-	// A connection that is read is on the writer's list a moment later, and events go to the listed.
+	// A connection that has been read enters the writer's list a moment later, and only connections in the list get events.
 	all, ticker := f.expect(), time.NewTicker(10*time.Millisecond)
 	defer ticker.Stop()
 	for done := false; !done; {
@@ -193,7 +193,7 @@ func TestProcessStatisticsOfLinux(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for used := start; used-start < 2*clockTick; { // ends only when our work is seen
+	for used := start; used-start < 2*clockTick; { // ends only when the measured time includes our work
 		if used, err = processorTime(self); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ const (
 	mercuriusFolder = "bench/peers/mercurius"
 	binFolder       = "bench/bin"
 	node            = "bench" // the server's name among the nodes
-	listpackEntries = "512"   // what Tidings raises it to, for every program the same
+	listpackEntries = "512"   // the limit that Tidings sets, the same for every program
 )
 
 // program is a running server and its address.
@@ -82,13 +82,13 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 	return b.site().start(ctx)
 }
 
-// site is where a server stores its data: a folder, and a database of the Redis.
+// site is where a server stores its data: a folder, and a database in Redis.
 type site struct{ folder, redisURL, node string }
 
 // site is the one that the peers use.
 func (b *bench) site() site { return site{b.folder, b.redisURL, node} }
 
-// aside makes a site for one row alone.
+// aside makes a site that only one row uses.
 func (b *bench) aside(name string, database int) (site, error) {
 	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name}
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)

@@ -26,7 +26,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What the server wrote itself is in its memory and not in Redis: another one reads it from SQL and leaves copies.
+	// A server keeps what it wrote in its own memory. Another server reads it from SQL and puts copies into Redis.
 	if server, err = b.startServer(ctx); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (b *bench) measureQueries(ctx context.Context) error {
 	return nil
 }
 
-// peer is a program of other makers, or the reason why it is not measured.
+// peer is another project's program, or the reason why it is not measured.
 type peer struct {
 	*program
 	absent string
@@ -105,7 +105,7 @@ func (p peer) stop() {
 	}
 }
 
-// startPeer starts a peer. If what it needs is not installed, the rows with it say so.
+// startPeer starts a peer. If a program that it needs is not installed, the rows with the peer say so.
 func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*program, error)) (peer, error) {
 	p, err := start(ctx)
 	if errors.Is(err, errNoNode) {
@@ -124,7 +124,7 @@ type contender struct {
 func (b *bench) contender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == whoMercurius && b.mercuriusProcesses > 1 {
-		pid = 0 // its first process only distributes connections, so its time means nothing and is omitted
+		pid = 0 // its first process only distributes connections, so its processor time is meaningless and omitted
 	}
 	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
 }

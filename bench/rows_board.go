@@ -13,7 +13,7 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// boardReference is how many first pages a second a published system serves, to viewers of up to 10 hosts.
+// boardReference is the published rate of another system: first pages a second, for viewers of up to 10 hosts.
 const boardReference = 15_000
 
 // measureBoard measures the rows of the live board: first and later pages, and the memory of a node's cache of shows.
@@ -24,7 +24,7 @@ func (b *bench) measureBoard(ctx context.Context) error {
 	return b.measureShowMemory(ctx)
 }
 
-// boardFollows are the readers of 10, 200 and 2,000 hosts: each follows the first hosts, and the first ones have the most shows.
+// boardFollows are the readers of 10, 200 and 2,000 hosts. Each follows the first hosts, which have the most shows.
 func (b *bench) boardFollows(to io.Writer) (err error) {
 	for _, follows := range followed {
 		for r := range b.readers {
@@ -127,7 +127,7 @@ func boardCursor(ctx context.Context, a *api, person string) (string, error) {
 	return board.PageInfo.EndCursor, nil
 }
 
-// measureShowMemory takes how much more memory a node has in use that knows many active shows.
+// measureShowMemory measures how much more memory a node uses that has many active shows in its cache.
 func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	shows := b.worlds.activeShows
 	l := line{what: "node memory for " + thousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
@@ -154,7 +154,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
 		return err
 	}
-	// Let all hosts be written into documents first; only then is the memory that of a later start.
+	// Wait until all hosts are in documents: only then is the memory that of a later start.
 	if _, err := residentOf(ctx, p, shows); err != nil {
 		return err
 	}

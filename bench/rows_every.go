@@ -80,7 +80,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	return nil
 }
 
-// light gives each reader unread items of every source but conversations.
+// light gives each reader unread items of every source except conversations.
 func light(ctx context.Context, a *api, readers []string) error {
 	var events []event
 	for _, key := range readers {
@@ -117,7 +117,7 @@ func light(ctx context.Context, a *api, readers []string) error {
 	return a.waitForJobs(ctx)
 }
 
-// converse puts the readers into conversations, and empties Redis again.
+// converse puts the readers into conversations, and empties Redis.
 func converse(ctx context.Context, p site, readers []string) error {
 	numbers, err := numbersOf(ctx, p.file(), append(slices.Clone(readers), stranger))
 	if err != nil {
@@ -179,7 +179,7 @@ func checkLit(ctx context.Context, a *api, key string) error {
 	return nil
 }
 
-// askedOfRedis is how many commands one badge query sends. Each would be a round trip if there were more than one in it.
+// askedOfRedis is how many commands one badge query sends to Redis: a query that sent more than one would need as many round trips.
 func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	before, err := commandsUntilNow(ctx, b.redis)
 	if err != nil {
@@ -195,7 +195,7 @@ func (b *bench) askedOfRedis(ctx context.Context, a *api) (float64, error) {
 	return float64(after-before) / countedQueries, err
 }
 
-// commandsUntilNow are all commands that Redis has had, without our own.
+// commandsUntilNow is how many commands Redis has received, without our own.
 func commandsUntilNow(ctx context.Context, client *redis.Client) (total int, err error) {
 	text, err := client.Info(ctx, "commandstats").Result()
 	for name, calls := range commandCounts(text) {

@@ -149,7 +149,7 @@ func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int,
 	return sample{rate: float64(b.worlds.delivered*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
 }
 
-// lookAtFeeds opens users' feeds, which creates their inboxes.
+// lookAtFeeds opens users' feeds, which makes their inboxes.
 func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
 	for i := range users {
 		if _, _, err := readPerson(ctx, a, member(first+i)); err != nil {

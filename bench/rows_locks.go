@@ -21,7 +21,7 @@ import (
 // It compares our script with the two usual alternatives to a script.
 const (
 	lockClients = 16
-	lockLease   = time.Second // of the lock key, should its holder die
+	lockLease   = time.Second // how long the lock key lives if its holder dies
 	lockPause   = time.Millisecond
 	lockTries   = 1000
 

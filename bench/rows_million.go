@@ -24,11 +24,11 @@ type audience struct {
 	grown   map[string]int64  // announcement, dot -> bytes of its database of the Redis
 }
 
-// A publication is what costs the same for everybody as for a few.
+// The bounds of a publication that costs the same for everybody as for a few.
 const (
 	announcement = "announcement"
 	dot          = "dot"
-	dots         = 10 // different ones; an installation has up to 100
+	dots         = 10 // how many different dots; an installation has up to 100
 )
 
 // measureMillion measures publishing to a million users.
@@ -59,7 +59,7 @@ func (b *bench) measureMillion(ctx context.Context) (err error) {
 		}
 		count := b.worlds.publications
 		if round == 0 {
-			count = 3 // not counted: one-time work happens in these
+			count = 3 // not measured: one-time work happens in them
 		}
 		for _, what := range []string{announcement, dot} {
 			if err := publishInTurn(ctx, what, all, count, round > 0); err != nil {
@@ -164,7 +164,7 @@ func (o *audience) publish(ctx context.Context, what string, i int, counts bool)
 	}
 	arrivals, err := o.fleet.latencies(func(int) int64 { return start })
 	if errors.Is(err, errEarly) || !counts {
-		return took, nil // the event was about the one before
+		return took, nil // the event was that of the former publication
 	}
 	slices.Sort(arrivals)
 	o.arrived = append(o.arrived, newSample(arrivals, slices.Max(arrivals)))
@@ -190,7 +190,7 @@ func (a *api) publishToAll(ctx context.Context, what string, i int) error {
 
 // check checks that online users have every announcement and every dot, and that Redis holds hardly any other users.
 func (o *audience) check(ctx context.Context, announcements int) error {
-	const most = 1000 // how many the list keeps
+	const most = 1000 // how many announcements the list keeps
 	for i := range o.fleet.sockets {
 		var data struct {
 			Viewer struct {
@@ -217,7 +217,7 @@ func (o *audience) check(ctx context.Context, announcements int) error {
 	return nil
 }
 
-// memoryOf is what the keys of one database take. What the whole Redis takes also moves with its connections.
+// memoryOf is the memory of the keys of one database. The memory of the whole Redis also changes with its connections.
 func memoryOf(ctx context.Context, client *redis.Client) (size int64, err error) {
 	names := client.Scan(ctx, 0, "*", 1000).Iterator()
 	for names.Next(ctx) {

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Both ways put the same posts in: what an import makes of the file is what the raw rows are, but for the numbers of users.
+// Both ways insert the same posts: the import's rows equal the raw rows, except for the users' IDs.
 func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	const count = 450
 	folder := t.TempDir()
@@ -54,7 +54,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	}
 }
 
-// held are the posts of a database with their authors' keys, a line each.
+// held are the posts of a database with their authors' keys, one per line.
 func held(t *testing.T, path string) string {
 	t.Helper()
 	db, err := database.Open("sqlite", "file:"+path)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The row of publishing: what the mutation costs an author with a million followers, against one with ten. The one
-// is pulled: admins see the mode that the number of followers gave the author.
+// The row of publishing: the cost of the mutation for an author with a million followers, against one with ten. The former's posts are
+// pulled, which the row checks through the API of operators.
 const (
 	famousAuthor    = 1 // the numbers of the authors
 	unknownAuthor   = 2
@@ -33,7 +33,7 @@ func seedAudience(ctx context.Context, file string, many, few, active int) error
 	})
 }
 
-// publisher is one of the two.
+// publisher is one of the two authors.
 type publisher struct {
 	who    string
 	number int

@@ -90,7 +90,7 @@ const (
 	hotKey       = "celebrity"
 	likeClients  = 2 // one batch is sent while another one is built
 	likesPerCall = batchSize
-	likesPaced   = 10_000 // a second: what ingest should take
+	likesPaced   = 10_000 // likes per second: the rate that ingest should take
 )
 
 func liker(i int) string { return "liker-" + strconv.Itoa(i) }
@@ -104,8 +104,8 @@ type hotRecipient struct {
 	taken  atomic.Int64
 }
 
-// like sends batches until ctx ends: so many likes a second, or as fast as they are accepted (0). Each user likes every post
-// before the next user begins.
+// like sends batches until ctx ends: perSecond likes a second, or with 0 as fast as they are accepted. Each user likes every post before
+// the next user begins.
 func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 	start := time.Now()
 	errs := make([]error, likeClients)
@@ -120,7 +120,7 @@ func (h *hotRecipient) like(ctx context.Context, perSecond int) error {
 						return
 					}
 				}
-				errs[i] = h.batch(context.WithoutCancel(ctx)) // wait for batches that are under way: they count in the end
+				errs[i] = h.batch(context.WithoutCancel(ctx)) // a batch that is under way is waited for: it counts in the end
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func (b *bench) reportRecipient(r *recipientResults) {
 	}
 }
 
-// settle waits until the person's number is right: the posts that anybody has liked.
+// settle waits until the person's count is right: the number of posts that somebody has liked.
 func (h *hotRecipient) settle(ctx context.Context) (sample, error) {
 	want := int(min(h.taken.Load(), int64(len(h.posts))))
 	start := time.Now()

@@ -21,20 +21,20 @@ const (
 	slowGoal = time.Millisecond
 )
 
-// scriptTime is what the log said of one script.
+// scriptTime is the times of one script in the log.
 type scriptTime struct {
 	slowest time.Duration
 	over    int // calls beyond the goal
 }
 
-// scriptTimes is what the log said until now.
+// scriptTimes are all times in the log so far.
 type scriptTimes struct {
 	names     map[string]scriptTime
 	calls     int           // of all scripts
-	took      time.Duration // of Redis, for them
+	took      time.Duration // Redis' time for these calls
 	plain     time.Duration // the slowest plain command
 	plainOver int           // calls of plain commands beyond the goal
-	plainTook time.Duration // of Redis, for all of these
+	plainTook time.Duration // Redis' time for all plain commands
 	full      bool          // Redis may have dropped some
 }
 

@@ -160,7 +160,7 @@ func visit(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// look reads users by their ids, a hundred at a time, so that their names are in Redis.
+// look reads users by their IDs, a hundred at a time, so that their names are copied to Redis.
 func look(ctx context.Context, a *api, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(100, len(keys))]

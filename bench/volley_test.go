@@ -59,7 +59,7 @@ func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
 	}
 }
 
-// fire makes a volley of a bare writer, whose last connection may be still on its way to the list.
+// fire makes a volley of a bare writer. Its last connection may not be in the writer's list yet, so it retries.
 func fire(b *bareWriter, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
@@ -168,8 +168,7 @@ func TestTrigger(t *testing.T) {
 	}
 }
 
-// patience is the wait for an answer on a machine that is busy. The engine of these tests is slow, and takes long to load
-// the scripts.
+// patience is the longest wait for an answer on a busy machine. The engine of these tests is slow, and takes long to load the scripts.
 const patience = time.Minute
 
 // hints starts a Redis and a reader of the hints for the node, as the server has it.
@@ -251,7 +250,7 @@ func TestSpreadLastsItsInterval(t *testing.T) {
 	if err := fire(b, users)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Each hint brings its user's socket an event, as a server would.
+	// Each hint sends an event to its user's socket, as a server would.
 	order := make(map[string]net.Conn)
 	b.mu.Lock()
 	for _, conn := range b.conns {

@@ -23,7 +23,7 @@ func newSource() *source {
 	return &source{posts: map[services.PostID]int{}, users: map[services.UserID]int{}}
 }
 
-// ReadWithAuthors knows posts and users below 100. Post n is by user n+1; every tenth is deleted.
+// ReadWithAuthors has the posts and users below 100. Post n is by user n+1; every tenth is deleted.
 func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
 
 func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
@@ -45,7 +45,7 @@ func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, use
 	return foundPosts, foundUsers, s.err
 }
 
-// Shows knows shows below 100. Show n is of user n+1.
+// Shows has the shows below 100. Show n belongs to user n+1.
 func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"tidings/services"
 )
 
-// builtIn says whether a definition is GraphQL's own.
+// builtIn reports whether a definition belongs to GraphQL itself.
 func builtIn(definition *ast.Definition) bool {
 	return definition.BuiltIn || strings.HasPrefix(definition.Name, "__")
 }
 
-// undescribed lists every type, field, argument and value of a schema that nobody has described.
+// undescribed lists every type, field, argument and value of a schema without a description.
 func undescribed(schema *ast.Schema) (missing []string) {
 	for _, definition := range schema.Types {
 		if builtIn(definition) {
@@ -51,7 +51,7 @@ func undescribed(schema *ast.Schema) (missing []string) {
 	return missing
 }
 
-// schema is a copy of the contract that a test may damage.
+// schema is a copy of the contract that a test may change.
 func schema() *ast.Schema { return gqlparser.MustLoadSchema(sources...) }
 
 func TestEverythingIsDescribed(t *testing.T) {
@@ -60,7 +60,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// The check finds what it is there for.
+// The check finds missing descriptions.
 func TestWhatIsNotDescribedIsFound(t *testing.T) {
 	damaged := schema()
 	damaged.Types["Badges"].Description = ""
@@ -76,7 +76,7 @@ func TestWhatIsNotDescribedIsFound(t *testing.T) {
 	}
 }
 
-// Every action of ingest is a mutation of the same name with the same input: who knows one knows the other.
+// Every action of ingest is a mutation of the same name with the same input, so that users learn them once.
 func TestIngestSpeaksAsMutationsDo(t *testing.T) {
 	types := schema().Types
 	for _, action := range types["IngestAction"].Fields {
@@ -85,7 +85,8 @@ func TestIngestSpeaksAsMutationsDo(t *testing.T) {
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
-		// What an operator does is about the installation, and no fact that an application tells; all of it may be repeated.
+		// Acts of operators concern the installation and are no facts of an application, so they are no events. All of them may be
+		// repeated.
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
@@ -102,7 +103,7 @@ func TestIngestSpeaksAsMutationsDo(t *testing.T) {
 	}
 }
 
-// What the words say and what the contract says are the same lists.
+// The enums of the schema list the same values as the constants of services.
 func TestEnumsAreTheWords(t *testing.T) {
 	categories := make([]string, len(services.Categories))
 	for i, category := range services.Categories {
@@ -147,7 +148,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 	}
 }
 
-// What is printed is JSON that is read back as the same millisecond.
+// A printed time is JSON, and parses as the same millisecond.
 func TestTimesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "ms")).Add(time.Duration(rapid.IntRange(0, 999_999).Draw(t, "ns")))
@@ -176,7 +177,7 @@ func TestTimesThatAreNone(t *testing.T) {
 	}
 }
 
-// An Int is one of 32 bits as a document or a variable brings it, and nothing else is taken for one.
+// Int accepts 32 bits from documents and variables, and nothing else.
 func TestInt(t *testing.T) {
 	for _, c := range []struct {
 		input any
@@ -206,7 +207,7 @@ func TestInt(t *testing.T) {
 	}
 }
 
-// Every connection has edges, their nodes beside them, and a position: what clients for connections look for.
+// Every connection has edges, nodes and a pageInfo, as clients for connections expect.
 func TestConnectionsHaveEdgesNodesAndPageInfo(t *testing.T) {
 	schema := NewExecutableSchema(Config{}).Schema()
 	connections := 0

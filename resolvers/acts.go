@@ -9,8 +9,8 @@ import (
 	"tidings/services/acts"
 )
 
-// asAdmin does an act of an operator: it checks that the token has the scope admin, and keeps the act. Every mutation that needs the
-// scope goes through it. target and details say on what and with which values; they never hold a secret.
+// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
+// scope goes through it. target and details record the object and the values of the act; they never contain a secret.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {
@@ -26,7 +26,7 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 	return payload, nil
 }
 
-// subjectOf is whom the token of a request names.
+// subjectOf is the user or application that the token of a request names.
 func subjectOf(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -35,13 +35,13 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// operates reports whether the bearer of the token acts as an operator where the host application may act too.
+// operates reports whether the request has a token of an operator, for fields that the host application may use too.
 func operates(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts is a part of the acts of operators.
+// acts is a page of the acts of operators.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {

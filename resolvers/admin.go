@@ -25,7 +25,7 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience returns an author's audience.
+// audience returns an author's mode and number of followers.
 func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {

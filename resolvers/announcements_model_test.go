@@ -50,14 +50,14 @@ type modelEntry struct {
 	id           services.PostID
 	segments     announcements.Segments
 	starts, ends time.Time
-	place        uint64 // 0: none
-	missed       bool   // its start came when its time was over already
+	place        uint64 // its position; 0: it has none
+	missed       bool   // it had ended before its late start was processed
 	withdrawn    bool
 }
 
 func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
 
-// modelUser is where a user stands: the whole of announcements and dots is that, and two comparisons.
+// modelUser is a user's state. The whole of announcements and dots is this state and two comparisons.
 type modelUser struct {
 	number        services.UserID
 	here          bool // the badge of this user is read after every step
@@ -67,8 +67,8 @@ type modelUser struct {
 	segments      announcements.Segments
 	cleared       map[string]uint64
 	versions      [2]string
-	shown         map[string]string // version -> what it stood for
-	pages         []string          // positions to mark up to: cursors of former pages
+	shown         map[string]string // version of badges -> the content shown under it
+	pages         []string          // positions to mark up to, from cursors of earlier pages
 }
 
 func (u *modelUser) visit(now time.Time, head uint64) {
@@ -86,7 +86,7 @@ type announcementsModel struct {
 	entries []*modelEntry
 	users   []*modelUser
 	raises  []modelRaise
-	setBack bool // the clock was
+	setBack bool // the clock was set back
 }
 
 type modelRaise struct {
@@ -115,7 +115,7 @@ func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err 
 	return cmd
 }
 
-// head is the last stamp that was given.
+// head is the stamp that was given last.
 func (m *announcementsModel) head() (stamp uint64) {
 	m.Helper()
 	lines, err := m.nodes[0].Store.Lines(context.Background(), `SELECT value FROM counters WHERE name = 'notices'`)
@@ -140,7 +140,7 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle does what is due and reads the places that were taken, which are all after the ones before.
+// settle runs the due jobs and reads the positions that were given, which are all after the earlier ones.
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
@@ -173,7 +173,7 @@ func (m *announcementsModel) settle(before uint64) {
 	}
 }
 
-// unread is the model itself.
+// list is the model itself: the announcements that a user is shown.
 func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
 	for _, e := range m.entries {
 		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
@@ -233,8 +233,8 @@ func (m *announcementsModel) check(u *modelUser) {
 	m.checkVersion(u, which, badges)
 }
 
-// checkVersion: on one node a version never falls, and it stands for one content; on both nodes too, until the clock was
-// set back, when each of them has to find a later version for itself.
+// checkVersion checks that on one node a version never falls, and stands for one content. The same holds across both nodes until the clock
+// is set back; then each node has to find a later version by itself.
 func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.versions[which] {
@@ -260,15 +260,15 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 	nodes := [2]announcementsNode{newAnnouncementsNode(w), newAnnouncementsNode(w.AnotherNode())}
 	first := &announcementsModel{nodes: nodes}
 	for _, dot := range []string{"shop", "wallet"} {
-		cmd, err := nodes[0].announced.RaiseDot(dot, modelSegments) // which gives the segments their bits
+		cmd, err := nodes[0].announced.RaiseDot(dot, modelSegments) // so that the segments get their bits
 		w.Must(err)
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
 	former := first
 	histories.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
-		w.Clock.Advance(time.Hour) // past whatever the former history set back
-		if former.setBack {        // and with nodes that saw nothing of it: those have numbers of their own until they restart
+		w.Clock.Advance(time.Hour) // past the time to which the former history set the clock back
+		if former.setBack {        // and with new nodes: the former ones keep sequences of their own until they restart
 			again := w.AnotherNode()
 			again.IDs = w.IDs
 			nodes = [2]announcementsNode{newAnnouncementsNode(again), newAnnouncementsNode(w.AnotherNode())}
@@ -292,7 +292,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 				w.Clock.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(m.T, "ms")) * time.Millisecond)
 			},
 			func() { w.Clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(m.T, "s")) * time.Second) },
-			func() { // by much: what has just ended does not come back for a clock that is set back by a little
+			func() { // by a lot: an announcement that has just ended does not return when a clock is set back by a little
 				m.setBack = true
 				w.Clock.Advance(-50 * time.Minute)
 			},

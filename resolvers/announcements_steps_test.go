@@ -54,7 +54,7 @@ func (m *announcementsModel) edit() {
 	cmd, err := n.announced.Edit(e.id, edit)
 	m.commit(n, cmd, err)
 	if started := e.place > 0; !e.over(m.now()) && (edit.ShowAgain || !started) {
-		e.place, e.missed = 0, false // it takes its place at once, or when it starts
+		e.place, e.missed = 0, false // it gets its position at once, or when it starts
 	}
 }
 
@@ -72,7 +72,7 @@ func (m *announcementsModel) withdraw() {
 func (m *announcementsModel) mark() {
 	n, u := m.node(), m.drawUser()
 	upTo, place := announcements.UpTo{}, m.head()
-	if len(u.pages) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // late as it may be
+	if len(u.pages) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
 		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.pages).Draw(m.T, "page"))
 		m.must(err)
 		upTo, place = announcements.UpTo{Position: position}, position
@@ -123,13 +123,13 @@ func (m *announcementsModel) lose() {
 	}
 }
 
-// repeat lets jobs come again, as after a worker that was taken for dead.
+// repeat queues jobs again, as after a worker that was wrongly considered dead.
 func (m *announcementsModel) repeat() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {
 		queued := []jobs.NewJob{announcements.UserJob(u.number)}
 		for _, e := range m.entries {
-			if e.place > 0 || e.withdrawn || e.missed { // of those that wait the job is still there
+			if e.place > 0 || e.withdrawn || e.missed { // an announcement that waits still has its job
 				queued = append(queued, announcements.StartJob(announcements.Announcement{ID: e.id}))
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"tidings/services"
 )
 
-// host asks as the host application and answers.
+// host sends a request as the host application and returns the answer.
 func (a *api) host(query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask("", []services.Scope{services.ScopeIngest}, query, variables)
 }
 
-// announce publishes and answers the announcement's id.
+// announce publishes and returns the announcement's ID.
 func (a *api) announce(input string) string {
 	a.t.Helper()
 	got := a.host(`mutation { publishAnnouncement(input: `+input+`) { announcement { id unread } } }`, nil)
@@ -29,7 +29,7 @@ func (a *api) announce(input string) string {
 const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
-// unread reads the number and the list of a viewer, which have to agree.
+// unread reads the number and the list of a viewer, which must agree.
 func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
 	got := a.must(key, announcementsQuery, nil)
@@ -75,7 +75,7 @@ func TestAnnouncements(t *testing.T) {
 		map[string]any{"id": two}); again.at("editAnnouncement", "announcement", "title") != "again" {
 		t.Fatalf("%+v", again)
 	}
-	// What was shown was its former place: it is unread in the new one.
+	// Bob was shown its former position. At the new one it is unread.
 	a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": cursor})
 	a.wantUnread("bob", "again")
 	a.wantUnread("carol", "again")
@@ -168,7 +168,7 @@ func TestAnnouncementsArePaged(t *testing.T) {
 			titles = append(titles, got.at("viewer", "announcements", "edges", i, "node", "title").(string))
 		}
 		after = got.at("viewer", "announcements", "pageInfo", "endCursor")
-		if len(titles) == 3 { // the second page is of what was there: what comes now stands before it
+		if len(titles) == 3 { // an announcement that comes now is above the page that is read
 			a.announce(`{title: "new"}`)
 		}
 		if got.at("viewer", "announcements", "pageInfo", "hasNextPage") == false {

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// A front end shows a message beside the field that the error names: it is one that the client has sent.
+// Every error names an argument that the client has sent, so that a front end can show the message beside the field.
 func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	a := newAPI(t)
 	conversation := a.talk("GROUP", "alice", "bob")
@@ -66,7 +66,7 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	}
 }
 
-// A text that is too long has its limit beside the message, as every other bound has.
+// The error for a text that is too long has the limit as an extension, as the error of every other bound.
 func TestALongTextHasItsLimit(t *testing.T) {
 	a := newAPI(t)
 	for query, limit := range map[string]float64{
@@ -80,8 +80,7 @@ func TestALongTextHasItsLimit(t *testing.T) {
 	}
 }
 
-// The ID with the key zero is of no object. It is not taken for an ID that is left out, which would mean the newest item or a post
-// that answers none.
+// No object has the ID with the key zero. It is not taken for a missing ID, which would mean the newest item, or a post without a parent.
 func TestTheIDZeroIsOfNoObject(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `{ viewer { badges { version } } }`, nil)
@@ -112,7 +111,7 @@ func TestTheIDZeroIsOfNoObject(t *testing.T) {
 	}
 }
 
-// The time of an event is to the millisecond: finer parts of it make no other input under the same key.
+// The time of an event counts to the millisecond: a difference below that is the same input under a key.
 func TestFinerPartsOfTheTimeOfAnEventAreNothing(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)

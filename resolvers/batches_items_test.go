@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// readings is how many times a query reads for its answer: the objects behind the counts are known when the counts have been
-// explained.
+// readings is how many rounds of reads a query may take: the objects behind the counts are known only after the counts have been explained.
 func readings(query string) int {
 	if strings.Contains(query, "nodeId") {
 		return 2
@@ -14,7 +13,7 @@ func readings(query string) int {
 	return 1
 }
 
-// The objects behind the counts are of many types, whose fields conflict: these are those that read more than their objects.
+// The objects behind the counts have many types, whose fields conflict. These are the types that read more than their objects.
 func TestItemsOfTheBadgesAreReadInBatches(t *testing.T) {
 	eachCounted(t, func(t *testing.T, c *counted) {
 		const author = "author { key name viewerFollows }"

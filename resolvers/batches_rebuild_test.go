@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// rebuildTrips is the least that the order of a rebuild allows: a reader must find that the document is missing, it must be
-// stamped before its facts are read, and the facts must be written after that. The written document comes back with the
-// last of the three.
+// rebuildTrips is the fewest round trips of a rebuild: a reader must find that the document is missing, the document must be stamped before
+// its facts are read, and the facts must be written after that. The last of the three returns the written document.
 const rebuildTrips = 3
 
 // The first badges after Redis has lost everything take three round trips to Redis, and each statement once.

@@ -19,12 +19,13 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A response asks Redis at most twice, and SQL at most once with each statement, whatever a list holds and however often an
-// operation names it. The lists and the types are those of the schema: a new one is covered, or has to say why it is not.
+// A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and however often
+// an operation names it. The lists and the types are those of the schema: a new one is tested, or must be listed below with the reason why
+// not.
 
 const mostTrips = 2
 
-// statements counts those that SQL was asked, by name.
+// statements counts the statements that SQL has run, by name.
 type statements struct {
 	mu    sync.Mutex
 	asked map[string]int
@@ -60,7 +61,7 @@ type counted struct {
 	made *fanouttest.World
 	sql  *statements
 	all  *selector
-	met  bool // a node that is restarted meets the reader before it is asked: to know them is a statement of its own
+	met  bool // the node knows the reader: after a restart that takes a statement of its own
 }
 
 // eachCounted runs a test on both engine pairs.
@@ -82,13 +83,13 @@ func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
 	}
 }
 
-// restart is a node that remembers nothing, on a Redis that has copies of posts and people, or none.
+// restart starts a node with empty caches, on a Redis with or without copies of posts and people.
 func (c *counted) restart(copies bool) {
 	world := c.made.AnotherNode()
 	if !copies {
 		world = c.made.AnotherNodeWith(forgetful{c.made.Redis}, nil)
 	}
-	c.api = newAPIOn(c.t, world, 0, 0) // which registers the node caches of features
+	c.api = newAPIOn(c.t, world, 0, 0) // it registers the node caches of features
 	_, err := world.Memory.Log.RunOnce(c.t.Context())
 	c.Must(err)
 	if c.met {
@@ -96,7 +97,7 @@ func (c *counted) restart(copies bool) {
 	}
 }
 
-// costs asks as the reader, and fails where that takes more than is allowed.
+// costs sends a query as the reader, and fails if that takes more than is allowed.
 func (c *counted) costs(t *testing.T, when, query string, variables map[string]any) answer {
 	t.Helper()
 	c.sql.take()
@@ -116,7 +117,7 @@ func (c *counted) costs(t *testing.T, when, query string, variables map[string]a
 	return got
 }
 
-// everywhere asks a node that knows nothing, one that finds copies in Redis, and one that knows it all.
+// everywhere sends a query to a node with empty caches, to one that finds copies in Redis, and to one with everything in its caches.
 func (c *counted) everywhere(t *testing.T, query string, variables map[string]any) (got answer) {
 	t.Helper()
 	c.restart(false)
@@ -126,14 +127,14 @@ func (c *counted) everywhere(t *testing.T, query string, variables map[string]an
 	return c.costs(t, "warm", query, variables)
 }
 
-// selector writes operations that ask for all there is.
+// selector writes operations that select everything.
 type selector struct {
 	t      *testing.T
 	schema *ast.Schema
-	lists  map[string]bool // TYPE.FIELD of the lists that were asked for
+	lists  map[string]bool // TYPE.FIELD of the lists that were selected
 }
 
-// required are the arguments of fields that have to be given, or that keep an answer small.
+// required are the arguments that a field requires, or that keep an answer small.
 var required = map[string]string{
 	"User.followers": "first: 3", "User.followees": "first: 3", "User.posts": "first: 3", "User.shows": "first: 3",
 	"Viewer.views":      `codes: ["news", "topic"]`,
@@ -145,13 +146,13 @@ func newSelector(t *testing.T) *selector {
 	return &selector{t: t, schema: schema, lists: map[string]bool{}}
 }
 
-// isList says that a field is a list of objects or a connection.
+// isList reports whether a field is a list of objects or a connection.
 func (s *selector) isList(field *ast.FieldDefinition) bool {
 	kind := s.schema.Types[field.Type.Name()]
 	return kind.IsCompositeType() && (field.Type.Elem != nil || strings.HasSuffix(kind.Name, "Connection"))
 }
 
-// field asks for a field and all below it, with some arguments more.
+// field selects a field and everything below it, with some more arguments.
 func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more string, above ...string) string {
 	arguments := required[of.Name+"."+field.Name]
 	for _, argument := range field.Arguments {
@@ -169,7 +170,7 @@ func (s *selector) field(of *ast.Definition, field *ast.FieldDefinition, more st
 	return text + s.below(s.schema.Types[field.Type.Name()], above...)
 }
 
-// below asks for all fields of a type, but for types within themselves.
+// below selects all fields of a type, except types within themselves.
 func (s *selector) below(kind *ast.Definition, above ...string) string {
 	if !kind.IsCompositeType() {
 		return ""
@@ -189,7 +190,7 @@ func (s *selector) below(kind *ast.Definition, above ...string) string {
 	return " { " + strings.Join(fields, " ") + " }"
 }
 
-// empty names the lists of an answer that are empty wherever they stand.
+// empty returns the lists of an answer that are empty wherever they occur.
 func empty(value any, path string, filled map[string]bool) (names []string) {
 	var walk func(value any, path string)
 	walk = func(value any, path string) {
@@ -223,7 +224,7 @@ func nodesOfEdges(t *testing.T, value any) (compared int) {
 		}
 		edges, isPage := value["edges"].([]any)
 		nodes, asked := value["nodes"].([]any)
-		if !isPage || !asked { // a type is not asked for within itself
+		if !isPage || !asked { // a type is not selected within itself
 			return compared
 		}
 		if len(nodes) != len(edges) {
@@ -246,7 +247,7 @@ func nodesOfEdges(t *testing.T, value any) (compared int) {
 
 const marked = "of a mutation, read as the list of the viewer is"
 
-// uncounted are lists that no query has.
+// uncounted are lists that no query selects.
 var uncounted = map[string]string{
 	"CommentConnection.nodes": "a type is not asked for within itself; its edges are",
 	"UserConnection.nodes":    "TestListsOfTheUsersOfAListAreReadInBatches",
@@ -341,7 +342,7 @@ func TestNodesOfEveryTypeAreReadInBatches(t *testing.T) {
 		c.met = true
 		node := c.all.schema.Types["Node"]
 		for _, kind := range c.all.schema.GetPossibleTypes(node) {
-			if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one of each
+			if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one object of each of these types
 				continue
 			}
 			t.Run(kind.Name, func(t *testing.T) {
@@ -369,7 +370,7 @@ func TestNodesOfEveryTypeAreReadInBatches(t *testing.T) {
 	})
 }
 
-// What is not there is looked for once.
+// A key without an object is looked up once.
 func TestMissesAreReadInBatches(t *testing.T) {
 	eachCounted(t, func(t *testing.T, c *counted) {
 		c.met = true

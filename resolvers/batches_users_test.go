@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The lists of the users of a page take a statement for each kind of list, wherever the users are.
+// The lists of the users of a page take one statement for each kind of list, wherever the users occur.
 func TestListsOfTheUsersOfAListAreReadInBatches(t *testing.T) {
 	const lists = `{ key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 		followers(first: 5) { nodes { key name } pageInfo { endCursor } } followees(first: 5) { nodes { key name } pageInfo { endCursor } }

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	crowd     = 40 // beside the reader
-	perList   = 30 // in each list, at least
+	crowd     = 40 // people beside the reader
+	perList   = 30 // entries in each list, at least
 	talks     = 34
 	perTalk   = 5
 	itsPeople = 6
 )
 
-// tooMany reports whether a field is a list of users who are in a list themselves: with all of it the operation would have no end.
-// See TestListsOfTheUsersOfAListAreReadInBatches.
+// tooMany reports whether a field is a list of users within a list of users: selecting all of it would never end. See
+// TestListsOfTheUsersOfAListAreReadInBatches.
 func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, above []string) bool {
 	return kind.Name == "User" && s.isList(field) && len(above) > 1
 }
 
-// ofUsers are the statements that read what is asked of users, wherever they are shown.
+// ofUsers are the statements that read fields of users, wherever they are shown.
 var ofUsers = map[string]bool{"relations of a user": true}
 
-// levels is how often a query may run a statement: once for the users of a list, and once for those who liked the posts of the
-// list, who are known when the likes have been read.
+// levels is how often a query may run a statement: once for the users of a list, and once more for the users who liked the posts of the
+// list, who are known only when the likes have been read.
 func levels(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2
@@ -160,7 +160,7 @@ func (c *counted) fillShows(reader string) {
 	c.Must(err)
 }
 
-// ids are the ids of some objects of a type that the reader sees, found in the reader's lists.
+// ids are the IDs of the objects of a type that are in the reader's lists.
 func (c *counted) ids(kind string) (ids []string) {
 	c.t.Helper()
 	const page = "edges { node { id } }"
@@ -175,7 +175,7 @@ func (c *counted) ids(kind string) (ids []string) {
 		"View":         {`views(codes: ["news"], first: 100) { ` + page + " }", "view:"},
 		"Message":      {"conversations(first: 100) { edges { node { messages { edges { node { id } } } } } }", "message:"},
 	}
-	if kind == "SiteMessageReport" { // of which there are no lists
+	if kind == "SiteMessageReport" { // these are in no list
 		for _, id := range c.ids("SiteMessage") {
 			ids = append(ids, strings.Replace(id, "siteMessage:", "siteMessageReport:", 1))
 		}

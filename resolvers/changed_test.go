@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A verb whose state holds already answers as before, with changed: false; under its key it answers as the first time.
+// A verb whose effect exists already returns changed: false. Under its key it answers as the first time.
 func TestVerbsAreIdempotent(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
@@ -47,7 +47,7 @@ func TestVerbsAreIdempotent(t *testing.T) {
 			{"joinConversation", "quitConversation", "conversationId", room, ""},
 			{"block", "unblock", "userId", "user:bob", "user { id }"},
 		} {
-			if of.does != "joinConversation" { // who never was a member has nothing to leave
+			if of.does != "joinConversation" { // a user who never was a member cannot leave
 				step(of.undoes, of.field, of.id, of.shown, false)
 			}
 			step(of.does, of.field, of.id, of.shown, true)
@@ -59,7 +59,7 @@ func TestVerbsAreIdempotent(t *testing.T) {
 	})
 }
 
-// A key remembers that its request changed something, though the state holds when it is sent again.
+// A key remembers that its request changed something, even if the effect exists when the request is repeated.
 func TestAKeyRemembersThatItChanged(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -74,7 +74,7 @@ func TestAKeyRemembersThatItChanged(t *testing.T) {
 	}
 }
 
-// One refusal leaves the rest of the answer, of several mutations and of several lists.
+// One refused field leaves the other mutations and lists of the answer as they are.
 func TestARefusalLeavesItsNeighbours(t *testing.T) {
 	a := newAPI(t)
 	got := a.as("alice", `mutation {
@@ -94,7 +94,7 @@ func TestARefusalLeavesItsNeighbours(t *testing.T) {
 	}
 }
 
-// The viewer and the badges are fetched by their ids, by their user alone, and a mutation has the same badges in both places.
+// The viewer and the badges can be fetched by their IDs, only by their own user. A mutation returns the same badges in both places.
 func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -116,7 +116,7 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	}
 }
 
-// Marks answer what they marked, as it is now.
+// Marks return the items that they marked, as they are now.
 func TestMarksAnswerWhatTheyMarked(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -161,7 +161,7 @@ func TestTheSchemaNamesEveryErrorCode(t *testing.T) {
 	}
 }
 
-// Everything in the schema is described, the schema and its roots too.
+// Everything in the schema has a description, including the schema itself and its root types.
 func TestEverythingIsDescribed(t *testing.T) {
 	if schema.Description == "" {
 		t.Error("the schema is not described")
@@ -184,7 +184,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// What a member's own act finds as it is changes nothing, and says so.
+// A member's act that finds its effect already there changes nothing, and says so.
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
@@ -202,7 +202,7 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 			}
 		}
 		it := fmt.Sprintf("conversationId: %q", group)
-		does("leaveConversation", it, true) // it reads what was unread
+		does("leaveConversation", it, true) // leaving reads the unread messages
 		does("markConversationRead", it, false)
 		does("markConversationUnread", fmt.Sprintf("fromMessageId: %q", message), true)
 		does("markConversationRead", it, true)
@@ -235,7 +235,7 @@ func TestTheLastProfileIsShownUnderAStandingClock(t *testing.T) {
 	})
 }
 
-// A response that changes something answers what is so after it.
+// A response that changes something shows the state after the change.
 func TestAPayloadShowsWhatItsMutationChanged(t *testing.T) {
 	a := newAPI(t)
 	a.Clock.Flow()

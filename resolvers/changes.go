@@ -9,7 +9,7 @@ import (
 	"tidings/services/stream"
 )
 
-// changes is a part of the change stream.
+// changes is a page of the change stream.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	return part, nil
 }
 
-// changePositionText prints a position in the change stream, as one cursor for a reader who has everything up to it, else as two.
+// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
 	if position.FullTo != position.ReadTo {
@@ -64,7 +64,7 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// changeShown is a change, for a reader who has all changes up to a version.
+// changeShown is a change as the API shows it to a reader who has all changes up to a version.
 func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{

@@ -12,7 +12,7 @@ import (
 	"tidings/services/chat"
 )
 
-// The kinds and forms of the cursors of conversations; the home feed's is 1.
+// The kinds and forms of the cursors of conversations; 1 is the home feed's.
 const (
 	conversationCursor = 16 + iota
 	messageCursor
@@ -21,7 +21,7 @@ const (
 	placeLength = 1 + 8 + 8
 )
 
-// placeText prints a position in a list: its kind, the list, and the position. It holds no secret.
+// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains no secret.
 func placeText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, placeLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
@@ -77,8 +77,8 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 	return info
 }
 
-// graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are left
-// out. The caller has checked that the viewer is a member.
+// graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are omitted. The
+// caller has checked that the viewer is a member.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
@@ -172,7 +172,7 @@ func (r *Resolver) conversationPayload(ctx context.Context, done *done, id servi
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
-// device is the name of the device of the viewer's request. All devices without a name count as one.
+// device is the name of the device that sent the request. All devices without a name count as one.
 func device(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// talk makes a conversation of its creator and others and answers its id.
+// talk makes a conversation of its creator and others and returns its ID.
 func (a *api) talk(kind, creator string, others ...string) string {
 	a.t.Helper()
 	a.Named(others...)
@@ -26,7 +26,7 @@ func (a *api) talk(kind, creator string, others ...string) string {
 const sayQuery = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input: {conversationId: $c, body: $b, mentionIds: $m}) {
 	message { id body author { key } mentions { key } recalled } conversation { id unread { value } } badges { conversations { total { value } } } } }`
 
-// say sends a message, lets it be carried, and answers its id.
+// say sends a message, lets it be projected, and returns its ID.
 func (a *api) say(key, conversation string, mentions ...string) string {
 	a.t.Helper()
 	got := a.must(key, sayQuery, map[string]any{"c": conversation, "b": "hello", "m": mentions})
@@ -47,7 +47,7 @@ func (a *api) read(key, conversation, upTo string) answer {
 	return a.as(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
 }
 
-// waits is what the badge shows and what the list adds up to, unread and mentions: they are one.
+// waits is a user's unread messages and mentions in the badge, which must equal the sums over the list.
 func (a *api) waits(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } conversations { total { value precision } mentions { value } } }
@@ -189,7 +189,7 @@ func TestMembersAlone(t *testing.T) {
 	a.wantWaits("removed", "c", "0+0")
 }
 
-// Whatever is not right gets its code and a word on what is wrong, and changes nothing.
+// Every invalid input gets its code and a message with the reason, and changes nothing.
 func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("d", "e", "f")

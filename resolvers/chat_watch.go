@@ -17,7 +17,7 @@ func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, 
 		cancel()
 		return nil, err
 	}
-	// The parts beside the state are read for each event.
+	// Each event reads the messages and members, because the state does not contain them.
 	return relay(ctx, cancel, r.Log, changes, func(_ context.Context, change chat.Change) (*graph.ConversationChange, error) {
 		return &graph.ConversationChange{
 			Conversation: graphConversation(change.State), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),

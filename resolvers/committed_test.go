@@ -17,8 +17,7 @@ import (
 	"tidings/services"
 )
 
-// cutOff is badges that cannot be read, and with which every read that comes after them fails too: a mutation reads them first
-// after its commit.
+// cutOff is badges that cannot be read. After the attempt every other read fails too: a mutation reads the badges first after its commit.
 type cutOff struct {
 	Badges
 	cut func()
@@ -33,7 +32,7 @@ func (c cutOff) ReadFacts(ctx context.Context, user services.UserID) (*services.
 	return c.Read(ctx, user)
 }
 
-// afterCommit does a mutation of a viewer's, after whose commit no read succeeds.
+// afterCommit runs a mutation of a viewer after whose commit every read fails.
 func (a *api) afterCommit(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	ctx, cut := context.WithCancel(a.t.Context())
@@ -60,7 +59,7 @@ func (a *api) afterCommit(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// askAll is a mutation that asks for every part of its payload.
+// askAll is a mutation that selects every part of its payload.
 func askAll(verb string) string {
 	field := schema.Mutation.Fields.ForName(verb)
 	var shown []string
@@ -126,7 +125,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
 			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
 		}
-		// Under its key it answers what it did, now with all that there is to read.
+		// Under its key it returns what it did, now with everything that could not be read.
 		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
 		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
 			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)

@@ -23,8 +23,8 @@ type object[T any] struct {
 	members map[string]member[T]
 }
 
-// plainFields is the selection of a type with its fragments expanded. false if it has directives, repeats a key of the answer
-// (which may need a merge), or has a condition on another type: execution then does the work.
+// plainFields is the selection of a type with its fragments expanded. It returns false if the selection has directives, repeats a key of
+// the answer (which may need a merge), or has a condition on another type: the executor then does the work.
 func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool

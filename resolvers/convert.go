@@ -13,7 +13,7 @@ func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
-// graphPost is a post of those that are shown together: what is asked of one of them is read for all.
+// graphPost is one of several posts that are shown together. A field that is requested of one of them is read for all.
 func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
 	shown := graph.Post{
 		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),

@@ -3,7 +3,7 @@ package resolvers
 // Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
 // time: see transport.Config.
 var Weights = map[string]int{
-	"Query.nodes":                       5, // each
+	"Query.nodes":                       5, // for each node
 	"Query.__schema":                    1000,
 	"Query.__type":                      100,
 	"Viewer.badges":                     20,
@@ -18,7 +18,7 @@ var Weights = map[string]int{
 	"Admin.webhooks":                    50,
 	"Admin.acts":                        50,
 	"Admin.webhookDeadLetters":          50,
-	"Viewer.badgeExplained":             200, // each part
+	"Viewer.badgeExplained":             200, // for each part
 	"BadgeItem.node":                    15,
 	"Viewer.awayDigest":                 500,
 	"Viewer.mutes":                      30,

@@ -7,7 +7,7 @@ import (
 	"tidings/graph"
 )
 
-// A weight of a field that the schema does not have would weigh nothing.
+// Every weight is of a field of the schema. A weight of any other would have no effect.
 func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	for name, weight := range Weights {
@@ -19,7 +19,7 @@ func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 	}
 }
 
-// A list of its own is read for its field; without a weight it would cost no more than a field of what was read.
+// A field that reads a list of its own must have a weight. Without one it would cost no more than a field of an object that was read.
 func TestEveryListWithASizeHasAWeight(t *testing.T) {
 	lists := 0
 	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {

@@ -17,7 +17,7 @@ const (
 	cursorLength = 1 + 4 + 8
 )
 
-// cursorKind is the list that a cursor belongs to, and the cursor's form.
+// cursorKind identifies the list that a cursor belongs to, and the cursor's form.
 type cursorKind byte
 
 const (
@@ -74,7 +74,7 @@ func pageSize(first *int) (int, error) {
 	return *first, nil
 }
 
-// text prints a position in a viewer's own list: kind, viewer, position. It holds no secret.
+// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret.
 func (k cursorKind) text(viewer services.UserID, place uint64) string {
 	return string(k.append(nil, viewer, place))
 }
@@ -144,7 +144,7 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 		return 0, true, services.Errorf(services.Invalid, "newerThan: it cannot be given together with after or lastId")
 	}
 	if place, err = services.ParsePostGlobalID("newerThan", *newerThan); services.CodeOf(err) == services.NotFound {
-		err = nil // a position is enough, and this one is before every post
+		err = nil // only the position is needed, and a position before every post is valid here
 	}
 	return place, true, err
 }

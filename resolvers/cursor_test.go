@@ -26,7 +26,7 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	})
 }
 
-// Whatever is sent as a cursor is read or refused with a word on what is wrong; what is read prints the same again.
+// Every text that is sent as a cursor is parsed, or refused with the reason; a parsed one prints the same again.
 func FuzzCursor(f *testing.F) {
 	good := cursorText(7, 99)
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", "AAAA", strings.Repeat("A", 18), strings.Repeat("_", 18), "\x00", strings.Repeat("A", 10_000)} {
@@ -61,7 +61,7 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 	}
 }
 
-// A position in the change stream is read back; two cursors in the wrong order, or more or less than two, are refused.
+// A position in the change stream can be parsed again. Two cursors in the wrong order, and more than two, are refused.
 func TestChangePosition(t *testing.T) {
 	for _, position := range []stream.Position{{}, {ReadTo: 7}, {ReadTo: 7, FullTo: 7}, {ReadTo: 7, FullTo: 3}} {
 		text := changePositionText(position)

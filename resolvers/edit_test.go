@@ -2,7 +2,7 @@ package resolvers
 
 import "testing"
 
-// An edit answers with the post as it is now, by the mutation and by an event, and leaves it in its place.
+// An edit, as a mutation or as an event, returns the post as it is now, and keeps its position.
 func TestEditPost(t *testing.T) {
 	a := newAPI(t)
 	published := a.must("bob", `mutation { publishPost(input: {body: "one"}) { post { id publishedAt } } }`, nil)

@@ -8,20 +8,20 @@ import (
 	"tidings/services"
 )
 
-// edit is what an edit is shown to have done to one field: set, then left by an edit that does not name it, then cleared.
+// edit is the edits of one field: one that sets it, one that does not name it, and one that clears it.
 type edit struct {
 	name, input  string // of the mutation, and the type of its input
-	host         bool   // the host application does it
-	always       event  // the fields that say what is edited
+	host         bool   // the host application sends it
+	always       event  // the fields that identify the edited object
 	field        string
-	value        any   // to be set
-	other        event // another edit, which leaves the field
+	value        any   // the value to set
+	other        event // another edit, which does not name the field
 	shown        string
-	path         []any // of shown in the answer
+	path         []any // of the field in the answer
 	want, clears any
 }
 
-// What is absent from an edit stays, and null clears it, as a mutation and as an event; what cannot be cleared is refused.
+// A field that an edit does not name stays, and null clears it, in a mutation and in an event. A field that cannot be cleared refuses null.
 func TestAbsentLeavesAndNullClears(t *testing.T) {
 	a := newAPI(t)
 	show, ended := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour)
@@ -82,7 +82,7 @@ func (a *api) edits(t *testing.T, e edit) {
 			t.Errorf("%v: %+v, want %v", step.more, got, step.want)
 		}
 	}
-	// Null asks for something else than nothing: it is another request under the same key.
+	// Null is not the same as a missing field: it is another request under the same key.
 	if e.other != nil {
 		changes := event{"key": e.name + " " + e.field}
 		if !e.host {

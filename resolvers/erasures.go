@@ -8,7 +8,7 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or answers how far it is.
+// eraseUser begins the erasure of a user, or returns its progress.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", input.UserID, "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)

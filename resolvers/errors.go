@@ -43,8 +43,9 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-// argumentAt is the argument of a field that the executor could not read, named as in other errors: at, events[0].at; "" for any
-// other error, such as one before the execution. The executor says it by a path that goes on below the field, where a path of an answer ends.
+// argumentAt is the argument that the executor could not read, named as in other errors: at, events[0].at; "" for any other error, such as
+// one before the execution. The path of such an error continues below the field into its argument, whereas a path of an answer ends at a
+// field.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
@@ -87,7 +88,7 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 
 func isOurs(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
 
-// Recover turns a panic into an internal error: one answer is lost, not the process.
+// Recover turns a panic into an internal error, so that one answer is lost and not the process.
 func Recover(_ context.Context, panicked any) error {
 	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 }

@@ -15,7 +15,7 @@ import (
 	"tidings/services"
 )
 
-// Every code can be met by a client, and each is shown as the table says.
+// Every code can reach a client, as the table says.
 func TestEveryCodeReachesTheClient(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -52,7 +52,7 @@ func TestEveryCodeReachesTheClient(t *testing.T) {
 	}
 }
 
-// Our own faults are told by an id alone, which the log has with the cause.
+// An internal error shows only an ID, which the log has together with the cause.
 func TestAnInternalErrorHidesItsCause(t *testing.T) {
 	a := newAPI(t)
 	a.resolver.Queue = brokenQueue{}
@@ -130,7 +130,7 @@ func TestTheTableOfErrors(t *testing.T) {
 	}
 }
 
-// An error names the field that failed, and the others are answered.
+// An error names the field that failed, and the other fields are answered.
 func TestAnErrorHasItsPath(t *testing.T) {
 	a := newAPI(t)
 	got := a.as("bob", `{ good: node(id: "user:bob") { id } bad: node(id: "nothing") { id } }`, nil)

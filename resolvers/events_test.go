@@ -23,8 +23,8 @@ import (
 	"tidings/services/redis"
 )
 
-// openSubscription is an open subscription of the reader, whose hub tells what the test says and reads nothing itself. What an event
-// costs is then its own.
+// openSubscription is an open subscription of the reader. Its hub sends what the test says and reads nothing, so that the cost of an event
+// is the event's own.
 type openSubscription struct {
 	c      *counted
 	t      *testing.T
@@ -37,7 +37,7 @@ type openSubscription struct {
 	next   graphql.ResponseHandler
 }
 
-// subscribe opens a subscription on a node, takes its first event, and answers what that took with all that opening takes.
+// subscribe opens a subscription on a node, takes its first event, and returns the cost of both.
 func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, trips int, asked map[string]int) {
 	t.Helper()
 	s = &openSubscription{c: c, t: t, n: 9_000_000_000_000_000}
@@ -88,7 +88,7 @@ func (c *counted) subscribe(t *testing.T, query string) (s *openSubscription, tr
 	return s, s.trips.Count(), c.sql.take()
 }
 
-// move makes badges that differ in what subscriptions are woken by.
+// move makes badges that differ in everything that wakes subscriptions.
 func (s *openSubscription) move() {
 	badges := *s.badges.Load()
 	s.n++
@@ -111,8 +111,8 @@ func (s *openSubscription) event() map[string]any {
 	return data
 }
 
-// costs makes events until one takes no more than a response may, and fails where none of some does: a look that the opening of
-// the subscription has asked for may come between two of them.
+// costs makes events until one takes no more than a response may, and fails if none of several does: a read that the opening of the
+// subscription has requested may fall between two of them.
 func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
@@ -133,8 +133,8 @@ func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any
 	return data
 }
 
-// An event asks no more for many things than for one, on a node that knows nothing and on one that knows it all, and once a
-// subscription is open no event reads a thing twice.
+// An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with full ones.
+// Once a subscription is open, no event reads an object twice.
 func TestAnEventOfASubscriptionIsReadInBatches(t *testing.T) {
 	eachCounted(t, func(t *testing.T, c *counted) {
 		for _, field := range c.all.schema.Subscription.Fields {
@@ -156,11 +156,11 @@ func TestAnEventOfASubscriptionIsReadInBatches(t *testing.T) {
 	})
 }
 
-// anotherLook is what a first event may take more: opening a subscription asks for a look that may come before it is taken.
+// anotherLook is how much more a first event may take: opening a subscription requests a read that may come before the event is taken.
 const anotherLook = 1
 
-// eventCosts lets so many things happen, and answers what the first event of them takes on a new node. The next must not take
-// more than a response may.
+// eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. The next must not take more
+// than a response may.
 func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
 	t.Helper()
 	conversation := c.ids("Conversation")[0]
@@ -181,7 +181,7 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 	c.Quiet(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
-	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // whose lists are those of queries
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // its lists are those of queries
 	data := s.costs(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)

@@ -19,7 +19,7 @@ type feedAsk struct {
 	before                   *string
 }
 
-// asked is a feedAsk without the default of first, which says nothing where last is given.
+// asked is a feedAsk without the default of first, which means nothing if last is given.
 func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {

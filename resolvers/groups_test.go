@@ -16,7 +16,7 @@ func onEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
 	}
 }
 
-// setGroupPolicy says who may add a user.
+// setGroupPolicy sets who may add a user.
 func (a *api) setGroupPolicy(key, policy string) {
 	a.t.Helper()
 	got := a.must(key, `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy badges { version } } }`, map[string]any{"p": policy})
@@ -54,8 +54,7 @@ func (a *api) isIn(key string) int {
 	return len(edges)
 }
 
-// wantNoUser holds that an answer refuses a user in the words in which it refuses one who does not exist, and that they were
-// put into nothing.
+// wantNoUser checks that an answer refuses a user in the words for a user who does not exist, and that nobody was added.
 func (a *api) wantNoUser(what string, got answer, argument, key string, before int) {
 	a.t.Helper()
 	want := fmt.Sprintf("%s: there is no user %q", argument, key)
@@ -72,7 +71,7 @@ func (a *api) wantNoUser(what string, got answer, argument, key string, before i
 	}
 }
 
-// waysIn are the ways by which one user can put another, bob, into a conversation; asked is the argument that names bob.
+// waysIn are the ways in which one user can put another, bob, into a conversation; asked is the argument that names bob.
 var waysIn = []struct {
 	name, asked string
 	direct      bool
@@ -130,7 +129,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 	})
 }
 
-// The policy is looked at when a user is added, and not for what stands or what they do themselves.
+// The policy is checked when a user is added. It does not affect existing memberships, nor what the user does themselves.
 func TestGroupPolicyIsOfBeingAddedAlone(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")
@@ -150,7 +149,7 @@ func TestGroupPolicyIsOfBeingAddedAlone(t *testing.T) {
 	})
 }
 
-// Following is what counts, at the moment of the call; a block goes before it.
+// Whether the adder is followed is checked at the moment of the call; a block takes precedence.
 func TestWhoIsNoLongerFollowedCannotAdd(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob")

@@ -25,7 +25,7 @@ func TestUsersWithTheirBadges(t *testing.T) {
 	a.publish("alice")
 	a.Quiet(a.Fanout)
 	for _, key := range []string{"alice", "bob", odd} {
-		a.must(key, `{ viewer { badges { version } } }`, nil) // who has never been here has no document
+		a.must(key, `{ viewer { badges { version } } }`, nil) // a user who has never been here has no document
 	}
 	got := a.ask("", asHost, usersQuery, map[string]any{"keys": []string{odd, "bob", "nobody", "alice", "bob"}})
 	if len(got.Errors) > 0 || got.at("users", 2) != nil {

@@ -27,7 +27,7 @@ type hot struct {
 	r *Resolver
 
 	mu sync.RWMutex
-	// A plan lives as long as its parsed document. The transport bounds the bytes of those.
+	// The transport bounds the bytes of parsed documents. A plan is freed with its document.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
@@ -142,7 +142,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 	named := map[string]bool{}
 	for _, field := range fields {
 		compile, known := viewerParts[field.Name]
-		if !known || named[field.Name] { // execution reads all aliases of a field together
+		if !known || named[field.Name] { // the executor would read all aliases of a field together
 			return nil
 		}
 		named[field.Name] = true
@@ -175,7 +175,7 @@ func (p *plan) append(to []byte, contents []content) []byte {
 	return append(to, p.after...)
 }
 
-// Quick returns how to answer a compiled query without the executor.
+// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -222,7 +222,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 	return contents, errors.Join(failures...)
 }
 
-// attempt reads a part. It turns a panic into an error: execution then meets the panic again and presents it.
+// attempt reads a part. It turns a panic into an error: the executor then meets the panic again and reports it.
 func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
 	if p.read == nil {
 		return nil
@@ -255,8 +255,8 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 	}
 }
 
-// subscribe asks for the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil
-// if it is refused.
+// subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if it is
+// refused.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {

@@ -17,8 +17,8 @@ import (
 type shownBoard struct {
 	live.Board
 	at        time.Time
-	relations map[services.UserID]services.Relation // of the hosts; nil where they are not asked for
-	labels    map[services.Object]services.Label    // of the shows; nil where they are not asked for
+	relations map[services.UserID]services.Relation // of the hosts; nil if they are not requested
+	labels    map[services.Object]services.Label    // of the shows; nil if they are not requested
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.

@@ -42,8 +42,7 @@ func drawBoard(t *rapid.T) shownBoard {
 	return board
 }
 
-// Whatever is selected and whatever stands on the board: the compiled selection answers what the generated code answers,
-// byte for byte.
+// For any selection and any board the compiled selection answers exactly like the generated code, byte for byte.
 func TestTheCompiledBoardIsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +58,7 @@ func TestTheCompiledBoardIsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// Whether a show reminds the viewer is left to execution.
+// A board with remindsMe is left to the executor.
 func TestABoardWithRemindersIsExecuted(t *testing.T) {
 	if planOf(parsed(t, `{ viewer { liveBoard { edges { node { id remindsMe } } } } }`)) != nil {
 		t.Error("it is compiled")

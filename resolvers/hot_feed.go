@@ -16,9 +16,9 @@ import (
 type shownPage struct {
 	feed.Page
 	viewer      services.UserID
-	engagements map[services.PostID]services.Engagement // of the posts; nil where they are not asked for
-	relations   map[services.UserID]services.Relation   // of the authors; nil where they are not asked for
-	labels      map[services.Object]services.Label      // of the posts; nil where they are not asked for
+	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
+	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
+	labels      map[services.Object]services.Label      // of the posts; nil if they are not requested
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.

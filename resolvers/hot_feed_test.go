@@ -12,7 +12,7 @@ import (
 	"tidings/services/feed"
 )
 
-// texts are what bodies and names may be made of: what JSON must escape, what browsers would, and what is no UTF-8.
+// texts are possible bodies and names: with characters that JSON must escape, characters that browsers escape, and invalid UTF-8.
 var texts = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
 
 func drawText(t *rapid.T, name string) string {
@@ -27,7 +27,7 @@ func drawPost(t *rapid.T, name string) services.PostID {
 	return services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, name))
 }
 
-// drawRelations draws what the viewer and the users of a page are to each other.
+// drawRelations draws the relations between the viewer and the users of a page.
 func drawRelations(t *rapid.T) map[services.UserID]services.Relation {
 	return map[services.UserID]services.Relation{1: {
 		Follows: rapid.Bool().Draw(t, "follows"), Followed: rapid.Bool().Draw(t, "followed"), Mutes: rapid.Bool().Draw(t, "mutes"),
@@ -59,7 +59,7 @@ func drawPage(t *rapid.T) shownPage {
 			Likes: rapid.IntRange(0, 1<<40).Draw(t, "likes"), Comments: rapid.IntRange(0, 3).Draw(t, "comments"), Liked: rapid.Bool().Draw(t, "liked"),
 		}
 		page.labels[postObject(item.Post.ID)] = drawLabel(t)
-		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // else nobody knows the author any more
+		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // otherwise the author is unknown by now
 			item.Author = services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}
 			item.Author.AvatarURL = rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "avatar")
 		}
@@ -74,8 +74,7 @@ func drawPage(t *rapid.T) shownPage {
 	return page
 }
 
-// Whatever is selected and whatever stands on the page: the compiled selection answers what the generated code answers,
-// byte for byte, with badges beside it and without.
+// For any selection and any page the compiled selection answers exactly like the generated code, byte for byte, with and without badges.
 func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
@@ -96,7 +95,7 @@ func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// A text is written as execution does, whatever is in it.
+// Every text is written exactly as the executor writes it.
 func TestTextsAreEscapedAsExecutionDoes(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, text string) {
 		var want bytes.Buffer
@@ -115,7 +114,7 @@ func TestTextsAreEscapedAsExecutionDoes(t *testing.T) {
 	})
 }
 
-// fullPage is what a page of 20 looks like.
+// fullPage is a typical page of 20 posts.
 func fullPage() shownPage {
 	page := shownPage{viewer: 7, Page: feed.Page{HasNext: true}}
 	for i := range defaultFirst {
@@ -131,7 +130,7 @@ func fullPage() shownPage {
 const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kind author { id key name avatarUrl } body publishedAt } }
 	pageInfo { hasNextPage hasPreviousPage startCursor endCursor } lastId end } } }`
 
-// A page is written at once: what it costs does not grow with what stands in it.
+// A page is written into one buffer: the number of allocations does not grow with its content.
 func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
 	plan, shown := planOf(parsed(t, pageQuery)), []content{{page: fullPage()}}
 	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 5 {

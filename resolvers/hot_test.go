@@ -21,7 +21,7 @@ import (
 	"tidings/services"
 )
 
-// shown is a schema whose viewer has the badges and the page that a test wants.
+// shown is a schema whose viewer has the badges and the page of a test.
 type shown struct {
 	*Resolver
 	content
@@ -153,7 +153,7 @@ type shownClock time.Time
 
 func (c shownClock) Now() time.Time { return time.Time(c) }
 
-// executed is what the generated code answers.
+// executed is the answer of the generated code.
 func executed(t interface{ Fatalf(string, ...any) }, what content, query string) string {
 	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shown{Resolver: &Resolver{}, content: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
@@ -171,7 +171,7 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
-// hotSchema is the schema without what is left to execution: whether a show reminds the viewer, and the lists of posts and users.
+// hotSchema is the schema without the fields that are left to the executor: remindsMe, and the lists of posts and users.
 func hotSchema() *ast.Schema {
 	schema := *schemaOf()
 	schema.Types = maps.Clone(schema.Types)
@@ -183,7 +183,7 @@ func hotSchema() *ast.Schema {
 	return &schema
 }
 
-// drawSelection draws a selection of a type's fields, some under other names, some in fragments.
+// drawSelection draws a selection of a type's fields: some with aliases, some in fragments.
 func drawSelection(t *rapid.T, schema *ast.Schema, kind *ast.Definition, depth int) string {
 	var text strings.Builder
 	text.WriteString("{ ")
@@ -255,8 +255,7 @@ func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationD
 	return document.Operations[0]
 }
 
-// Whatever is selected and whatever the badges are: the compiled selection answers what the generated code answers, byte
-// for byte.
+// For any selection and any badges the compiled selection answers exactly like the generated code, byte for byte.
 func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
@@ -272,7 +271,7 @@ func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// A field that is new in the schema must be compiled too, or else every query that asks for it is slow without a word.
+// A new field of the schema must be compiled too. Otherwise every query that selects it becomes slow unnoticed.
 func TestEveryFieldOfWhatIsHotIsCompiled(t *testing.T) {
 	schema := hotSchema()
 	seen := map[string]bool{}
@@ -343,7 +342,7 @@ func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
 	}
 }
 
-// What cannot be answered is answered by the schema: the errors are the same, with their places.
+// A query that fails is answered by the schema: its errors are the same, with their places.
 func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	a := newAPI(t)
 	for what, got := range map[string]answer{
@@ -356,7 +355,7 @@ func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	}
 }
 
-// A plan is forgotten with its document: plans alone keep no text in memory.
+// A plan is forgotten with its document: a plan alone keeps no text in memory.
 func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
 	count := func() int {
@@ -375,7 +374,7 @@ func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 	for i := range 50 {
 		h.plan(parse(fmt.Sprintf("{viewer{badges{v%d:version}}}", i)))
 		h.plan(parse(fmt.Sprintf("subscription{badgesChanged{v%d:version}}", i)))
-		h.plan(parse(fmt.Sprintf("{v%d:__typename}", i))) // not hot: that is remembered too
+		h.plan(parse(fmt.Sprintf("{v%d:__typename}", i))) // not hot, which is remembered too
 	}
 	plan := h.plan(kept)
 	for deadline := time.Now().Add(30 * time.Second); count() > 1; runtime.Gosched() {

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// shownUser is a user with what the viewer and the user are to each other.
+// shownUser is a user with the relation between the viewer and the user.
 type shownUser struct {
 	*services.User
 	relation services.Relation
@@ -26,7 +26,7 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"viewerHides":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}
 
-// relations reports whether what the viewer and users are to each other is wanted.
+// relations reports whether a field needs the relation between the viewer and users.
 func (w wanted) relations() bool {
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides"} {
 		if len(w["User."+field]) > 0 {

@@ -21,7 +21,7 @@ import (
 	"tidings/services/sql"
 )
 
-// counting counts what is left to the schema.
+// counting counts the operations that are left to the schema.
 type counting struct {
 	graphql.ExecutableSchema
 	left int
@@ -55,7 +55,7 @@ func newSides(t *testing.T) *sides {
 	return s
 }
 
-// reply is a whole response: its data as they are written, its errors sorted, because fields fail side by side.
+// reply is a whole response: its data as written, its errors sorted, because fields fail in parallel.
 type reply struct {
 	data   string
 	errors []string
@@ -92,7 +92,7 @@ type oneRequest struct{}
 
 func (oneRequest) RequestID() string { return "one" }
 
-// both answers what both sides say, which has to be the same, and whether the schema was left to say it.
+// both returns the answer of both sides, which must be equal, and whether the schema gave it.
 func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
 	ctx := services.WithRequest(s.t.Context(), oneRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
@@ -140,7 +140,7 @@ func (s *sides) populate() (places []services.PostID) {
 	s.about("reader", "hideFrom", "user:named")
 	s.Quiet(s.Fanout)
 	s.Clock.Advance(time.Second)
-	s.Write(func(ctx context.Context, tx *sql.Tx) error { // without a job: feeds list them still
+	s.Write(func(ctx context.Context, tx *sql.Tx) error { // deleted without a job, so that feeds still list it
 		for _, id := range slices.Concat(published["named"][3:8], published["plain"][:1], published["busy"][100:104]) {
 			if _, _, err := posts.Delete(ctx, tx, id); err != nil {
 				return err
@@ -207,7 +207,7 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 	return declared, given, variables
 }
 
-// Whoever asks for whatever page: the hot answer is the executed one, errors and what is not compiled included.
+// For any page and any user the hot answer equals the executed one, including errors and selections that are not compiled.
 func TestHotPagesOfAWorldAreTheExecutedOnes(t *testing.T) {
 	s := newSides(t)
 	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
@@ -243,7 +243,7 @@ func TestHotPagesOfAWorldAreTheExecutedOnes(t *testing.T) {
 			seen["left"]++
 		}
 	})
-	const enough = 50 // of fewer, all may have been of one sort
+	const enough = 50 // with fewer, all may have been of one kind
 	if seen["errors"]+seen["hot"]+seen["left"] > enough && (seen["errors"] == 0 || seen["hot"] == 0 || seen["left"] == 0) {
 		t.Errorf("not everything was tried: %v", seen)
 	}
@@ -288,7 +288,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	}
 }
 
-// What the viewer and others did with posts is in a compiled page as it is.
+// A compiled page shows the likes and answers of posts as they are.
 func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 	s := newSides(t)
 	s.populate()
@@ -300,7 +300,7 @@ func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 	}
 }
 
-// One document can page both ways: a variable that is not given is as no argument.
+// One document can page both ways: a variable that is not given counts as a missing argument.
 func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 	s := newSides(t)
 	places := s.populate()
@@ -346,7 +346,7 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	}
 }
 
-// A reader of a part that panics is answered by the schema, and the others are not waited for in vain.
+// If reading a part panics, the schema answers the operation, and nobody waits for the other parts forever.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
 	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("planted") }}
 	calm := &part{}

@@ -28,7 +28,7 @@ func withTimeFor(ctx context.Context, events int) (context.Context, context.Canc
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
 }
 
-// sendFewer gives a host whose batch ran out of time an error that says what to do.
+// sendFewer adds advice to the error of a batch that ran out of time: the host should send fewer events at once.
 func sendFewer(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
@@ -36,8 +36,8 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events in one commit, and answers each by itself. Before an event that names an object by a ref which an
-// earlier one of the same commit sets, another commit begins.
+// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an object by a ref
+// set by an earlier event of the request begins another commit.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -62,8 +62,8 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs; all
-// is the number of events of the request.
+// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs; all is the
+// number of events of the whole request.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
 	cmds, calls, places := make([]*jobs.Command, 0, len(events)), make([]*call, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {

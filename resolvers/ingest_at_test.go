@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// happened is an event in full, with the time at which it happened.
+// happened is an event in its full form, with the time at which it happened.
 func (a *api) happened(ago time.Duration, short event) event {
 	full := inFull(short)
 	full["at"] = a.Clock.Now().Add(-ago).Format(time.RFC3339Nano)
@@ -23,7 +23,7 @@ func (a *api) report(events ...event) answer {
 		results { id changed error { code message argument reason limit } } } }`, map[string]any{"events": events})
 }
 
-// happens sends an event that has to succeed, and lets its jobs end.
+// happens sends an event that must succeed, and runs its jobs.
 func (a *api) happens(ago time.Duration, short event) (id string) {
 	a.t.Helper()
 	got := a.report(a.happened(ago, short))
@@ -55,7 +55,7 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 			t.Errorf("event %d: %v, want INVALID, at, LIMIT, %v", i, failed, limit)
 		}
 	}
-	// A time in the minute ahead is now: what comes later is above it.
+	// A time within the next minute is now: later events come after it.
 	id, _ := got.at("ingest", "results", 3, "id").(string)
 	shown := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { publishedAt } } }`, map[string]any{"id": id})
 	if at, _ := time.Parse(time.RFC3339, fmt.Sprint(shown.at("node", "publishedAt"))); at.After(a.Clock.Now()) {
@@ -106,7 +106,7 @@ func posted(as, body string) event {
 	return event{"publishPost": event{"as": "user:" + as, "body": body}}
 }
 
-// A post that is told late is in the feed where it happened. It counts unless a later one was seen.
+// A post that is reported late is in the feed at its own time. It counts unless a later post was seen.
 func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
 	a.happens(10*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
@@ -133,8 +133,8 @@ func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
 	want("all is seen, and a post between", "2b358x", 0)
 }
 
-// A notification that is told late is in the list where it happened. It counts unless a later one was seen; a mark of a past
-// time also covers what is told after it.
+// A notification that is reported late is in the list at its own time. It counts unless a later one was seen; a mark of a past time also
+// covers notifications that are reported after it.
 func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
 	follow := func(ago time.Duration, who string) {
@@ -183,7 +183,7 @@ func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	}
 }
 
-// A message has no place before another one.
+// A message cannot be inserted before another one.
 func TestALateMessageIsRefused(t *testing.T) {
 	a := newAPI(t)
 	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})

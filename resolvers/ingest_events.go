@@ -93,12 +93,12 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 }
 
 const (
-	// oldestEvent is how long ago an event can have happened, and eventSkew how far the host's clock may be ahead.
+	// oldestEvent is how long ago an event may have happened, and eventSkew how far the host's clock may be ahead.
 	oldestEvent = 30 * 24 * time.Hour
 	eventSkew   = time.Minute
 )
 
-// happenedAt sets when an event happened. What is within the skew of the clocks happens now.
+// happenedAt sets when an event happened. An event within the skew of the clocks happens now.
 func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	if at == nil {
 		return nil
@@ -113,7 +113,7 @@ func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	case at.Before(now.Add(-oldestEvent)):
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
 	}
-	c.at = new(at.Truncate(time.Millisecond)) // finer parts make no other input
+	c.at = new(at.Truncate(time.Millisecond)) // cut to what is stored, so that requests that differ only below it are one input
 	if at.Before(now) {
 		c.moment = c.r.Projector.Moment(*at)
 	}
@@ -182,8 +182,8 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds the events from one on that can share a commit, and the refs in their IDs, each once. An event that names what an
-// earlier one creates is left to the next commit. Malformed refs are left to the events that have them.
+// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that refers to an object
+// of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {

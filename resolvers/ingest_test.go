@@ -23,7 +23,7 @@ type event = map[string]any
 
 func publish(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
 
-// Each event has its result, in its place, and one that fails leaves the others alone.
+// Each event has a result at its own index, and a failing event does not affect the others.
 func TestIngestAnswersForEachEvent(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -113,7 +113,7 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 	}
 }
 
-// That nothing changed is remembered under its key, by events and by mutations: sent again it has no effect on what happened since.
+// A key also remembers that nothing changed, in events and in mutations: a repetition has no effect on later changes.
 func TestALateRepetitionOfWhatChangedNothingHasNoEffect(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -131,14 +131,14 @@ func TestALateRepetitionOfWhatChangedNothingHasNoEffect(t *testing.T) {
 	if got := a.must("bob", fmt.Sprintf(unlike, "k1"), nil); got.at("unlikePost", "changed") != false {
 		t.Errorf("the same as a mutation: %+v", got)
 	}
-	for range 2 { // the like still stood, and the key remembers it
+	for range 2 { // the like still existed, and the key remembers that
 		if got := a.must("bob", fmt.Sprintf(unlike, "k2"), nil); got.at("unlikePost", "changed") != true {
 			t.Errorf("the like had gone: %+v", got.Data)
 		}
 	}
 }
 
-// What is told in one ingest happens in the order told: last active first goes by it, and so do notifications.
+// The events of one ingest happen in their order: the order of conversations and of notifications shows it.
 func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	a := newAPI(t)
 	var talks []string
@@ -146,7 +146,7 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 		talks = append(talks, a.talk("DIRECT", "alice", fmt.Sprint("friend", i)))
 	}
 	order := []int{7, 3, 11, 0, 9, 1, 5, 10, 2, 8, 4, 6}
-	for range 2 { // the second batch is after the first, though the clock stands
+	for range 2 { // the second batch is after the first, although the clock stands still
 		var events []event
 		for _, i := range order {
 			events = append(events, event{"sendMessage": event{"as": fmt.Sprint("user:friend", i), "conversationId": talks[i], "body": "hello"}})
@@ -166,7 +166,7 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 	}
 }
 
-// Comments of one batch are notified of in the order told, though their ids are of one millisecond.
+// Notifications of comments in one batch are in the order of the events, although their IDs share a millisecond.
 func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice"), a.publish("alice"), a.publish("alice")}
@@ -196,7 +196,7 @@ func TestIngestIsTheHostsAlone(t *testing.T) {
 	}
 }
 
-// An event that names nothing, or two things, is refused as a whole or in its place, and nothing of it happens.
+// An event without an action, or with two, is refused, alone or with its batch, and has no effect.
 func TestAnEventNamesExactlyOneThing(t *testing.T) {
 	a := newAPI(t)
 	two := publish("user:alice")
@@ -213,7 +213,7 @@ func TestAnEventNamesExactlyOneThing(t *testing.T) {
 	}
 }
 
-// An event can edit as a mutation can: an announcement, and a user's display policy.
+// Events can edit as mutations can: an announcement, and a user's display policy.
 func TestEventsChangeWhatStands(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})
@@ -241,7 +241,7 @@ func TestEventsChangeWhatStands(t *testing.T) {
 	}
 }
 
-// The time of a batch grows with its events, also when the client goes away; once it is over the host is told what helps.
+// The deadline of a batch grows with its events, also when the client goes away. After the deadline the host gets advice.
 func TestTheTimeOfABatchGrows(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	alone, _ := ctx.Deadline()
@@ -268,7 +268,7 @@ func TestTheTimeOfABatchGrows(t *testing.T) {
 	}
 }
 
-// A batch that waits in vain for a SQLite file that another process has locked is told what helps, event by event.
+// A batch that waits in vain for a SQLite file that another process has locked gets advice in each event's error.
 func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	url := sqltest.SQLite(t)
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
@@ -286,7 +286,7 @@ func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	}
 }
 
-// The error of an event has what the extensions of an error have: a program reads one as it reads the other.
+// The error of an event has the extensions of an error, so that a program can read both alike.
 func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
 	r := &Resolver{Log: slog.New(slog.DiscardHandler)}
 	shown := func(err error) graph.IngestError { return *r.ingestFailure(t.Context(), err).Error }

@@ -20,7 +20,7 @@ import (
 // madeIDs has the ids that events of a test have made, by the kind of event.
 type madeIDs map[string][]string
 
-// pick answers the i-th id of a kind, around and around.
+// pick returns the i-th ID of a kind, modulo their number.
 func (t madeIDs) pick(kind string, i int) string {
 	if ids := t[kind]; len(ids) > 0 {
 		return ids[i%len(ids)]
@@ -34,19 +34,19 @@ type kindOfEvent struct {
 	make func(t madeIDs, i int) event
 }
 
-// by is who does the i-th event of a kind, with whatever else it says.
+// by is the i-th person's event of a kind, with further fields.
 func by(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
 }
 
-// eventKinds are all kinds, in an order in which each finds what it needs. So many people do them.
+// eventKinds are all kinds, in an order in which each finds the objects that it needs. people is how many people act.
 func eventKinds(people int, now time.Time) []kindOfEvent {
 	m := kindMaker{people, now}
 	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofAnnouncements(), m.ofEnds(), m.edits())
 }
 
-// kindMaker makes kinds of events that so many people do at a time.
+// kindMaker makes kinds of events for a number of people.
 type kindMaker struct {
 	people int
 	now    time.Time
@@ -168,7 +168,7 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 	}
 }
 
-// edits change one field each of a row that they read and write whole.
+// edits are edits of one field each, of rows that are read and written whole.
 func (m kindMaker) edits() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
@@ -188,7 +188,7 @@ func (m kindMaker) ofEnds() []kindOfEvent {
 	}
 }
 
-// ingestKinds sends events and keeps the ids that they made. No event may end for want of the database.
+// ingestKinds sends events and keeps the IDs that they made. No event may fail because of the database.
 func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []string) {
 	a.t.Helper()
 	got := a.ingest(events...)
@@ -212,7 +212,7 @@ func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
-	a.Clock.Flow() // what reads a clock anew in each pass is never done
+	a.Clock.Flow() // a function that reads a clock anew in each pass never settles
 	const most = 30
 	made := madeIDs{}
 	kinds := eventKinds(50, a.Clock.Now())
@@ -248,8 +248,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	}
 }
 
-// A batch on PostgreSQL, whose events go out together, ends as it does on SQLite, where one follows the other: few people do
-// everything with the same few things, so that each event meets what others of its batch have left.
+// A batch on PostgreSQL, whose events go out together, has the same result as on SQLite, where they run one by one. Few people act on few
+// objects, so that events meet the effects of others in their batch.
 func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
 	for seed := range uint64(4) {
@@ -269,7 +269,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 					chosen[i] = chosen[i-1]
 				case round == 0: // there is something to begin with
 					chosen[i] = kinds[[]int{0, 15, 27, 35, 39}[i%5]]
-				case round == 2: // two edits of each thing, side by side
+				case round == 2: // two edits of each object, in parallel
 					edits := kinds[len(kinds)-4:]
 					chosen[i], places[i] = edits[i%4], i/4
 				}
@@ -306,7 +306,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	}
 }
 
-// shown is all that a user is shown, with names in place of ids and without what differs from one database to another.
+// shown is everything that a user is shown, with names in place of IDs and without values that differ between databases.
 func (a *api) shown(key string) string {
 	a.t.Helper()
 	all := newSelector(a.t)
@@ -321,7 +321,7 @@ func (a *api) shown(key string) string {
 	}
 	names := map[string]string{}
 	return idsInText.ReplaceAllStringFunc(string(whole), func(id string) string {
-		if names[id] == "" { // in the order in which they are met
+		if names[id] == "" { // named in the order in which they occur
 			names[id] = fmt.Sprint("id", len(names))
 		}
 		return names[id]
@@ -330,7 +330,7 @@ func (a *api) shown(key string) string {
 
 var idsInText = regexp.MustCompile(`\b(post|show|conversation|announcement|notification|siteMessage|message):\w+`)
 
-// dropVaried drops the fields that are made of ids and clocks.
+// dropVaried drops fields whose values come from IDs and clocks.
 func dropVaried(value any) {
 	switch value := value.(type) {
 	case map[string]any:

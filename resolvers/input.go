@@ -29,7 +29,7 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 
 type byHostKey struct{}
 
-// byHost marks a context in which the host application names users. Users that do not exist are then created.
+// byHost marks a context in which the host application names users: users that do not exist are then created.
 func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
 
 // byScope is byHost if the token has the scope of the host application; the scope of operators alone creates nobody.
@@ -43,7 +43,7 @@ func byScope(ctx context.Context) context.Context {
 // hosts reports whether the host application names the users: see byHost.
 func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
-// number is the user of a global ID. NOT_FOUND if there is none; but see byHost.
+// number is the user of a global ID. NOT_FOUND if there is none, unless the context is one of byHost.
 func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.numbers(ctx, field, []string{id})
 	if err != nil {

@@ -24,7 +24,7 @@ func limited(t *testing.T, text string, variables map[string]any) *graphql.Opera
 	return &graphql.OperationContext{Doc: document, Operation: document.Operations[0], Variables: variables}
 }
 
-// viewing is a context with a viewer of these scopes; "" is without a token.
+// viewing is a context with a viewer who has these scopes; "" means no token.
 func viewing(key string, scopes ...services.Scope) context.Context {
 	if key == "" && len(scopes) == 0 {
 		return context.Background()
@@ -32,7 +32,7 @@ func viewing(key string, scopes ...services.Scope) context.Context {
 	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
 }
 
-// granted is how many times an operation of a cost is let through, at most 100.
+// granted is how many operations of a cost are admitted, at most 100.
 func granted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
 	for n := range 100 {
 		if l.Operation(ctx, "192.0.2.1", operation, cost) != nil {
@@ -111,7 +111,7 @@ func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	if got := granted(l, viewing("bob"), query, 5); got != 2 {
 		t.Errorf("bob is let through %d times after alice: want 2", got)
 	}
-	// A user may be called like an address.
+	// A user's key may look like an address.
 	if got := granted(l, viewing("192.0.2.1"), query, 5); got != 2 {
 		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
 	}

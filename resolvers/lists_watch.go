@@ -9,8 +9,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// watched opens a subscription to a list of the viewer's that changes with the badges, which open gives. first and since are as the
-// client gave them.
+// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the list's changes. first and since are
+// as the client gave them.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
@@ -48,7 +48,8 @@ func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *st
 }
 
 func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
-	// What is written in a muted conversation need not move the badges: the list must be read once, whatever the client holds.
+	// A message in a muted conversation need not change the badges, so the list is read once, whatever version of the badges the client
+	// has.
 	return watched(ctx, r, first, since, r.Hub.WatchAnew, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
 		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
 	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {

@@ -32,17 +32,17 @@ import (
 	"tidings/services/views"
 )
 
-// api is the schema behind a real HTTP server. Headers name the viewer and their scopes, without a check.
+// api is the schema behind a real HTTP server. Headers name the viewer and their scopes, unchecked.
 type api struct {
 	*fanouttest.World
 	t        *testing.T
 	resolver *Resolver
 	server   *httptest.Server
 	log      *bytes.Buffer
-	trips    atomic.Int64 // to Redis, of the last operation that was asked
+	trips    atomic.Int64 // round trips to Redis of the last operation
 }
 
-// newAPI has limits that are soon reached.
+// newAPI has limits that tests reach soon.
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)
@@ -112,7 +112,7 @@ func (a answer) code() services.Code {
 	return services.Code(code)
 }
 
-// at follows a path of fields and places into the data.
+// at follows a path of fields and indexes into the data.
 func (a answer) at(path ...any) any {
 	var value any = a.Data
 	for _, step := range path {
@@ -161,7 +161,7 @@ func (a *api) as(key, query string, variables map[string]any) answer {
 	return a.ask(key, []services.Scope{services.ScopeViewer}, query, variables)
 }
 
-// must asks as a viewer what has to succeed.
+// must sends an operation as a viewer that must succeed.
 func (a *api) must(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	got := a.as(key, query, variables)
@@ -171,7 +171,7 @@ func (a *api) must(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// publish publishes as a viewer and answers the post's id.
+// publish publishes as a viewer and returns the post's ID.
 func (a *api) publish(key string) string {
 	a.t.Helper()
 	got := a.must(key, `mutation { publishPost(input: {body: "hello"}) { post { id } } }`, nil)
@@ -179,8 +179,8 @@ func (a *api) publish(key string) string {
 	return id
 }
 
-// ingest sends events as the host application and answers their results. A test says them short: who does it, on which device and
-// under which key stands in the input of what they do.
+// ingest sends events as the host application and returns their results. Tests write events in a short form: the user, the device and the
+// key stand in the input of the action.
 func (a *api) ingest(events ...map[string]any) answer {
 	a.t.Helper()
 	long := make([]map[string]any, len(events))
@@ -190,7 +190,7 @@ func (a *api) ingest(events ...map[string]any) answer {
 	return a.ask("", []services.Scope{services.ScopeIngest}, ingestQuery, map[string]any{"events": long})
 }
 
-// inFull is an event as it is sent, of one that a test says short.
+// inFull is the full form of an event in short form.
 func inFull(short map[string]any) map[string]any {
 	do := map[string]any{}
 	event := map[string]any{"do": do}
@@ -202,7 +202,7 @@ func inFull(short map[string]any) map[string]any {
 				delete(input, of)
 			}
 		}
-		if key, given := input["view"]; given { // the key of a view, which short events say of themselves
+		if key, given := input["view"]; given { // short events have the key of a view in the field view
 			input["key"] = key
 			delete(input, "view")
 		}

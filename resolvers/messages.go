@@ -78,8 +78,8 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	return result, nil
 }
 
-// markedMessages reads the site messages for the payload of a mark, if the payload selects them: those that the mark named, or
-// else the newest, of the type if there is one.
+// markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark named, or else
+// the newest ones, of the mark's type if it has one.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	}
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
-		if place, err := messages.ParseID("ids", id); err == nil { // the mark has parsed them all
+		if place, err := messages.ParseID("ids", id); err == nil { // the mark has parsed the IDs, so they are valid
 			places = append(places, place)
 		}
 	}

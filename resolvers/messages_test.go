@@ -12,7 +12,7 @@ import (
 const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
 	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id: siteMessageId title recipients readCount } } }`
 
-// sent sends a message as the host application and answers its id, when all have it.
+// sent sends a message as the host application and returns its ID once all recipients have it.
 func (a *api) sent(title string, to ...string) string {
 	a.t.Helper()
 	got := a.host(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
@@ -25,7 +25,7 @@ func (a *api) sent(title string, to ...string) string {
 	return id
 }
 
-// unreadMessages reads the number and the list of a viewer, which have to agree.
+// unreadMessages reads the number and the list of a viewer, which must agree.
 func (a *api) unreadMessages(key string) (titles string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } siteMessages { total { value } types { type count { value } } } }
@@ -80,7 +80,7 @@ func TestSiteMessages(t *testing.T) {
 	}
 }
 
-// A phone shows its list and reports late: what was marked unread on another device meanwhile stays unread.
+// A phone shows its list and reports late: messages that another device has marked unread meanwhile stay unread.
 func TestALateReadOfASiteMessage(t *testing.T) {
 	a := newAPI(t)
 	first := a.sent("one", "user:alice")
@@ -130,7 +130,7 @@ func TestPagesOfSiteMessages(t *testing.T) {
 	}
 }
 
-// Only who has a message sees it, and only the host application sends.
+// Only recipients see a message, and only the host application sends one.
 func TestSiteMessagesOfOthers(t *testing.T) {
 	a := newAPI(t)
 	mine, others := a.sent("mine", "user:alice"), a.sent("others", "user:bob")
@@ -192,7 +192,7 @@ func TestBadSiteMessages(t *testing.T) {
 	a.wantMessages("alice", "one")
 }
 
-// What the host application does in a batch is what the mutations do, and once under its key.
+// Events of the host application do what the mutations do, once for each key.
 func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	a := newAPI(t)
 	at := a.Clock.Now().Format(time.RFC3339)
@@ -215,7 +215,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		}
 		a.Quiet(a.Fanout)
 		a.wantMessages("alice", "hello")
-		// Both are news: there was no item when she looked, so that her look covers none, whatever their times.
+		// Both are new: the view had no item when she looked, so her look covers none, whatever their times.
 		if got := a.views("alice"); got != "news/town 2 EXACT" {
 			t.Errorf("alice's views are %s, want 2 of news/town", got)
 		}

@@ -20,8 +20,8 @@ import (
 
 const maxNodes = 100
 
-// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
-// another user's notification. argument is the one with the IDs. All objects that the fields of an operation ask for are read together.
+// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content, another user's
+// notification. argument is the argument with the IDs. All objects that the fields of an operation request are read together.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	return nil
 }
 
-// parseInto adds an ID, unless it is of no object.
+// parseInto adds an ID, unless no object can have it.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
 	if err == nil {
@@ -306,7 +306,7 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return err
 }
 
-// viewerNodes adds the viewer and their badges, if an ID is theirs. Those of other users are left out.
+// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node.
 func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.viewers {
 		if key == viewer.Key {

@@ -8,11 +8,11 @@ import (
 	"tidings/services"
 )
 
-// readNodes reads the objects of IDs, also of those by ref.
+// readNodes reads the objects of IDs, including IDs by ref.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	list := make([]services.Ref, 0, len(ids.refs))
 	for id := range ids.refs {
-		if ref, err := services.ParseRef("id", id); err == nil { // add has parsed them all
+		if ref, err := services.ParseRef("id", id); err == nil { // add has parsed the IDs, so they are valid
 			list = append(list, ref)
 		}
 	}
@@ -38,7 +38,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	}
 	shown := make([]string, 0, len(found))
 	for id, node := range found {
-		if report, is := node.(*graph.SiteMessageReport); is { // it has the label of its message
+		if report, is := node.(*graph.SiteMessageReport); is { // a report has the label of its message
 			id = report.SiteMessageID
 		}
 		shown = append(shown, id)

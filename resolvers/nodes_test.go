@@ -67,8 +67,8 @@ func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
 	}
 }
 
-// A cache keeps an object under its ID: a type with an ID that is no Node could not be read again by it, and would be taken for the
-// object of that ID.
+// Every type with an ID is a Node. Otherwise a cache, which keeps objects by their IDs, could not read such an object again, and could
+// confuse it with the object of that ID.
 func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 	nodes := 0
 	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {
@@ -84,7 +84,7 @@ func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 	}
 }
 
-// A view is its viewer's own state, and a report is for senders.
+// A view belongs to its viewer, and a report to senders.
 func TestViewsAndReportsAreNodesOfTheirs(t *testing.T) {
 	a := newAPI(t)
 	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)

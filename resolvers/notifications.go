@@ -21,8 +21,8 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once; a
-// notification whose causes were all undone is left out.
+// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A notification
+// is omitted if all its causes were undone.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -49,8 +49,8 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked reads the notifications for the payload of a mark, if the payload selects them: those that the mark named, or else the
-// newest of its categories.
+// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else the
+// newest ones of its categories.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	return list
 }
 
-// keysIn are the keys of the subjects and the actors of notifications.
+// keysIn are the objects that notifications refer to: their subjects and their actors.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
@@ -97,10 +97,10 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey names the notifications of one list, as they were shown.
+// actionsKey identifies the notifications of one list, as they were shown.
 type actionsKey string
 
-// actionsIn reads what notifications tell of, as much as the operation asks for at most; nil where it asks for nothing.
+// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none.
 func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
 	for _, field := range wantedOf(ctx)["Notification.causes"] {
@@ -120,9 +120,9 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	})
 }
 
-// causesOf are the objects of what a notification tells of that the viewer may see.
+// causesOf are the objects of a notification's causes, as far as the viewer may see them.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
-	causes := []graph.NotificationCause{} // null is for what could not be read
+	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
 	case services.CategoryMention:
 		if shown.Subject != nil {

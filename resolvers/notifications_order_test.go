@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// Things that are told in one batch are listed in the order in which they were told, of whatever kind they are.
+// Notifications of one batch are listed in the order of their events, whatever their kinds.
 func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}
@@ -28,7 +28,7 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a.wantPanel("alice", "the batch", "MENTION 1", "FOLLOW 1", "LIKE 1", "COMMENT 1", "LIKE 1")
 }
 
-// The upTo of the first of a list reaches to all that the list held, also to what arrived later and is listed below it.
+// The upTo of the first item of a list covers everything in the list, also items that arrived later and are listed below.
 func TestTheFirstOfAListIsUpToAllOfIt(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}

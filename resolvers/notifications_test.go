@@ -17,7 +17,7 @@ const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread
 		readToken pageInfo { hasNextPage endCursor startCursor }
 		edges { cursor node { id upTo category subject { id } actors { key } actorCount at seen read older } } } } }`
 
-// panel lists a viewer's notifications, as "CATEGORY actors" with what their marks say, and holds the number to the list.
+// panel lists a viewer's notifications, as "CATEGORY actors" with their marks, and compares the number with the list.
 func (a *api) panel(key string) (lines, ids []string) {
 	a.t.Helper()
 	a.Quiet(a.Fanout)
@@ -50,7 +50,7 @@ func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
 	return ids
 }
 
-// upTos are what a viewer is shown of their notifications, for marks, in the order of the list.
+// upTos are the upTo of each of a viewer's notifications, in the order of the list.
 func (a *api) upTos(key string) (list []string) {
 	a.t.Helper()
 	got := a.must(key, panelQuery, nil)
@@ -105,7 +105,7 @@ func TestOneOfEachCategory(t *testing.T) {
 	a.wantPanel("bob", "what was replied to is gone")
 }
 
-// The mentions page clears the mentions alone; opening a row takes it out of the number; unread brings the row back.
+// The mentions page clears the mentions alone. An opened row does not count; marked unread it counts again.
 func TestTwoMarks(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -126,7 +126,7 @@ func TestTwoMarks(t *testing.T) {
 	a.wantPanel("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
 }
 
-// A screen that shows an old list does not take back what another device marked unread, if it sends its token.
+// A screen with an old list does not undo another device's "mark unread" if it sends the list's token.
 func TestALateMarkLeavesWhatWasMarkedUnread(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -170,7 +170,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 	}
 }
 
-// Days take the unseen out of the number, and leave them in the list.
+// Unseen notifications leave the number after days, and stay in the list.
 func TestOlderNotifications(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -210,8 +210,8 @@ func TestPagesOfNotifications(t *testing.T) {
 	}
 }
 
-// A notification is a node for its recipient alone. Its id stays while others join, and its upTo tells what was shown: a mark up to
-// it leaves out who joined since, a mark by the id does not.
+// A notification is a node for its recipient alone. It keeps its ID when more actors join. Its upTo means what was shown: a mark up to it
+// does not cover actors who joined since, a mark by the ID does.
 func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
@@ -301,7 +301,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 	a.wantPanel("alice", "after what was refused", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 }
 
-// The host application marks for its users, and its posts answer and mention.
+// The host application can mark for its users, and its posts answer and mention.
 func TestNotificationEvents(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
@@ -325,8 +325,8 @@ func TestNotificationEvents(t *testing.T) {
 	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
 
-// Likes of one post, and follows, within one half day are one notification. Another person's makes it wait again; that of
-// somebody who took theirs back is where it was, whenever they give it again. The descriptions of the schema say so.
+// The likes of one post within one half day are one notification, and so are follows. When another user likes, it counts again. A user who
+// takes a like back and likes again does not change it. The schema's descriptions say so.
 func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
 	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
 		"LIKE": func(a *api) (again, undo func(key string)) {

@@ -33,11 +33,11 @@ var operations = table(
 	setDisplayPolicy,
 )
 
-// doer is the actor of an operation.
+// doer is who carries out an operation.
 type doer int
 
 const (
-	forUser doer = iota // a user: the viewer of the mutation, or the user of the event's field as
+	forUser doer = iota // a user: the viewer of the mutation, or the user in the event's field as
 	forHost             // the host application
 )
 
@@ -48,9 +48,9 @@ type operation[I any] struct {
 	makes string // see jobs.Command
 	// ofDevice says that the device of the user belongs to the input.
 	ofDevice bool
-	// presentOnly is why an event cannot have happened at a past time; "" if it can.
+	// presentOnly is the reason why an event of the operation cannot have happened at a past time; "" if it can.
 	presentOnly string
-	// joins says that the input can name a ROOM of which the user is no member: any user can join one.
+	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins  bool
 	fields namedFields // of the input; table fills it in
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
@@ -65,30 +65,30 @@ type call struct {
 	as     string          // the global id of the actor
 	device string          // "" for a device without a name
 
-	// at is when it happened, as an event says it; nil: now. moment is its ID; 0: now.
+	// at is when the event happened, as the event says; nil: now. moment is the ID of that time; 0: now.
 	at     *time.Time
 	moment services.PostID
 
-	// The subject of the command, as the input names it: its global ID, "" for none, and the parsed value of it.
+	// The subject of the command, as the input names it: its global ID, "" for none, and the parsed ID.
 	subject      string
 	user         services.UserID
 	conversation services.ConversationID
 
-	// named are the objects of refs that the host application names, which were found for many calls; nil: they are not found yet.
+	// named are the objects of refs that the host application names, if they were looked up for many calls together; nil: they were not.
 	named map[services.Ref]refs.Holder
 }
 
 // entry is an operation with an input of any type.
 type entry interface {
 	describe() (name string, by doer, ofDevice bool, input reflect.Type)
-	// learn finds the fields of the input that prepare deals with, and returns them.
+	// learn finds the fields of the input that prepare needs, and returns them.
 	learn() namedFields
 	// creates is the type of the object that the command names first: see jobs.Command.Makes.
 	creates() string
 	// prepare makes the command of an input, a pointer to the type that describe returns. The idempotency key is given
 	// separately.
 	prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error)
-	// ofThePresent is why the operation takes no past time; "" if it does.
+	// ofThePresent is the reason why the operation allows no past time; "" if it allows one.
 	ofThePresent() string
 }
 
@@ -108,7 +108,7 @@ func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input re
 
 func (o *operation[I]) ofThePresent() string { return o.presentOnly }
 
-// inputAt is an input with the time of its event, so that events of two times differ under one idempotency key.
+// inputAt is an input with the time of its event, so that under one idempotency key events of different times differ.
 type inputAt struct {
 	At    time.Time
 	Input any
@@ -121,7 +121,7 @@ func (o *operation[I]) learn() namedFields {
 
 func (o *operation[I]) creates() string { return o.makes }
 
-// inputOfDevice is an input with the device, so that requests of two devices differ under one idempotency key.
+// inputOfDevice is an input with the device, so that under one idempotency key requests of different devices differ.
 type inputOfDevice struct {
 	Device string
 	Input  any
@@ -158,9 +158,9 @@ type done struct {
 	call    *call
 	viewer  *graph.Viewer // nil if the host application acted
 	cmd     *jobs.Command
-	id      string           // the global ID of the created object, or else of the named one; "" for neither
+	id      string           // the global ID of the created object, or else of the object that the input named; "" for neither
 	changed bool             // false if the state was already as requested
-	created bool             // of a create: false if the object was there before
+	created bool             // of a create: false if the object existed before
 	badges  *services.Badges // of the viewer, after the change; nil if they could not be read
 }
 
@@ -186,7 +186,7 @@ func (d *done) viewerAfter() *graph.Viewer {
 	return &viewer
 }
 
-// withBadges is a viewer with these badges, so that a payload or an event has the same badges in both places.
+// withBadges is a viewer with these badges, so that a payload or an event has the same badges in the viewer and beside it.
 func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	shown := *viewer
 	shown.Now = badges
@@ -246,7 +246,7 @@ func takeKey(input any) *string {
 	return key
 }
 
-// idOf is the ID of the object that a command created, or else of the one that its input named.
+// idOf is the ID of the object that a command created, or else of the object that its input named.
 func idOf(c *call, cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 {
 		return ids[0]

@@ -17,14 +17,14 @@ import (
 	"tidings/services/sql"
 )
 
-// story does every operation once, each where the state lets it happen.
+// story runs every operation once, at a point where the state allows it.
 type story struct {
 	*api
 	done []string
 }
 
-// once does an operation as an event with a key, and then again: as the same event, as the mutation, with fields that ask for
-// something else, and under a key that the version before remembered. It answers the id.
+// once runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and under a key
+// that the previous version stored. It returns the ID.
 func (s *story) once(name string, in, other event) string {
 	s.t.Helper()
 	s.done = append(s.done, name)
@@ -86,8 +86,7 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// rememberedBefore makes a key be remembered as another is, with a hash of the version before: one without a version, of a text
-// that is not known any more.
+// rememberedBefore stores a key as the previous version did: with a hash without a version, of a text that is unknown now.
 func (s *story) rememberedBefore(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"
@@ -114,7 +113,7 @@ func (s *story) rememberedBefore(in event, key, before string) {
 	})
 }
 
-// altered is another id of the type.
+// altered is another ID of the same type.
 func altered(id string) string {
 	if last := len(id) - 1; id[last] != '1' {
 		return id[:last] + "1"
@@ -122,7 +121,7 @@ func altered(id string) string {
 	return id[:len(id)-1] + "2"
 }
 
-// Every operation happens once for its key, told as an event and as a mutation, also when the version before remembered the key.
+// Every operation has its effect once for each key, as an event and as a mutation, also if the previous version stored the key.
 func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 10, 5)}
@@ -145,7 +144,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 	})
 }
 
-// What asks for the same is one request under a key, in whatever words and order.
+// Equivalent inputs are one request under a key, whatever their words and order.
 func TestOneRequestInOtherWords(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	s.Named("dora")
@@ -180,7 +179,7 @@ func TestOneRequestInOtherWords(t *testing.T) {
 			}
 		}
 	}
-	// What does not ask for the same is not.
+	// Inputs that mean something else are another request.
 	s.event("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
 	got := s.event("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
 	if code := got.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {

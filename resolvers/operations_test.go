@@ -11,7 +11,7 @@ import (
 	"tidings/graph"
 )
 
-// notOperations are the mutations that are in no table, with the reasons.
+// notOperations are the mutations that are no operation, with the reasons.
 var notOperations = map[string]string{
 	"ingest":                "it does the operations that its events name",
 	"cleanNow":              "it starts a worker of this installation, and is good to repeat",
@@ -30,7 +30,7 @@ var notOperations = map[string]string{
 // schema is the one that is served.
 var schema = graph.NewExecutableSchema(graph.Config{}).Schema()
 
-// Every mutation is an operation, or stands in the list of those that are not.
+// Every mutation is an operation, or is listed with the reason why not.
 func TestEveryMutationIsAnOperation(t *testing.T) {
 	fields := slices.DeleteFunc(slices.Clone(schema.Mutation.Fields), func(field *ast.FieldDefinition) bool { return strings.HasPrefix(field.Name, "__") })
 	for _, field := range fields {
@@ -74,7 +74,7 @@ func TestIngestOffersEveryOperation(t *testing.T) {
 	}
 }
 
-// An action that its operation cannot take is found when the program starts.
+// An action that does not fit its operation is found when the program starts.
 func TestAnActionThatItsOperationCannotTakeIsRefused(t *testing.T) {
 	for what, action := range map[string]struct {
 		name string

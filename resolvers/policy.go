@@ -16,8 +16,8 @@ func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (ser
 	})
 }
 
-// partOf is a part of a source's count, as the viewer's display policy wants it shown. The policy is read only for an operation that
-// asks for what follows it.
+// partOf is a part of a source's count, displayed as the viewer's policy wants it. The policy is read only if the operation requests a
+// field that depends on it.
 func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
 	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The count of one conversation and of one view is in the total, and is shown, as the viewer's display policy has it for the source:
-// in a list, by its ID, and in the payload of a mutation that comes after the policy's.
+// The counts of one conversation and of one view follow the viewer's display policy for their source: in a list, by ID, and in the payload
+// of a mutation after the policy's.
 func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	a := newAPI(t)
 	talk := a.talk("GROUP", "alice", "bob", "carol")

@@ -9,10 +9,10 @@ import (
 	"tidings/services/posts"
 )
 
-// What users did with a post is read once for all posts that are shown together, by one query a kind. Posts that are read as a
-// part of another come with all of it, and from SQL: their page has used its round trips to Redis.
+// Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post that is read
+// as a part of another comes with all of them, from SQL, because its page has used its round trips to Redis.
 
-// engagement reads what the viewer is told of a post.
+// engagement reads the counts of a post and whether the viewer likes it.
 func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.Engagement, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	})
 }
 
-// parentOf reads the post that one answers; nil where the viewer may not see it.
+// parentOf reads the post that a post answers; nil if the viewer may not see it.
 func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post, error) {
 	if post.Answers == 0 {
 		return nil, nil
@@ -100,9 +100,9 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postList is how one kind of list below a post is shown: P is a position, T an item and E its edge.
+// postList is how one kind of list below a post is shown. P is a position, T an item and E its edge.
 type postList[P comparable, T, E any] struct {
-	from  P // before all
+	from  P // the position before all items
 	text  func(post services.PostID, place P) string
 	parse func(post services.PostID, cursor string) (P, error)
 	read  func(ctx context.Context, viewer services.UserID, page posts.ListPage[P], others func() []posts.ListPage[P]) (posts.List[P, T], error)

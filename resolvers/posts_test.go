@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// thread is a post of ann's with a comment and a like by each of some users, who stand in different relations to vera.
+// thread is a post of ann's with a comment and a like by each of some users, who have different relations to vera.
 type thread struct {
 	*api
 	post     string
@@ -128,7 +128,7 @@ func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
 	}
 }
 
-// What a payload shows of a post is what holds after its mutation, also when it is repeated.
+// A payload shows the post as it is after the mutation, also when the mutation is repeated.
 func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -158,7 +158,7 @@ func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 	}
 }
 
-// Of another node, which reads the post from the copy in Redis, and from SQL.
+// Another node shows it too: from the copy in Redis, and from SQL.
 func TestEveryNodeTellsThatAPostWasEdited(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -223,7 +223,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	}
 }
 
-// A screen of 20 posts with the answers, the likes and the parents below them is one query a kind, and so is a bell.
+// A screen of 20 posts with their answers, likes and parents takes one query for each kind, and so do notifications.
 func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
@@ -244,7 +244,7 @@ func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
 	})
 }
 
-// The notifications of ann, who wrote the post of a thread, lead to what was written to her, and to the people.
+// The notifications of ann, the author of a thread's post, contain what was written to her, and the people.
 func TestANotificationLeadsToWhatItTellsOf(t *testing.T) {
 	th := newThread(t)
 	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)

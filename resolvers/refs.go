@@ -17,16 +17,16 @@ import (
 	"tidings/services/refs"
 )
 
-// The host application can name objects by its own IDs, refs, wherever an ID stands, and label what it creates. Both are done
-// here, for all operations alike: IDs by ref are replaced by IDs before the operation reads its input.
+// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. Both are done here for
+// all operations: IDs by ref are replaced by IDs before the operation reads its input.
 
 // maxRefs bounds the refs in one input.
 const maxRefs = 500
 
-// namedFields are the fields of an input that this file deals with, by their positions.
+// namedFields are the positions of an input's fields that contain IDs, a ref or a label.
 type namedFields struct {
 	ids            []int
-	ref, url, data int // -1: there is no such field
+	ref, url, data int // -1: the input has no such field
 }
 
 // namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know.
@@ -97,8 +97,8 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 	return list, err
 }
 
-// resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and for that of an object which the
-// actor may not see: both read alike. The host application itself may see all. With joins an actor may also see every ROOM.
+// resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an object that the
+// actor may not see. The host application may see all. With joins, every user may see all ROOMs.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
@@ -159,7 +159,7 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 	return &named, err
 }
 
-// byRef finds the objects of refs that a user may see or has created, and with joins the ROOMs too; 0 is the host application.
+// byRef finds the objects of refs that a user may see or has created, with joins also ROOMs. User 0 is the host application.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
@@ -242,8 +242,8 @@ func note[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string
 	}
 }
 
-// label makes a command also set the label of the object that it creates, or change that of the object that it edits, as far as
-// the input says. FORBIDDEN for users.
+// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as the input
+// says. FORBIDDEN for users.
 func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, o.fields.ref)
 	url, urlSet := optionalText(input, o.fields.url)
@@ -279,7 +279,7 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 	return nil
 }
 
-// optionalText is the value of an optional field of an input, "" for null, and whether it is there. null is as absent in a create.
+// optionalText is the value of an optional field of an input, "" for null, and whether it is given. In a create, null counts as not given.
 func optionalText(input reflect.Value, position int) (value string, given bool) {
 	if position < 0 {
 		return "", false
@@ -290,7 +290,7 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	case graphql.Omittable[*string]:
 		text, given := field.ValueOK()
 		return orEmpty(text), given
-	default: // a field of another meaning
+	default: // the field means something else in this input
 		return "", false
 	}
 }
@@ -329,7 +329,7 @@ func showObjectOf(id services.PostID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 
-// labels reports whether the label of a type is asked for.
+// labels reports whether a field requests the labels of a type.
 func (w wanted) labels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }

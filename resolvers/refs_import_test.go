@@ -9,10 +9,10 @@ import (
 	"tidings/services/importer"
 )
 
-// imports takes lines into the database, as the command does.
+// imports imports lines into the database, as the command does.
 func (a *api) imports(what, lines string) importer.Report {
 	a.t.Helper()
-	a.t.Chdir(a.t.TempDir()) // where bad lines go
+	a.t.Chdir(a.t.TempDir()) // the folder for bad lines
 	options := importer.Options{File: "-", Input: strings.NewReader(lines), Quiet: true, Clock: a.Clock}
 	var report importer.Report
 	var err error
@@ -60,12 +60,12 @@ func (a *api) objectLines() []objectLine {
 	}
 }
 
-// The key of an import is the ref of its object: the object is changed by it, and an ingest with it meets the same object. The
-// same import again changes nothing.
+// The key of an import is the ref of its object: an edit by ref changes the object, and an ingest with the ref finds it. The same import
+// again changes nothing.
 func TestKeysOfImportsAreRefs(t *testing.T) {
 	a := newAPI(t)
 	for i, o := range a.objectLines() {
-		key := fmt.Sprint(o.what, "-", i) // no character is escaped in it
+		key := fmt.Sprint(o.what, "-", i) // so that no character needs an escape
 		line := strings.ReplaceAll(o.line, "KEY", key)
 		if report := a.imports(o.what, line); report.New != 1 {
 			t.Fatalf("%s: %+v", line, report)
@@ -100,7 +100,7 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 			t.Errorf("%s after %v: %v, want %v", line, o.change, after, o.want)
 		}
 		if o.what == "messages" {
-			line = strings.Replace(line, `"title":"first",`, "", 1) // the text is another by now
+			line = strings.Replace(line, `"title":"first",`, "", 1) // the text has changed since
 		}
 		if report := a.imports(o.what, line); report.New != 0 || report.Rows != 1 {
 			t.Errorf("%s again: %+v", line, report)
@@ -111,14 +111,14 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 	}
 }
 
-// A line whose key is the ref of an object of ingest is that object, of its own type only.
+// A line whose key is the ref of an object from ingest finds that object, if it has the same type.
 func TestImportsMeetObjectsOfIngest(t *testing.T) {
 	a := newAPI(t)
 	for i, o := range a.objectLines() {
 		if o.create == nil {
 			continue
 		}
-		// Announcements and objects of other types with the same ref are not met.
+		// Announcements, and objects of other types with the same ref, are not affected.
 		key := fmt.Sprint(o.what, "-", i)
 		others := []event{{"publishAnnouncement": event{"title": "t", "ref": key}}}
 		for _, other := range a.objectLines() {
@@ -151,7 +151,7 @@ func TestImportsMeetObjectsOfIngest(t *testing.T) {
 	}
 }
 
-// named is an event with a key for KEY.
+// named is an event with a key in place of KEY.
 func named(e event, key string) event {
 	made := event{}
 	for name, input := range e {

@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// Events name what earlier events of the same request create, and a repeated request changes nothing.
+// Events can refer to objects of earlier events of the same request, and a repeated request changes nothing.
 func TestIngestNamesWhatItCreates(t *testing.T) {
 	a := newAPI(t)
 	events := []event{
@@ -70,7 +70,7 @@ func orNil(code services.Code) any {
 	return code
 }
 
-// Of a request with many events, each that names an earlier one is applied after it, and the rest still share commits.
+// In a request with many events, an event that refers to an earlier one is applied after it, and the others still share commits.
 func TestCommitsOfEventsThatNameEachOther(t *testing.T) {
 	set := func(ref, parent string) event {
 		input := event{"as": "user:alice", "body": "b", "ref": ref}

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// A ROOM can be joined by its ref. Every other way in reads as if there were none, until the user is a member.
+// A user can join a ROOM by its ref. Every other argument answers a non-member as if there were no such ROOM.
 func TestTheRefOfARoomIsOnlyToJoinIt(t *testing.T) {
 	a := newAPI(t)
 	made := a.mustHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asHost asks as the host application that acts as a user.
+// asHost sends a request as the host application acting for a user.
 func (a *api) asHost(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer, services.ScopeIngest}, query, variables)
@@ -59,8 +59,8 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 const label = `... on Post { ref url data } ... on Show { ref url data } ... on Conversation { ref url data }
 	... on Message { ref url data } ... on SiteMessage { ref url data } ... on Announcement { ref url data }`
 
-// An object of each type takes a ref once, is found by it, and shows its label to whoever may see it. A second create with the
-// ref answers the first object, another user's is refused.
+// An object of each type takes a ref once, is found by the ref, and shows its label to everyone who may see it. Creating with the ref again
+// returns the first object; creating by another user is refused.
 func TestObjectsHaveRefs(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {
@@ -108,7 +108,7 @@ func TestObjectsHaveRefs(t *testing.T) {
 	}
 }
 
-// own is the ID of the object behind the one that a payload shows: senders see a site message as its report.
+// own is the ID of the object behind the one that a payload shows: to senders a site message is its report.
 func own(kind, id string) string {
 	return strings.Replace(id, "siteMessageReport:", services.SiteMessageType+":", 1)
 }
@@ -120,7 +120,7 @@ func sameLabel(t *testing.T, what string, got, want map[string]any) {
 	}
 }
 
-// Refs, addresses and data are set by the host application only.
+// Only the host application sets refs, addresses and data.
 func TestUsersSetNoLabels(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -146,7 +146,7 @@ func TestUsersSetNoLabels(t *testing.T) {
 	a.mustHost("alice", `mutation { publishPost(input: {body: "b", data: {a: "`+strings.Repeat("x", 4096-8)+`"}, ref: "`+strings.Repeat("é", 128)+`"}) { created } }`, nil)
 }
 
-// A ref of an object that a user may not see reads as one that no object has, whatever is asked of it.
+// For a user who may not see an object, its ref answers like a ref without an object, in every argument.
 func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `mutation { hideFrom(input: {userId: "user:carol"}) { changed } }`, nil)
@@ -203,7 +203,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	}
 }
 
-// An ID by ref stands wherever an ID does, in one form.
+// An ID by ref can stand wherever an ID can, in one form.
 func TestRefsNameObjects(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {
@@ -242,7 +242,7 @@ func TestRefsNameObjects(t *testing.T) {
 	}
 }
 
-// A ref stays taken when its object is deleted: a create that is repeated late does not bring it back.
+// A deleted object keeps its ref: a create that is repeated late does not bring the object back.
 func TestDeletedObjectsKeepTheirRefs(t *testing.T) {
 	a := newAPI(t)
 	id := a.createLabelled("alice", services.PostType, "p").at("publishPost", "post", "id")
@@ -259,7 +259,7 @@ func TestDeletedObjectsKeepTheirRefs(t *testing.T) {
 	}
 }
 
-// Edits change addresses and data, and never refs: absent leaves, null removes.
+// Edits change addresses and data, and never refs: an absent field stays, null removes.
 func TestEditsChangeLabels(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {

@@ -8,8 +8,7 @@ import (
 	"tidings/services"
 )
 
-// related is the field of a user that shows one part of what the viewer and the user are to each other; null if it could not be
-// read.
+// related is the field of a user that shows one part of the relation between the viewer and the user; null if it could not be read.
 func (r *Resolver) related(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 const relationQuery = `query($id: ID!) { node(id: $id) { ... on User { viewerFollows followsViewer viewerMutes viewerBlocks viewerHides } } }`
 
-// relation is what a viewer is told of themselves and a user.
+// relation is what a viewer is shown of the relation to a user.
 func (a *api) relation(key, user string) string {
 	a.t.Helper()
 	got := a.must(key, relationQuery, map[string]any{"id": "user:" + user})
@@ -25,8 +25,8 @@ func (a *api) relation(key, user string) string {
 	return strings.Join(set, " ")
 }
 
-// Users are told what they have set, and who follows them. Nothing tells that another mutes, blocks or hides from them: a user who
-// blocks is told apart from a stranger by nothing.
+// Users see what they have set, and who follows them. They cannot see that another user mutes, blocks or hides from them: a user who blocks
+// looks like a stranger.
 func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol")
@@ -67,7 +67,7 @@ func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	}
 }
 
-// Without SQL the relations are null, and what stands beside them stays.
+// Without SQL the relations are null, and the fields beside them are answered.
 func TestWithoutSQLRelationsAreNull(t *testing.T) {
 	a := newAPI(t)
 	a.about("alice", "follow", "user:bob")

@@ -65,7 +65,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 			page.PageInfo.StartCursor = &edge.Cursor
 		}
 		page.PageInfo.EndCursor = &edge.Cursor
-		if edge.Node.Key != "" { // being erased
+		if edge.Node.Key != "" { // a user without a key is being erased
 			page.Edges = append(page.Edges, edge)
 		}
 	}

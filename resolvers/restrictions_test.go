@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// about sends a mutation whose input is a user, as a viewer.
+// about sends a mutation, whose input is a user, as a viewer.
 func (a *api) about(key, mutation, user string) answer {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
@@ -51,7 +51,7 @@ func TestPeopleAnswerWithUserAndBadges(t *testing.T) {
 const listsQuery = `query($first: Int, $after: String) { viewer { %s(first: $first, after: $after) {
 	pageInfo { hasNextPage startCursor endCursor } edges { cursor since until node { key } } } } }`
 
-// Each list shows its own, the newest first, page by page, to its owner alone.
+// Each list shows only its own users, the newest first, page by page, and only to its owner.
 func TestListsOfRestrictions(t *testing.T) {
 	a := newAPI(t)
 	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
@@ -119,7 +119,7 @@ func TestMutesUntilATime(t *testing.T) {
 	}
 }
 
-// Each can be told as an event, with the errors of the mutation.
+// Each restriction can be set by an event, with the errors of the mutation.
 func TestRestrictionsAsEvents(t *testing.T) {
 	a := newAPI(t)
 	on := func(verb, as, user string) event {
@@ -138,8 +138,8 @@ func TestRestrictionsAsEvents(t *testing.T) {
 	}
 }
 
-// What a block ends on posts: for the blocked one they are not there, neither to like, to take a like back nor to answer,
-// and their mentions reach nobody, also once it is over; those of others do.
+// For the blocked user the blocker's posts do not exist: they cannot be liked, unliked or answered. Mentions by the blocked user reach the
+// blocker neither now nor when the block has ended; mentions by others do.
 func TestABlockOnPosts(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
@@ -161,14 +161,14 @@ func TestABlockOnPosts(t *testing.T) {
 	a.wantPanel("alice", "carol alone", "MENTION 1", "MENTION 1")
 	a.wantPanel("carol", "mentioned by bob", "MENTION 1")
 	bobs := a.publish("bob")
-	a.must("alice", like, map[string]any{"p": bobs}) // she may
+	a.must("alice", like, map[string]any{"p": bobs}) // alice may
 	a.about("alice", "unblock", "user:bob")
 	a.wantPanel("alice", "the comment and the like are back, the follow has ended", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
 	a.must("bob", unlike, map[string]any{"p": post})
 	a.wantPanel("alice", "bob takes the like back", "MENTION 1", "MENTION 1", "COMMENT 1")
 }
 
-// The DIRECT conversation of two is closed for both, counts for neither, and is opened again by making it.
+// The DIRECT conversation of the two is closed for both and counts for neither. Creating it again opens it.
 func TestABlockClosesTheConversation(t *testing.T) {
 	a := newAPI(t)
 	create := func(key, other string) answer {

@@ -32,7 +32,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	if err != nil {
 		return graph.Show{}, err
 	}
-	// The node cache may be out of date if it could not be refreshed in time.
+	// The node cache may be out of date if it could not be refreshed in time, so read SQL then.
 	shows, err := r.Live.Shows(ctx, []services.PostID{id}, done.cmd.ViewsStale())
 	if err != nil {
 		return graph.Show{}, err

@@ -34,7 +34,7 @@ func (a *api) schedule(key string, in time.Duration) string {
 	return id
 }
 
-// A show's life as its host and others see it: each answer is the show as it is then, for node() too.
+// A show through its life, as its host and others see it: each answer is the show at that time, and so is node().
 func TestAShowAsItsHostTellsIt(t *testing.T) {
 	a := newAPI(t)
 	planned := a.Clock.Now().Add(time.Hour)
@@ -46,7 +46,7 @@ func TestAShowAsItsHostTellsIt(t *testing.T) {
 	for _, step := range []struct {
 		mutation, name string
 		input          event
-		changes        event // of the show
+		changes        event // changes of the show
 	}{
 		{scheduleMutation, "scheduleShow", event{"title": "Evening", "plannedAt": timeText(planned), "coverUrl": "https://example.com/c"}, nil},
 		{rescheduleMutation, "rescheduleShow", event{"plannedAt": timeText(later)}, event{"plannedAt": timeText(later)}},
@@ -95,7 +95,7 @@ func TestAShowAsItsHostTellsIt(t *testing.T) {
 
 const nodesQueryOfShows = `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Show { status late remindsMe } } }`
 
-// Whoever wants to be reminded of a show is notified when it starts, once; the notification leads to the show.
+// A user who asked for a reminder is notified once, when the show starts; the notification contains the show.
 func TestAReminderIsANotification(t *testing.T) {
 	a := newAPI(t)
 	show, other := a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour)
@@ -145,12 +145,12 @@ func TestAReminderIsANotification(t *testing.T) {
 	}
 	a.must("bob", `mutation { markNotificationsSeen(input: {categories: [REMINDER]}) { badges { total { value } } } }`, nil)
 	a.wantPanel("bob", "seen", "REMINDER 1 seen")
-	// What is undone stops counting, also when it is undone too late.
+	// A reminder that is cancelled stops counting, even after the start.
 	a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { changed } }`, map[string]any{"i": event{"showId": show}})
 	a.wantPanel("bob", "not reminded any more")
 }
 
-// A user who blocks a host gets no reminders of their shows, and gets them again after the block.
+// A user who blocks a host gets no reminders of their shows. After the block they get them again.
 func TestRemindersOfABlockedHost(t *testing.T) {
 	a := newAPI(t)
 	show := a.schedule("alice", time.Hour)
@@ -163,7 +163,7 @@ func TestRemindersOfABlockedHost(t *testing.T) {
 	a.wantPanel("bob", "unblocking him", "REMINDER 1")
 }
 
-// A batch tells of shows in any order, with duplicates, and of what cannot be: each event has its result, and shows are as they were told.
+// A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows are as reported.
 func TestIngestOfShows(t *testing.T) {
 	a := newAPI(t)
 	show, second, others := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour), a.schedule("carol", time.Hour)
@@ -221,8 +221,8 @@ func TestIngestOfShows(t *testing.T) {
 	}
 }
 
-// A session freezes a show's status and times on the edge; the node is the show as it is now, the same by its id, on a board that
-// is compiled and on one that is executed.
+// A session freezes a show's status and times on the edge. The node is the show as it is now, the same as by its ID, on a compiled board
+// and on an executed one.
 func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)

@@ -12,7 +12,7 @@ import (
 	"tidings/services/chat"
 )
 
-// talkParts are the parts of conversations to read besides their states.
+// talkParts are the parts of conversations that are read beside their states.
 type talkParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
@@ -39,13 +39,12 @@ func (p *talkParts) add(state chat.State, fields wanted, variables map[string]an
 	}
 }
 
-// membersPage is the key of a page of members. It asks for one member more than the page shows, to know whether another page
-// follows.
+// membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page follows.
 func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
-// placeOf is the page of a conversation's list that a field asks for.
+// placeOf is the page of a conversation's list that a field requests.
 func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, place uint64, err error) {
 	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
 	if err != nil {
@@ -58,8 +57,7 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	return size, place, err
 }
 
-// readTalkParts reads messages and members, with one query for each kind, and returns the people in them, who are still to be
-// read.
+// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller still has to read.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)

@@ -19,7 +19,7 @@ const (
 	hostedCursor
 )
 
-// userPage is the page of a list of a user that a field asks for.
+// userPage is the page of a list of a user that a field requests.
 func userPage(kind byte, user *graph.User, first *int, after *string) (page services.UserPage, err error) {
 	page = services.UserPage{Owner: user.Number, Before: services.ListStart}
 	if page.Size, err = pageSize(first); err != nil || after == nil {
@@ -73,7 +73,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	}
 	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userPageInfo(kind, page, list, place)}
 	for i, other := range list.Items {
-		if other.Key != "" { // being erased
+		if other.Key != "" { // a user without a key is being erased
 			shown.Edges = append(shown.Edges, graph.UserEdge{Cursor: *place(i), Node: graphUser(other)})
 		}
 	}

@@ -39,8 +39,8 @@ func (a *api) profile(key, user string) string {
 	return line.String()
 }
 
-// A viewer sees a user's relations and lists, a stranger the lists alone, and whoever is blocked or hidden from what they would
-// see of somebody who has published nothing and knows nobody. A person hidden from the viewer is in nobody's list.
+// A viewer sees a user's relations and lists, a stranger only the lists. A viewer who is blocked, or from whom the user hides, sees what
+// they would see of somebody without posts and relations. A user who hides from the viewer is in no list.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol", "dan")
@@ -79,7 +79,7 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("a block ends the follows", "dan", "bob", "followers: carol; followees: carol; posts: + +; shows: +; ")
 }
 
-// A page goes on where the one before it ended, though what stood there is gone.
+// A page continues after the position where the last one ended, even if the item there is gone.
 func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -115,7 +115,7 @@ func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	}
 }
 
-// Each list of a user is walked to its end, and takes no cursor of another user or of another list.
+// Each list of a user can be read to its end, and refuses cursors of another user or list.
 func TestListsOfAUserArePaged(t *testing.T) {
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 0, 0)
 	a.Named("bob", "carol")

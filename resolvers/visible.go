@@ -17,7 +17,7 @@ import (
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
-	actors       []services.UserID // whose acts are shown: see hidden
+	actors       []services.UserID // users whose acts are shown: see hidden
 }
 
 // visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are absent.

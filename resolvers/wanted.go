@@ -11,9 +11,9 @@ import (
 	"tidings/graph"
 )
 
-// A field that reads a list looks ahead: the objects selected below it, and the parts of the same list that other fields of the
-// operation ask for, are read with it. So a page is read once however many aliases it has, and the objects in its items take
-// one read for each kind.
+// A field that reads a list looks ahead: together with the list it reads the objects selected below it, and the other pages of the same
+// list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects in its items take one
+// read for each kind.
 
 // wanted are the fields of an operation with its fragments, by TYPE.FIELD.
 type wanted map[string][]*ast.Field
@@ -59,7 +59,7 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	return all
 }
 
-// included reports whether directives keep a selection in.
+// included reports whether directives leave a selection in the operation.
 func included(directives ast.DirectiveList, variables map[string]any) bool {
 	for _, directive := range directives {
 		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
@@ -72,8 +72,8 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 // pageKey is the key of a page of the viewer's list: the field, and its arguments without the size.
 type pageKey struct{ field, arguments string }
 
-// A page of newerThan also has posts before its position and cannot be cut, and a page of before has its size in last: each of
-// these is a page of its own.
+// A page of newerThan also has posts from before its position, and cannot be cut. A page of before has its size in last. So each of these
+// is a page of its own.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
@@ -82,14 +82,14 @@ func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprint(arguments)}
 }
 
-// asker is a field that asks for a page, and how much of it.
+// asker is a field that requests a page, and how much of it.
 type asker struct {
 	field *ast.Field
 	size  int
 }
 
-// sharedPage reads a page of the viewer's list once for all fields of the operation that ask for it, with the largest of their
-// sizes. size is the number of items that the field of the context shows: see cut.
+// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their sizes. size
+// is the number of items that the field of the context shows: see cut.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
 		return page, 0, err
@@ -117,7 +117,7 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 // fieldOf is the field that is resolved in a context.
 func fieldOf(ctx context.Context) *ast.Field { return graphql.GetFieldContext(ctx).Field.Field }
 
-// firstOf is the size of the page that a field asks for.
+// firstOf is the size of the page that a field requests.
 func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	first, err := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// IDs of a past millisecond rise in the order of the calls, whatever came between, and a full one goes on in the next.
+// IDs of a past millisecond rise in the order of the calls, whatever was made in between, and a full one continues in the next.
 func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
 	begin := time.UnixMilli(1_700_000_000_000)
@@ -26,7 +26,7 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	if id := ids.NextAt(begin.Add(time.Millisecond)); id <= last {
 		t.Errorf("the next millisecond begins at %d, after it was used up to %d", id, last)
 	}
-	for i := range 2 * mostPast { // no more are kept than that
+	for i := range 2 * mostPast { // more than are remembered
 		ids.NextAt(begin.Add(time.Duration(i) * time.Second))
 	}
 	if kept := len(ids.past.recent) + len(ids.past.older); kept > 2*mostPast {
@@ -34,7 +34,7 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	}
 }
 
-// After goes past what a table has, and keeps the node.
+// After is greater than the IDs of a table, and keeps the node's bits.
 func TestAnIDAfterATakenOne(t *testing.T) {
 	const first = PostID(5) << idLowBits
 	for _, c := range []struct{ id, taken, want PostID }{

@@ -32,16 +32,16 @@ func TestUserKeys(t *testing.T) {
 		"a\u007f":                "only printable",
 		"a\u0085":                "only printable",
 		"a\u00a0b":               "only printable", // a space that looks like another
-		"a\u200bb":               "only printable", // no width
-		"\u202eecila":            "only printable", // turns the direction
+		"a\u200bb":               "only printable", // invisible, because it has no width
+		"\u202eecila":            "only printable", // reverses the direction of writing
 		"a\u2028b":               "only printable",
 		"\ufeffa":                "only printable",
 		"\ue000":                 "only printable",
-		"a\ufffd":                "only printable", // what broken text becomes
+		"a\ufffd":                "only printable", // the character that replaces broken text
 		"a\xff":                  "only printable",
 		"\xed\xa0\x80":           "only printable", // half of a surrogate pair
 		"zoe\u0308":              "normal form C",
-		"\u212b":                 "normal form C", // the sign of the unit, not the letter
+		"\u212b":                 "normal form C", // the unit sign, not the letter
 	} {
 		if err := CheckUserKey(key); CodeOf(err) != Invalid || !strings.Contains(err.Error(), word) {
 			t.Errorf("%q: got %v, want %q", key, err, word)
@@ -87,7 +87,7 @@ func TestUserIDsAreEscaped(t *testing.T) {
 	}
 }
 
-// Only one text names a user: all other ways of escaping are INVALID, in IDs of the viewer and the badges too.
+// A key has one form: all other ways of escaping it are INVALID, in IDs of the viewer and the badges too.
 func TestOtherEscapesAreInvalid(t *testing.T) {
 	for _, text := range []string{"auth0|123", "auth0%7c123", "%61lice", "alice%", "alice%7", "alice%zz", "a+b", "a b", "Zoë", "Zo\xeb", "%2e", "%7E", "alice?", "alice/x", "alice:admin"} {
 		for _, kind := range []string{UserType, ViewerType, BadgesType} {
@@ -106,7 +106,7 @@ func TestOtherEscapesAreInvalid(t *testing.T) {
 	}
 }
 
-// Of any text, the escaped form reads back as the text and as nothing else, and other programs read it the same.
+// For any text, the escaped form parses as that text and as nothing else, in other programs too.
 func TestEscapedKeysReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("aZ9%|:/ +~é\u0308\u200b\n")))).Draw(t, "key")

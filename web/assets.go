@@ -17,7 +17,7 @@ import (
 	"tidings/services"
 )
 
-// contentTypes are the types of the files that there are. The table of the machine is not asked: it differs.
+// contentTypes are the types of the embedded files. The table of the machine is not used, because it differs between machines.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -28,8 +28,8 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// asset is a file as it is served. Only the compressed form is kept: whoever does not take gzip, which no browser does,
-// pays for the inflating.
+// asset is a file as it is served. Only the compressed form is stored. A client that does not accept gzip, which no browser is, costs an
+// inflation.
 type asset struct {
 	name        string
 	contentType string
@@ -38,8 +38,8 @@ type asset struct {
 	compressed  []byte
 }
 
-// loadAssets reads what the page needs: the files that others wrote, compressed under assets/vendor; ours beside them;
-// and the ready-made operations as one file.
+// loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside them, and the
+// ready-made operations as one file.
 func loadAssets(files fs.FS) (map[string]*asset, error) {
 	assets := make(map[string]*asset)
 	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
@@ -109,12 +109,12 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 // path is the address, which changes with the content.
 func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
 
-// serve answers a GET or a HEAD. How long the answer may be kept is the caller's to say.
+// serve answers a GET or a HEAD. The caller sets how long the answer may be cached.
 func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	compressed := services.AcceptsGzip(r.Header.Values("Accept-Encoding"))
 	etag, length := `"`+a.hash+`"`, a.size
 	if compressed {
-		// Two forms of one thing have two tags, so that a cache between never mixes their bytes.
+		// Two forms of one file have two tags, so that a cache in between never mixes their bytes.
 		etag, length = `"`+a.hash+`-gzip"`, len(a.compressed)
 	}
 	header := w.Header()
@@ -133,7 +133,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// What fails from here on is that the browser left: there is nobody to tell.
+	// Errors from here on mean that the browser left, so there is nobody to report them to.
 	if compressed {
 		_, _ = w.Write(a.compressed)
 		return
@@ -143,7 +143,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// matches compares tags as If-None-Match asks: the strength of a tag does not count.
+// matches compares tags as If-None-Match requires: a weak tag equals a strong one.
 func matches(values []string, etag string) bool {
 	return slices.ContainsFunc(services.ListItems(values), func(tag string) bool {
 		return tag == "*" || strings.TrimPrefix(tag, "W/") == etag

@@ -39,8 +39,8 @@ var demoPolicy = strings.Join([]string{
 	"frame-ancestors 'none'",
 }, "; ")
 
-// Demo serves the demo page at "/": two phones of one person, and what makes their badges change. GraphiQL serves its files. It
-// answers GET and HEAD, and is safe for concurrent use.
+// Demo serves the demo page at "/": two phones of one person, and controls that make their badges change. The page's files are served by
+// GraphiQL's handler. It answers GET and HEAD, and is safe for concurrent use.
 func Demo(cfg DemoConfig) http.Handler {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "/graphql"

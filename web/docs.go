@@ -28,8 +28,8 @@ type docsView struct {
 	docs.Page
 	Words          any
 	Groups         []docsGroup
-	Other          *docs.Page // the same page in the other language
-	OtherLanguage  string     // its name, in itself
+	Other          *docs.Page // this page in the other language
+	OtherLanguage  string     // the other language's name for itself
 	Previous, Next *docs.Page
 	Version        string
 }
@@ -42,7 +42,7 @@ type docsGroup struct {
 // Docs serves the books under /docs/: every page, with a list of all pages beside it, and their pictures. Register it for "/docs"
 // and for "/docs/". It answers GET and HEAD, and is safe for concurrent use. version is shown at the foot; empty shows none.
 func Docs(version string) http.Handler {
-	served := sync.OnceValue(func() map[string]*asset { // few processes are asked for the books
+	served := sync.OnceValue(func() map[string]*asset { // made on first use, because few processes are asked for the books
 		files, err := loadDocs(version)
 		if err != nil {
 			panic(fmt.Errorf("web: the books: %w", err))
@@ -85,8 +85,8 @@ func loadDocs(version string) (map[string]*asset, error) {
 	})
 }
 
-// docsViews are the pages with what is around them. Each is listed with the pages of its own language, and with those in English that
-// are not translated.
+// docsViews are the pages with their navigation. Each page lists the pages of its own language, and the English pages that are not
+// translated.
 func docsViews(version string) (views []docsView) {
 	pages := docs.Pages()
 	for i := range pages {

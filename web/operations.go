@@ -14,7 +14,7 @@ type operation struct {
 	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
 	Group     string `json:"group"` // the capability it shows, under which the menu lists it
 	Query     string `json:"query"`
-	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor; "IN A MONTH" and the like stand for a time
+	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor; a text such as "IN A MONTH" stands for a time
 }
 
 // readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its
@@ -80,7 +80,7 @@ func readGroups(files fs.FS) (map[string]string, error) {
 	return groups, nil
 }
 
-// operationsJSON is the list of ready-made operations as the page takes it.
+// operationsJSON is the list of ready-made operations in the form that the page reads.
 func operationsJSON(files fs.FS) ([]byte, error) {
 	operations, err := readOperations(files)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package web is GraphiQL, a demo page and the books, embedded.
 //
 // It guarantees that all pages work without any network but the way to this server: every file that they need is
-// in the binary, and their content security policies let them ask nobody else. Files have addresses that hold their
-// hash and may be kept for ever; a page itself is asked for again each time. In development mode the pages offer "dev:"
-// tokens. Elsewhere the visitor gives one, which stays in the browser tab: it is sent to this server and nowhere else.
+// in the binary, and their content security policies let them ask nobody else. The address of a file contains its
+// hash, so the file may be cached for ever; a page itself is requested again each time. In development mode the pages offer "dev:"
+// tokens. Elsewhere the visitor enters a token, which stays in the browser tab: it is sent to this server and nowhere else.
 //
-// On failure there is little to fail: the embedded files are read once, when the first handler is made, and a file that
-// cannot be read is a fault of the build, so that GraphiQL panics. A request for what is not there gets 404.
+// The embedded files are read once, when the first handler is made. A file that cannot be read is a fault of the build, so
+// GraphiQL panics. A request for a file that does not exist gets 404.
 package web
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sync"
 )
 
-// People are the users of the tour. GraphiQL offers them in development mode, and they exist from the start.
+// People are the users of the tour. GraphiQL offers them in development mode, where they exist from the start.
 var People = []string{"alice", "bob", "carol"}
 
 // GraphiQLConfig says what the GraphiQL page talks to.

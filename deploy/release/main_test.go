@@ -72,7 +72,7 @@ func TestArchivesHoldTheirFiles(t *testing.T) {
 	}
 }
 
-// Every file that an archive takes along is in the repository.
+// Every file that an archive contains is in the repository.
 func TestTheFilesOfAReleaseExist(t *testing.T) {
 	t.Chdir("../..")
 	for _, one := range targets {

@@ -29,7 +29,7 @@ type Config struct {
 	Clock     services.Clock
 }
 
-// Service knows announcements, dots and segments. It is safe for concurrent use.
+// Service is the commands and pages of announcements, dots and segments. It is safe for concurrent use.
 type Service struct {
 	Memory *Memory // this node's cache
 
@@ -54,8 +54,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// shared is a host application's command that changes state that all users share. change receives the stamp of the change and
-// returns the ID that it made, "" for none, and the changed state.
+// shared is a host application's command that changes state that all users share. change receives the stamp of the change, and returns the
+// ID of a new object, "" for none, and the changed state.
 func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{

@@ -70,7 +70,7 @@ func (n node) publish(title string, change ...func(*Draft)) services.PostID {
 	return n.do(n.Publish(draft))
 }
 
-// unread are the titles of what a user has not read, the newest first.
+// unread are the titles of the announcements that a user has not read, the newest first.
 func (n node) unread(user services.UserID) (titles []string) {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), user, End, 100)
@@ -211,7 +211,7 @@ func TestPublishingOnce(t *testing.T) {
 			t.Errorf("the ids are %s", ids)
 		}
 		n.wants(user, "after both", "once")
-		n.World.Clock.Advance(time.Hour) // the end is past, the answer stays
+		n.World.Clock.Advance(time.Hour) // the announcement has ended since, and the answer is the same
 		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
 		cmd.Key, cmd.Input = "key", "once"
 		if id := n.do(cmd, err); id != ids[0] {

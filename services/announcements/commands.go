@@ -64,14 +64,14 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	}), nil
 }
 
-// Edit is what to change of an announcement; nil leaves it.
+// Edit is a change of an announcement; nil fields stay.
 type Edit struct {
 	Title, Content   *string
 	StartsAt, EndsAt *time.Time
-	NoEnd            bool     // it never ends; without EndsAt
-	Segments         []string // nil leaves them
-	ForEveryone      bool     // instead of for segments; without Segments
-	ShowAgain        bool     // it gets a new position, at the end of the list: unread again for everybody
+	NoEnd            bool     // removes the end; excludes EndsAt
+	Segments         []string // nil leaves the segments as they are
+	ForEveryone      bool     // removes the segments; excludes Segments
+	ShowAgain        bool     // gives it a new position, at the end of the list: it is unread again for everybody
 }
 
 // Edit is the command by which the host application changes an announcement. NOT_FOUND if there is none. CONFLICT if it was

@@ -31,7 +31,7 @@ var (
 
 	newestOfMillisecond = sql.NewestOfMillisecond("announcements")
 
-	// The list of announcements has few positions of one moment.
+	// Few announcements have positions near one moment, so this reads few rows.
 	positionsFrom = sql.NewStatement("positions of announcements from a moment", `SELECT position FROM announcements
 		WHERE position >= $1 AND position < $2 AND position > 0 AND NOT withdrawn ORDER BY position`)
 
@@ -149,16 +149,16 @@ type Facts struct {
 	At      time.Time // when it was read
 	Stamp   uint64    // of the last change
 	Version uint64    // of the log, of the last change
-	Ended   uint64    // how many announcements that were ever in the list have ended; each change lowers it by one at most
+	Ended   uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
 	// Announcements are those in the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
-	// HiddenEnds are the future ends of announcements that have left the list: Ended will count these too.
+	// HiddenEnds are the future ends of announcements that have left the list: Ended counts these too when their time comes.
 	HiddenEnds []time.Time
 	Dots       []Dot // by their names
 }
 
-// readFacts reads what all users share in one snapshot, without what is over.
+// readFacts reads what all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {

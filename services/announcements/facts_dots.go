@@ -75,8 +75,8 @@ func targetOf(segment int64) Segments {
 	return 1 << segment
 }
 
-// clearDot records that a user has seen a dot as it is now, and returns the stamp up to which it is cleared, and whether it was
-// raised since the user cleared it before, or since their first visit. NOT_FOUND if the dot was never raised.
+// clearDot records that a user has seen a dot as it is now. It returns the stamp up to which the dot is cleared, and whether the dot was
+// lit before: raised since the user last cleared it, or since their first visit. NOT_FOUND if the dot was never raised.
 func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, changed bool, err error) {
 	var raised sql.NullInt64
 	var cleared, from int64
@@ -156,8 +156,7 @@ func union(known map[string]Segments) (all Segments) {
 	return all
 }
 
-// setSegments sets the segments of a user, replacing all former ones, and returns the version of the set and whether it is
-// another one than before.
+// setSegments sets the segments of a user in place of all former ones. It returns the version of the set, and whether the set has changed.
 func setSegments(ctx context.Context, tx *sql.Tx, user services.UserID, segments Segments) (version uint64, changed bool, err error) {
 	var had int64
 	if _, err := tx.One(ctx, lockSegments, []any{user}, &had); err != nil {

@@ -53,7 +53,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 			{Name: "a.b-c_1", Raises: []Raise{raise(0, other)}},
 			{Name: "shop", Raises: []Raise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
 		})
-		sqltest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, also where another dot was last
+		sqltest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, even if another dot was raised last
 		sqltest.Equal(b.T, b.clear(7, "shop"), other)
 		again := b.raise("shop", 1)
 		sqltest.Equal(b.T, b.clear(7, "shop"), again)
@@ -75,7 +75,7 @@ func TestAClearOfADarkDotChangesNothing(t *testing.T) {
 		sqltest.Equal(b.T, cleared(7), false)
 		b.raise("other", 0)
 		sqltest.Equal(b.T, cleared(7), false)
-		b.raise("shop", 1<<5) // for a segment that the user may enter
+		b.raise("shop", 1<<5) // for a segment that the user may join later
 		sqltest.Equal(b.T, cleared(7), true)
 		sqltest.Equal(b.T, cleared(7), false)
 		b.enter(8)
@@ -115,7 +115,7 @@ func TestSegmentsGetABitEach(t *testing.T) {
 	})
 }
 
-// Several that name new segments at once give each name one bit, and no bit twice.
+// Concurrent callers that name new segments give each name one bit, and no bit twice.
 func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var all sync.WaitGroup

@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// What happened at a past time has the stamp of that time, beside the clock's stamp of the change: announcements have their
-// position there, dots are raised and cleared there, and marks reach up to there. So each is before or after the others as it
-// happened, whenever it is told.
+// An event of a past time has two stamps: the clock's, at which the change was made, and that of its own time. The latter decides where an
+// announcement stands, when a dot was raised or cleared, and how far a mark reaches. So the events keep their order, however late they are
+// reported.
 
 // pastStamp is the stamp of a moment. It is odd, as the clock's are, and stamps of one millisecond rise with their sequence.
 func pastStamp(moment services.PostID) uint64 {
@@ -18,7 +18,7 @@ func pastStamp(moment services.PostID) uint64 {
 	return uint64(moment.Time().UnixMicro() + 2*min(moment.Sequence(), last) + 1)
 }
 
-// happened is the stamp of an event: of its past moment, or else the clock's.
+// happened is the stamp of an event: that of its past moment, or else the clock's.
 func happened(tx *sql.Tx, stamp uint64) uint64 {
 	if tx.Dated() == 0 {
 		return stamp
@@ -26,7 +26,7 @@ func happened(tx *sql.Tx, stamp uint64) uint64 {
 	return pastStamp(tx.Dated())
 }
 
-// freePosition is the first position from a stamp on that no announcement has.
+// freePosition is the first position at or after a stamp that no announcement has.
 func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error) {
 	err := tx.Each(ctx, positionsFrom, []any{int64(stamp), int64(stamp + uint64(time.Second.Microseconds()))}, func(scan func(...any) error) error {
 		var taken uint64
@@ -39,8 +39,8 @@ func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error)
 	return stamp, err
 }
 
-// position is where an announcement that has started stands in the list: at the stamp of the change; at a past time, at that
-// of the event or of its start, whichever is later.
+// position is where an announcement that has started stands in the list: at the stamp of the change. For an event of a past time it is the
+// stamp of the event or of the announcement's start, whichever is later.
 func position(ctx context.Context, tx *sql.Tx, a Announcement, stamp uint64) (uint64, error) {
 	if tx.Dated() == 0 {
 		return stamp, nil

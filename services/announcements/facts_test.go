@@ -170,7 +170,7 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		for id := range services.PostID(3) {
 			b.announce(id+2, ends(time.Minute))
 		}
-		b.write(func(tx *sql.Tx) error { return trim(b.Ctx, tx, 2) }) // 1 and 2 fall out
+		b.write(func(tx *sql.Tx) error { return trim(b.Ctx, tx, 2) }) // 1 and 2 leave the list
 		withdrawn.Withdrawn = true
 		waiting := b.announcement(9)
 		waiting.StartsAt, waiting.EndsAt = b.Clock.Now().Add(time.Second), b.Clock.Now().Add(time.Minute)
@@ -189,7 +189,8 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 	})
 }
 
-// The list keeps the newest that are not over. What once fell out stays out, also when newer ones end or are withdrawn.
+// The list keeps the newest announcements that are not over. An announcement that has left the list never returns, even when newer ones end
+// or are withdrawn.
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var list []Announcement
@@ -203,7 +204,7 @@ func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
 		b.Clock.Advance(time.Hour)
 		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
-		fifth := b.announce(5) // the third that is not over: nothing falls out for it
+		fifth := b.announce(5) // the third that is not over: none leaves the list for it
 		sqltest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
 		b.write(func(tx *sql.Tx) error {
 			fifth.Withdrawn = true

@@ -36,7 +36,7 @@ var (
 
 	presentEnd = sql.NewStatement("the present end of the notices", `SELECT value FROM counters WHERE name = 'notices'`)
 
-	// An upsert locks the row whether it is there or not.
+	// An upsert locks the row, whether it exists or not.
 	insertPosition = sql.NewStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
@@ -47,7 +47,7 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	// raisePosition at a past time: a user without a position entered then.
+	// raisePosition for a past time: a user without a position gets the one of that time.
 	raisePastPosition = sql.NewStatement("raise a past position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		VALUES ($1, $2, $4, $4)
 		ON CONFLICT (user_number) DO UPDATE SET
@@ -90,7 +90,7 @@ func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position u
 	return err
 }
 
-// raiseReadAt is raiseRead for a mark of a past time, at a stamp of it. A user without a position entered then.
+// raiseReadAt is raiseRead for a mark of a past time, at a stamp of that time. A user without a position gets the one of that time.
 func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
 	_, err := tx.Run(ctx, raisePastPosition, user, tx.Now, int64(position), int64(entered))
 	return err

@@ -29,7 +29,7 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 		}
 		return people.MarkActive(b.Ctx, tx, []services.UserID{user})
 	})
-	n.SeenAt = time.Time{} // of the visit before
+	n.SeenAt = time.Time{} // it is the time of the visit before
 	return n
 }
 
@@ -179,7 +179,7 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 	})
 }
 
-// TestUserStateAgainstModel visits, marks, clears, goes away and sweeps at random.
+// TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random.
 func TestUserStateAgainstModel(t *testing.T) {
 	histories.Fewer(t, 3)
 	eachStore(t, func(b *bundle) {

@@ -45,8 +45,8 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 	return s.Memory.Refresh(ctx)
 }
 
-// start gives an announcement its position if its start time has come and it has none. It is safe to repeat, and allows for
-// any change since the job was left.
+// start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement may have
+// changed since the job was queued.
 func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
 	if err != nil {
@@ -68,7 +68,7 @@ func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, e
 		return false, err
 	}
 	if !a.waits(tx.Now) || a.StartsAt.After(tx.Now) {
-		return false, nil // changed between the two reads; that change has left its own job
+		return false, nil // it was changed between the two reads; that change has queued a job of its own
 	}
 	a.Position = stamp
 	if err := update(ctx, tx, a); err != nil {
@@ -103,8 +103,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, nil
 }
 
-// auditRegisters are what registers should return. The audit does not call registers, so that it can find errors there. Both
-// use ReadUser, so errors in that are not found.
+// auditRegisters are what registers should return. The audit does not call registers, so that it can find errors there. Both use ReadUser,
+// so an error in ReadUser is not found.
 func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil {

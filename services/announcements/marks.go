@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// UpTo is how far a user has read: up to an announcement at its present position, or up to a position at which the user saw
-// one; the zero value is the end of the list.
+// UpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw one. The zero
+// value is the end of the list.
 type UpTo struct {
 	Announcement services.PostID
 	Position     uint64

@@ -29,7 +29,7 @@ func (d database) announcements(ctx context.Context, ids []services.PostID) (map
 // State is the announcements and dots that all users share, as they are at a moment. It is immutable.
 type State struct {
 	Version       uint64         // of the log
-	Ended         uint64         // how many announcements have ended; raised further where this node's clock was set back
+	Ended         uint64         // how many announcements have ended; it never falls, even if this node's clock is set back
 	Announcements []Announcement // the running ones, the newest first, without their texts
 	Dots          []Dot          // by their names
 
@@ -62,7 +62,7 @@ func newMemory(log *changelog.Follower, from reader, setDots func(names []string
 	return m
 }
 
-// learned leaves out the changes that time alone makes: every node makes those by itself.
+// learned omits the changes that time alone makes, because every node makes those by itself.
 func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.version()
 	for i := range sums {
@@ -77,7 +77,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 		return current, nil
 	}
 	if current == nil || now.Before(m.readAt().Add(-tolerance)) {
-		// The clock was set back, and the cache lacks what has ended since.
+		// The clock was set back, and the cache no longer has what ended meanwhile.
 		if err := m.Refresh(ctx); err != nil && current == nil {
 			return nil, err
 		}
@@ -85,8 +85,8 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 	return m.shownAt(now), nil
 }
 
-// tolerance is how far behind the newest reader another reader's time may be: a reader who took the time and was delayed. Such
-// a reader gets the newest state, since otherwise an announcement that has just ended would flicker.
+// tolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then delayed. Such a
+// reader gets the newest state. Otherwise an announcement that has just ended would flicker.
 const tolerance = time.Second
 
 // stateHolds is how long a state is valid if no announcement ends.
@@ -230,7 +230,7 @@ func (m *Memory) show(now time.Time) *State {
 	if last := m.current.Load(); last != nil {
 		same := shown.Version == last.Version && shown.Ended == last.Ended
 		if sequence := last.Sequence(); shown.Sequence() < sequence || shown.Sequence() == sequence && !same {
-			more := sequence - shown.Sequence() + 1 // the content differs from that of the last sequence
+			more := sequence - shown.Sequence() + 1 // the content differs from the content that the last sequence stood for
 			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
 		}
 	}
@@ -238,8 +238,8 @@ func (m *Memory) show(now time.Time) *State {
 	return shown
 }
 
-// Sequence rises with every change, those that time makes included, and is the same on every node that has the same facts at
-// the same time. Version counts twice because a change may lower Ended by one.
+// Sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at the same
+// time. Version counts twice because a change may lower Ended by one.
 func (s *State) Sequence() uint64 { return 2*s.Version + s.Ended }
 
 func later(a, b time.Time) time.Time {
@@ -305,8 +305,7 @@ func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool
 	return Announcement{}, false
 }
 
-// Lights are all dots, lit or not, for a user who has cleared some up to a stamp. For a user without a position all are
-// cleared.
+// Lights are all dots, lit or not, for a user who has cleared some of them up to a stamp. For a user without a position no dot is lit.
 func (s *State) Lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(s.Dots))
 	for i, dot := range s.Dots {

@@ -124,8 +124,7 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	}
 }
 
-// A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that takes
-// an end back.
+// A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that removes an end.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
@@ -151,8 +150,8 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	}
 }
 
-// The state depends on the time of the request. A node whose clock was set back gives it a separate sequence, greater than
-// all before, since clients drop what is not newer.
+// The state depends on the time of the request. A node whose clock was set back gives the earlier state a sequence of its own, greater than
+// all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
@@ -242,7 +241,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 			t.Errorf("the title is %q", got)
 		}
 	}
-	if e.texts != 3 { // the second is asked for each time: it does not exist
+	if e.texts != 3 { // the second is read each time, because it does not exist
 		t.Errorf("SQL was asked for %d", e.texts)
 	}
 	e.whole[1] = text("new", noon.Add(1000))
@@ -252,8 +251,8 @@ func TestTextsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Facts change at random on two nodes: ends of past announcements too, late and repeated, while announcements end. On each node
-// the sequence never falls and means one state, and when both nodes know all facts it is the same on both.
+// Facts change at random on two nodes: ends of past announcements too, late and repeated, while announcements end. On each node the
+// sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}
@@ -331,7 +330,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 	})
 }
 
-// An announcement raises what every watched user has learned. Without it, a change whose hint was lost would never be pushed.
+// An announcement raises the learned sequence of every watched user. Otherwise a change whose hint was lost would never be pushed.
 func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	e := &fakeSQL{}
 	m := newCache(e)

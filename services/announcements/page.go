@@ -21,8 +21,7 @@ type Page struct {
 // End is after every position: a page before it is the first.
 const End = 1<<63 - 1
 
-// Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones
-// besides.
+// Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones.
 func (s *Service) Page(ctx context.Context, user services.UserID, before uint64, size int) (Page, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	return visible, err
 }
 
-// items adds the texts to announcements of the list. Position and times come from the list itself.
+// items adds the texts to announcements of the list. The list itself has their positions and times.
 func (s *Service) items(ctx context.Context, at standing, list []Announcement) ([]Item, error) {
 	ids := make([]services.PostID, len(list))
 	for i, a := range list {

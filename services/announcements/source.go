@@ -10,7 +10,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// Source is the source of the badges for the unread announcements, and for the dots, which have no count.
+// Source is the badge source of unread announcements, and of dots, which have no count.
 type Source struct {
 	source.Plain
 	s *Service
@@ -25,7 +25,7 @@ func (Source) Name() string { return "announcements and dots" }
 // Key is the key of the announcements' count.
 func (Source) Key() services.Source { return services.SourceAnnouncements }
 
-// Part is the one count.
+// Part is the source's only count.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.Announcements, i)
 }
@@ -54,8 +54,8 @@ func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
 	return state, nil
 }
 
-// Render counts the current announcements that are meant for this user and lie after their position; they leave the count when
-// they end. It lists every dot, lit or not.
+// Render counts the current announcements that are for this user and lie after their position; they leave the count when they end. It lists
+// every dot, lit or not.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
 	state, known := v.Shared.(*State)
@@ -90,7 +90,7 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	return []services.Explanation{explanation}, nil
 }
 
-// Digest adds the number of announcements that were listed since a moment.
+// Digest adds how many announcements entered the list since a moment.
 func (b Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	shared, own, err := b.read(ctx, user)
 	if err != nil {

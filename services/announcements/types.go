@@ -25,7 +25,7 @@ const (
 
 // Announcement is an entry of the one list that all users share.
 type Announcement struct {
-	ID        services.PostID // of the moment of its publication
+	ID        services.PostID // an ID of the moment of its publication
 	Title     string          // 1 to 255 characters
 	Content   string          // up to 64 KB
 	Segments  Segments
@@ -56,7 +56,7 @@ func (a Announcement) OverAt(moment time.Time) bool {
 	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
 }
 
-// waits reports whether the announcement has yet to get its position.
+// waits reports whether the announcement has no position yet.
 func (a Announcement) waits(now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
 }
@@ -64,7 +64,7 @@ func (a Announcement) waits(now time.Time) bool {
 // Dot is a dot as the facts have it: when it was raised for everyone, and for segments.
 type Dot struct {
 	Name   string
-	Raises []Raise // the last for each target
+	Raises []Raise // the last raise for each target
 }
 
 // Raise is the last time that a dot was raised for a target.

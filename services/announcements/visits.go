@@ -13,8 +13,8 @@ func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) 
 	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
 
-// userState is a user's state, from SQL. A new user starts at the present end, and counts as seen from then on; one who is observed
-// has the state that they would start with.
+// userState is a user's state, from SQL. A new user starts at the present end of the list, and counts as seen from then on. An observed
+// user gets the state that they would start with, and nothing is stored.
 func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil || !state.IsNew(s.projector.ActiveSince()) {
@@ -32,10 +32,10 @@ func (s *Service) userState(ctx context.Context, user services.UserID) (UserStat
 	return ReadUser(ctx, s.db.Runner, user)
 }
 
-// dormant reports whether a document belongs to a user who was away for so long that they count as new: it is rebuilt before it
-// is shown. Redis expires such documents by itself, but by its own clock.
+// dormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt before it is
+// shown. Redis expires such documents too, but by its own clock.
 func (s *Service) dormant(document rdb.Document) bool {
-	lastSeen := services.DayStart(document.Day + 1) // at the latest
+	lastSeen := services.DayStart(document.Day + 1) // the latest that the last visit can have been
 	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
 }
 
@@ -45,7 +45,7 @@ const dormantStep = 20_000
 // dormantPositions deletes the positions of dormant users, some of them in each turn.
 type dormantPositions struct {
 	service *Service
-	walked  services.UserID // how far the walk along the positions has come
+	walked  services.UserID // the user ID that the walk has reached
 }
 
 func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {

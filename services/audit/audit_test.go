@@ -29,7 +29,7 @@ import (
 
 const auditEvery = 10 * time.Minute
 
-// lapOf lets an audit visit everyone, and check the suspects again.
+// lapOf runs a whole lap of an audit, and the second checks of the suspects.
 func lapOf(w node, a *audit.Audit) {
 	w.TB.Helper()
 	everyone, err := people.ActiveUsers(w.TB.Context(), w.Store, 0, 10_000, time.Time{})
@@ -43,7 +43,7 @@ func lapOf(w node, a *audit.Audit) {
 	w.Must(err)
 }
 
-// litUser is a user with items of every source, and an author they follow, who was huge for a while.
+// litUser is a user with items of every source, and one followed author, who was huge for a time.
 func litUser(w node) (user, author services.UserID) {
 	w.TB.Helper()
 	users := w.Users(3)
@@ -75,7 +75,7 @@ func litUser(w node) (user, author services.UserID) {
 		}
 		return nil
 	})
-	for _, others := range [][]services.UserID{users, users[:1]} { // one is counted when it is read
+	for _, others := range [][]services.UserID{users, users[:1]} { // one conversation is counted when it is read
 		id, err := services.ParseConversationID("id", w.do(w.chat.Create(author, chat.Group, "g", others))[0])
 		w.Must(err)
 		w.do(w.chat.Send(author, id, "hello", users[:1]))
@@ -144,7 +144,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	good := shownOf(w, user)
 	wrong := corruptions(good.Fields)
 	for field := range good.Fields {
-		if _, has := wrong[field]; !has && field != "n" && field != "st" && field != "e" && field != "Ck" && field != "Cv" { // any value of Cv is right
+		if _, has := wrong[field]; !has && field != "n" && field != "st" && field != "e" && field != "Ck" && field != "Cv" { // every value of Cv counts as right
 			t.Errorf("nobody tries the field %s", field)
 		}
 	}
@@ -180,7 +180,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	}
 }
 
-// The same for the other keys: too many, too few or other entries and states, or another type of key.
+// The same for the other keys: missing, additional and different entries and states, and keys of another type.
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -226,8 +226,8 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	}
 }
 
-// Lost data is not a wrong number: its next reader restores it. The audit restores a view that is lost in part, and leaves
-// one that is lost as a whole to its reader.
+// Lost data is not a wrong number, because its next reader restores it. The audit restores a view that is lost in part. A view that is lost
+// as a whole it leaves to its reader.
 func TestAuditBringsBackWhatIsLost(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -260,7 +260,7 @@ func TestAuditBringsBackWhatIsLost(t *testing.T) {
 	}
 }
 
-// Counts of notifications were counted on some day and are compared on another: that is no difference.
+// Counts of notifications belong to a day and may be compared on a later one. That is no difference.
 func TestAuditAllowsForPassingDays(t *testing.T) {
 	w := served(t, nil)
 	litUser(w)
@@ -274,7 +274,7 @@ func TestAuditAllowsForPassingDays(t *testing.T) {
 	}
 }
 
-// Lag is not drift: a difference waits as long as a job explains it, and no view is rebuilt meanwhile.
+// Lag is not drift: while a job explains a difference, the audit waits, and rebuilds no view.
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
@@ -305,8 +305,8 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	w.Agree(user, author)
 }
 
-// A job that is claimed between the reading of the clock and the look at the jobs, or by a node whose clock is ahead, has a lease that
-// ends later than one that is given now: it explains a difference all the same.
+// A job's lease may end later than one that is taken now: the job was claimed after the audit read its clock, or by a node whose clock is
+// ahead. Such a job still explains a difference.
 func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)
@@ -331,7 +331,7 @@ func TestAuditWaitsForJobsThatAreClaimedByALaterClock(t *testing.T) {
 	w.Agree(user, author)
 }
 
-// A user who changes at every check is not repaired, because no two checks saw the same.
+// A user who changes between any two checks is not repaired, because no two checks saw the same state.
 func TestAuditSkipsUsersWhoChange(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)

@@ -44,7 +44,7 @@ func (b turns) crowd(count int, active func(i int) bool) (seen []services.UserID
 	return seen
 }
 
-// turn takes a turn, or returns when to ask again.
+// turn takes a turn, or returns the time until the next one.
 func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 	b.T.Helper()
 	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.throttle(limit))
@@ -91,7 +91,7 @@ func TestAuditLaps(t *testing.T) {
 	})
 }
 
-// A turn is one node's until it is passed on; of one that dies somebody else has it when its lease ends.
+// A turn belongs to one node until it is passed on. If the node dies, another node takes the turn when the lease ends.
 func TestAuditTurnsAreHeld(t *testing.T) {
 	eachTurns(t, func(b turns) {
 		active := b.crowd(10, func(int) bool { return true })
@@ -103,7 +103,7 @@ func TestAuditTurnsAreHeld(t *testing.T) {
 		b.Clock.Advance(30 * time.Second)
 		again, _ := b.turn(6)
 		sqltest.Equal(b.T, again.Users, active[:6])
-		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil { // too late: it is another's
+		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil { // too late: another node has the turn
 			b.T.Fatal(err)
 		}
 		if _, wait := b.turn(6); wait != 30*time.Second {
@@ -118,7 +118,7 @@ func TestAuditTurnsAreHeld(t *testing.T) {
 	})
 }
 
-// An audit that was away for long goes on where it was, and does not make up for laps that were missed.
+// An audit that did not run for long continues where it was, and skips the laps that it missed.
 func TestAuditCatchesUp(t *testing.T) {
 	eachTurns(t, func(b turns) {
 		b.crowd(10, func(int) bool { return true })

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is one node with the features that have something in users' documents.
+// node is one node with all features that write to users' documents.
 type node struct {
 	*fanouttest.World
 	announced *announcements.Service
@@ -60,7 +60,7 @@ func newAudit(w node, every time.Duration) *audit.Audit {
 	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Every: every})
 }
 
-// world is a world on the engines that are quickest to start.
+// world is a world on the engines that start fastest.
 func world(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))

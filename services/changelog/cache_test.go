@@ -9,7 +9,7 @@ import (
 
 func at(second int) time.Time { return time.Unix(int64(second), 0) }
 
-// version is a value that knows when it changed.
+// version is a value with the time of its last change.
 type version struct{ at int }
 
 func newVersions(capacity int) *Cache[string, version] {

@@ -251,7 +251,7 @@ func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 }
 
 func TestRunFollowsTheLogWhenWoken(t *testing.T) {
-	f := newFollower(&fakeLog{}) // its turns are an hour apart: only Wake makes it look
+	f := newFollower(&fakeLog{}) // its turns are an hour apart, so only Wake makes it read
 	ctx, cancel := context.WithCancel(t.Context())
 	beside := make(chan struct{})
 	f.RegisterLoop(func(ctx context.Context) { <-ctx.Done(); close(beside) })

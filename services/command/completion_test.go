@@ -57,8 +57,8 @@ func inShell(t *testing.T, lines string, program string, args ...string) []strin
 	return strings.FieldsFunc(string(out), func(letter rune) bool { return letter == '\n' })
 }
 
-// completions are lines of words (the last is unfinished), all that the shell must offer, or with more ahead some of it, and what it
-// must not offer.
+// completions are lines of words, the last one incomplete. Each has the suggestions that the shell must make, all of them or with more only
+// some, and suggestions that it must not make.
 var completions = []struct {
 	words     []string
 	want, not string
@@ -84,7 +84,7 @@ var completions = []struct {
 	{[]string{"--bogus", "nonsense", "--demo-p"}, "--demo-pace", "--demo"},
 }
 
-// check wants these completions among the offered ones.
+// checkOffered compares completions with the offered ones.
 func checkOffered(t *testing.T, words []string, offered []string, want, not string) {
 	t.Helper()
 	for _, word := range strings.Fields(want) {
@@ -103,7 +103,7 @@ func TestBashCompletes(t *testing.T) {
 	cases := append(slices.Clone(completions), []struct {
 		words     []string
 		want, not string
-	}{ // bash takes a line apart at =
+	}{ // bash splits a line at =
 		{[]string{"--log-format", "="}, "text json", ""},
 		{[]string{"--log-format", "=", "j"}, "json", "text"},
 		{[]string{"--data", "=", "fil"}, "files", ""},

@@ -150,7 +150,7 @@ func TestEverySettingArrives(t *testing.T) {
 		if flag.Name == "trusted-only" {
 			line, environment = append(line, "--trusted-documents", "m.json"), append(environment, "TIDINGS_TRUSTED_DOCUMENTS=m.json")
 		}
-		if flag.Name == "jwt-audience" || flag.Name == "jwt-issuer" { // not without a key
+		if flag.Name == "jwt-audience" || flag.Name == "jwt-issuer" { // refused without a key
 			line, environment = append(line, "--jwt-secret", signingSecret), append(environment, "TIDINGS_JWT_SECRET="+signingSecret)
 		}
 		byFlag := mustParse(t, strings.Join(line, " ")).Config
@@ -187,7 +187,7 @@ func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 	mustParse(t, "--pprof --operations-listen :9090 --jwt-secret "+signingSecret)
 }
 
-// The faults: each line is wrong in one way, and its message must hold each of the words.
+// Each line has one fault, and its message must contain each of the words.
 func TestConfigFaults(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--workers 0":                          {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
@@ -316,7 +316,7 @@ func TestDevelopmentAndIntrospection(t *testing.T) {
 	}
 }
 
-// No password may come out: not at the start, not in a fault.
+// No password is printed: not at the start, and not in a fault.
 func TestSecretsAreHidden(t *testing.T) {
 	const password = "s3cr/t@x"
 	for _, value := range []string{

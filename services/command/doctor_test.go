@@ -23,7 +23,7 @@ func examined(t *testing.T, environment []string, args ...string) (exit int, rep
 	return exit, out.String()
 }
 
-// reports fails the test unless a report has lines with all the words, and ends with the exit code.
+// reports checks that a report has lines with all the words, and ends with the exit code.
 func reports(t *testing.T, exit, wantExit int, report string, words ...string) {
 	t.Helper()
 	if exit != wantExit {
@@ -49,7 +49,7 @@ func TestDoctorBeforeTheFirstStart(t *testing.T) {
 	}
 }
 
-// Each engine of a healthy server is found as it is, and its tables stay as they were.
+// Each engine of a healthy server is reported as it is, and its tables stay unchanged.
 func TestDoctorOfAServer(t *testing.T) {
 	cache := redistest.NewServer(t).URL()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
@@ -67,7 +67,7 @@ func TestDoctorOfAServer(t *testing.T) {
 		if after := beside(); !slices.Equal(after, before) {
 			t.Errorf("beside the database were %v, and now are %v", before, after)
 		}
-		if strings.HasPrefix(url, "postgres") { // those of tests do not wait for the disk
+		if strings.HasPrefix(url, "postgres") { // databases of tests do not wait for the disk
 			reports(t, exit, 1, report, "fsync is off", "Set fsync = on.", "clocks of this machine and of the server", " 1 failure")
 		} else {
 			reports(t, exit, 0, report, "is whole", " 0 failures")
@@ -79,7 +79,7 @@ func TestDoctorOfAServer(t *testing.T) {
 	})
 }
 
-// A database that a running node has open, and an address that it serves on, are named and not touched.
+// A database that a running node has open, and an address that it serves on, are reported and left alone.
 func TestDoctorBesideARunningNode(t *testing.T) {
 	url := sqltest.SQLite(t)
 	db, err := sql.Open(t.Context(), sql.Config{URL: url})
@@ -99,7 +99,7 @@ func TestDoctorBesideARunningNode(t *testing.T) {
 	}
 }
 
-// What would keep a node from starting, or from its promises, is a failure with its remedy.
+// A fault that would keep a node from starting, or from its promises, is a failure with its remedy.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"plain.txt": "no database, and longer than its magic number", "key.pem": "no key"} {

@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The command begins an erasure; the server does the rest. A second one finds the first, and a user who never was is an error.
+// The command begins an erasure, and the server does the rest. A second command finds the first erasure; an unknown user is an error.
 func TestErase(t *testing.T) {
 	url := sqltest.SQLite(t)
 	db, err := sql.Open(t.Context(), sql.Config{URL: url})
@@ -59,7 +59,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// The command waits until the erasure is done, at most as long as it is told, or until it is interrupted.
+// The command waits until the erasure is done, for at most the given time, or until it is interrupted.
 func TestEraseWaits(t *testing.T) {
 	db, err := sql.Open(t.Context(), sql.Config{URL: sqltest.SQLite(t)})
 	if err != nil {

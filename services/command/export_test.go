@@ -60,7 +60,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// What cannot be exported says why, and leaves nothing behind.
+// A refused export gives the reason, and leaves no file behind.
 func TestRefusedExports(t *testing.T) {
 	t.Chdir(t.TempDir())
 	db, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:tidings.db"})
@@ -111,7 +111,7 @@ func TestRefusedExports(t *testing.T) {
 	if exit, printed := exporting(t, brokenWriter{}, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "the export is incomplete: ") {
 		t.Errorf("into a pipe that is closed: exit code %d, %s", exit, printed)
 	}
-	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // if the system has it
+	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // where the system has it
 		if exit, printed := exporting(t, full, "ann", "--data", "."); exit != 1 || !strings.Contains(printed, "no space left") {
 			t.Errorf("on a full disk: exit code %d, %s", exit, printed)
 		}

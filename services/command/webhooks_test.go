@@ -44,8 +44,8 @@ func (i *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	i.header = r.Header
 }
 
-// verified reports whether the last request is signed by the secret that a command printed: the first line of told. It is the
-// specification once more, without its library.
+// verified reports whether the last request is signed by the secret that a command printed, in its first line. It implements the
+// specification without the library.
 func (i *inbox) verified(t *testing.T, printed string) bool {
 	t.Helper()
 	secret, _, _ := strings.Cut(printed, "\n")
@@ -61,7 +61,7 @@ func (i *inbox) verified(t *testing.T, printed string) bool {
 	return len(i.text) > 0 && slices.Contains(strings.Fields(i.header.Get("webhook-signature")), want)
 }
 
-// makeDatabase makes data/tidings.db in an empty folder, with the user ann, and finds that a server there is not disturbed.
+// makeDatabase makes data/tidings.db in an empty folder, with the user ann, and checks that a command does not disturb a server there.
 func makeDatabase(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -145,7 +145,7 @@ func TestWebhooksCommand(t *testing.T) {
 	keptActs(t)
 }
 
-// keptActs holds that what the commands did is among the acts of operators, and what they only showed is not.
+// keptActs checks that the commands that change something are among the acts of operators, and that those that only show something are not.
 func keptActs(t *testing.T) {
 	t.Helper()
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
@@ -164,7 +164,7 @@ func keptActs(t *testing.T) {
 	sqltest.Equal(t, got, want)
 }
 
-// The faults of the words are reported like those of the other commands.
+// Wrong arguments are reported like those of the other commands.
 func TestWebhooksFaults(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--webhooks-allow 10.0.0.0/8,home": {"--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)", `"home"`, "10.0.0.0/8"},

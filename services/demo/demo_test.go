@@ -40,7 +40,7 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 	}
 }
 
-// A visitor sees posts of days and minutes ago, and the server takes events in the order in which they happened.
+// A visitor sees posts from days and from minutes ago, and the server gets the events in the order in which they happened.
 func TestThePastTookDays(t *testing.T) {
 	past, acts := pastAndActs(Seed, 100)
 	last, posts := -fromNow(29*day), map[fromNow]bool{}
@@ -200,7 +200,8 @@ func TestThePaceIsKept(t *testing.T) {
 	}
 }
 
-// The server commits each request before it answers, and the next one waits for that: the demo is ready soon because they are few.
+// The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there are few
+// requests.
 func TestThePastIsAFewRequests(t *testing.T) {
 	server := newCounting(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})

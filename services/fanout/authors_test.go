@@ -24,7 +24,7 @@ func lowThresholds(cfg *fanout.Config) {
 	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}
 }
 
-// follow writes edges with the jobs that the mutation leaves.
+// follow writes edges with the jobs that the mutation queues.
 func follow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Follow(author, readers...)
@@ -44,14 +44,14 @@ func mode(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	return mode
 }
 
-// names says whether a reader's document names an author.
+// names reports whether a reader's document names an author.
 func names(w *fanouttest.World, reader, author services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
 
-// An author's mode follows their audience, up at a threshold and down below 80 % of it. Authors who were huge once stay
-// named.
+// An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents keep the names of authors who
+// were huge once.
 func TestAModeFollowsTheAudience(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
@@ -213,7 +213,7 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 	}
 }
 
-// At whatever moment a user begins to follow, returns or gets the name, no reader has a document that does not name a huge
+// Users begin to follow, return, or get the name, each at any moment while an author becomes huge: every reader's document names the
 // author.
 func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
@@ -253,7 +253,7 @@ func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
 	})
 }
 
-// changes are what the log says of one kind.
+// changes are the log's entries of one kind.
 func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
 	entries, err := changelog.LogAfter(w.TB.Context(), w.Store, kind, 0, 1000)
@@ -261,7 +261,7 @@ func changes(w *fanouttest.World, kind string) []changelog.Entry {
 	return entries
 }
 
-// Nodes get the announcement of an author before the first of their pulled posts, and of each of these posts.
+// A node learns of an author before the first of their pulled posts, and of each of these posts.
 func TestTheLogNamesPulledPosts(t *testing.T) {
 	w := world(t, lowThresholds)
 	users := w.Users(7)
@@ -300,7 +300,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 				t.Errorf("user %d: listed %v, counts %v", user, listed, counts)
 			}
 		}
-		w.SetMode(author, services.AuthorSmall) // the post keeps its way
+		w.SetMode(author, services.AuthorSmall) // the post keeps its mode
 		w.Unfollow(author, users[1])
 		w.Follow(author, users[1])
 		w.Quiet(w.Fanout)
@@ -315,7 +315,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	})
 }
 
-// A follower whose view lost something since the chunk was read is read again alone: they get the name if they still follow.
+// A follower whose view lost something since the chunk was read is read again alone. They get the name if they still follow.
 func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
@@ -341,7 +341,7 @@ func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
 	})
 }
 
-// An author who is pinned while their followers are counted gets the mode of the pin, although the count began before.
+// An author who is pinned during a count of their followers gets the mode of the pin, although the count began before.
 func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 	var pin func()
 	w := fanouttest.New(t, fanouttest.Options{

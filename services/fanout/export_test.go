@@ -10,14 +10,14 @@ import (
 	"tidings/services/redis"
 )
 
-// What the tests do between two steps of the machinery.
+// Parts of fan-out that tests run one by one.
 
 // Push adds a post to inboxes with a stamp and edges that were read before.
 func (f *Fanout) Push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	return f.push(ctx, stamp, post, edges)
 }
 
-// DeliverChunk does what a chunk does to inboxes, and not what says that it is done.
+// DeliverChunk delivers a chunk to inboxes, and does not record that the chunk is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
@@ -31,7 +31,7 @@ func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.E
 	return f.NameIn(ctx, rdb.PulledAuthors, stamp, edges)
 }
 
-// FindMode brings an author's mode in line with their audience.
+// FindMode sets an author's mode by their number of followers.
 func (f *Fanout) FindMode(ctx context.Context, author services.UserID) error {
 	return f.findMode(ctx, author)
 }

@@ -16,7 +16,7 @@ import (
 	"tidings/services/posts"
 )
 
-// flips is a history of authors whose audiences rise and fall across both thresholds.
+// flips is a history of authors whose numbers of followers rise and fall across both thresholds.
 type flips struct {
 	*fanouttest.World
 	t       *rapid.T
@@ -24,12 +24,12 @@ type flips struct {
 	readers []services.UserID
 	posts   []services.PostID
 	follows map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs whose follow has a job that did not run
+	unsure  map[[2]services.UserID]bool // pairs with a follow whose job has not run
 }
 
-// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and
-// workers die at any step. At no moment is there a huge author whom a follower's document does not name. After quiet every
-// user is shown the feed of the facts, pushed and pulled posts together.
+// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at any
+// step. At every moment the documents of all followers name every huge author. When all jobs have run, every user sees the feed of the
+// facts, pushed and pulled posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1
@@ -40,7 +40,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.Users(6)
 			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
-			for _, reader := range users[2:] { // a pinned author of many is huge at once
+			for _, reader := range users[2:] { // a pinned author with many followers is huge at once
 				w.Follow(users[0], reader)
 				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}
@@ -110,14 +110,14 @@ func (h *flips) step() {
 	}
 }
 
-// work lets a worker do some jobs; with looks it dies after so many of them.
+// work lets a worker run some jobs; with looks it dies after that many of them.
 func (h *flips) work(count, looks int) {
 	if err := h.RunSome(count, looks); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// named checks the rule that keeps feeds complete through flips: the documents of a huge author's followers name the author.
+// named checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's followers name the author.
 func (h *flips) named() {
 	for pair := range h.follows {
 		if reader, author := pair[0], pair[1]; !h.unsure[pair] && mode(h.World, author) == services.AuthorHuge && !names(h.World, reader, author) {
@@ -126,7 +126,7 @@ func (h *flips) named() {
 	}
 }
 
-// whole compares the feed that is merged of inbox and pulled posts with that of SQL.
+// whole compares the feed merged from inbox and pulled posts with that of SQL.
 func (h *flips) whole(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)

@@ -23,7 +23,7 @@ func two(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	return w, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
 }
 
-// takes lets the other node claim everything that is due, after a heartbeat that is its last.
+// takes lets the other node claim everything that is due. The heartbeat before that is its last.
 func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	w.TB.Helper()
 	_, err := jobs.Beat(w.TB.Context(), other, false)
@@ -33,8 +33,8 @@ func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	return jobs
 }
 
-// While a node that holds jobs is silent, the counts that they change are named, and no others. Then they are freed, and named
-// until they are done.
+// While a node that holds jobs is silent, the counts that these jobs change are behind, and no others. Then the jobs are freed, and the
+// counts are behind until the jobs are done.
 func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	w, other := two(t)
 	users := w.Strangers(4)
@@ -89,7 +89,7 @@ func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
 	}
 }
 
-// A job that reaches an unknown number of users puts its counts behind for everybody.
+// A job that reaches an unknown number of users makes its counts behind for everybody.
 func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 	w, other := two(t)
 	users := w.Strangers(2)

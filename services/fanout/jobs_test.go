@@ -17,7 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps have every kind of fan-out's jobs between them.
+// steps together cause every kind of fan-out's jobs.
 func steps() []fanouttest.Step {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {
@@ -78,7 +78,7 @@ func steps() []fanouttest.Step {
 	}
 }
 
-// Every kind of job brings the views in line with the facts, and repeating all of them changes nothing.
+// Every kind of job makes the views equal to the facts, and repeating all jobs changes nothing.
 func TestEveryJobBringsTheViewsInLine(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
@@ -129,7 +129,7 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 	w.Agree(dormant)
 }
 
-// A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
+// A job that can never succeed is tried five times and becomes a dead job. All others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	poisons := map[string]jobs.NewJob{
 		"no such post":      fanout.FanOutJob(12345),
@@ -165,8 +165,7 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	}
 }
 
-// A Redis that does not answer is not the fault of a job: jobs are given back, and however often that happens they do not
-// die.
+// If Redis does not answer, that is not a job's fault: jobs are released, and do not die however often that happens.
 func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)

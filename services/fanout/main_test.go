@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a world on the engines that are quickest to start.
+// world is a world on the engines that start fastest.
 func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
 	return fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings})
@@ -44,7 +44,7 @@ func claim(w *fanouttest.World) []jobs.Job {
 	return queued
 }
 
-// lists says whether a user's inbox lists a post, and whether it counts.
+// lists reports whether a user's inbox lists a post, and whether the post counts.
 func lists(w *fanouttest.World, user services.UserID, post services.PostID) (listed, counts bool) {
 	w.TB.Helper()
 	for _, entry := range w.Inbox(user) {

@@ -20,13 +20,13 @@ import (
 	"tidings/services/sql"
 )
 
-// workersOf are the workers of one node: for short work, for chunks, for who is online.
+// workersOf are the workers of one node: for short work, for chunks, and for chunks of online followers.
 func workersOf(f *fanout.Fanout) (quick, bulk, online *jobs.Worker) {
 	workers := f.Workers(1)
 	return workers[0], workers[1], workers[2]
 }
 
-// turn lets a worker look for work once.
+// turn lets a worker check for jobs once.
 func turn(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 	w.TB.Helper()
 	claimed, err := worker.RunOnce(w.TB.Context())
@@ -63,8 +63,8 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	})
 }
 
-// Where many more users are online than an author has followers, the chunks check the followers and not the crowd, and
-// online followers still come first.
+// If many more users are online than an author has followers, the chunks check the followers and not the online users. Online followers
+// still come first.
 func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(7)
@@ -101,7 +101,7 @@ func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID
 	})
 }
 
-// Workers of the other queue classes find nothing to do for a post until its online followers have it.
+// Workers of the other queue classes have no job of a post until its online followers have it.
 func TestOthersWaitForOnlineFollowers(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(9)
@@ -139,7 +139,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
 	turn(w, quick)
-	const set = "on:" // a shard of the online users becomes a key of another type: an error of the job itself
+	const set = "on:" // a shard of the online users becomes a key of the wrong type, which is an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
 	w.Server.Do("SET", shard, "a string")
 	for range jobs.MaxTries {
@@ -161,7 +161,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
 	w.Server.Do("CONFIG", "SET", "slowlog-max-len", "10000")
-	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is noted
+	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is logged
 	post := w.Post(users[0])
 	w.Quiet(w.Fanout)
 	var order []services.UserID
@@ -180,7 +180,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.Agree(users...)
 }
 
-// onTheWay are the posts that all nodes know to be in flight, by SQL and by the log.
+// onTheWay are the posts that all nodes consider in flight, according to SQL and to the log.
 func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
 	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
@@ -214,7 +214,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 			}
 		}
 		post := w.Post(users[0])
-		w.Post(users[1]) // one chunk: nobody needs to know
+		w.Post(users[1]) // one chunk: no node needs to know
 		known("before the split")
 		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)
@@ -246,8 +246,8 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 	})
 }
 
-// A worker that dies in the middle of many chunks skips none and delivers none twice; the post stays in flight until another
-// worker has done the rest.
+// A worker that dies in the middle of many chunks skips none, and no inbox gets a post twice. The post stays in flight until another worker
+// has done the rest.
 func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(14)
@@ -258,7 +258,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)
 		turn(w, bulk)
-		held := claim(w) // all the others, by a worker that delivers and dies before it says so
+		held := claim(w) // a worker delivers all the others, and dies before it records that
 		for _, job := range held[:len(held)/2] {
 			ctx, die := context.WithCancel(t.Context())
 			if err := w.Fanout.DeliverChunk(ctx, job); err != nil {
@@ -274,7 +274,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 		_, bulk, online := workersOf(other)
 		turn(w, online)
 		turn(w, bulk)
-		for _, job := range held { // it can no longer finish those that the other worker has done
+		for _, job := range held { // it can no longer finish the jobs that the other worker has done
 			if err := w.Fanout.RunJobs(t.Context(), []jobs.Job{job}); err != nil && !services.IsUnavailable(err) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
@@ -295,8 +295,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 	})
 }
 
-// A big author's post is pushed to followers who are not idle, a small one's to those who are not dormant; a deletion
-// reaches both.
+// A big author's post is pushed to followers who are not idle, a small author's to followers who are not dormant; a deletion goes to both.
 func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
@@ -334,8 +333,8 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 	})
 }
 
-// Every user who is not away had every post of a big author pushed to them, at any hour of any day of their visit, read and
-// fan-out: there is no gap between the two cutoffs.
+// Every user who does not count as away had every post of a big author pushed to them, for any hours of the visit, the read and the
+// fan-out. So the two cutoffs leave no gap.
 func TestNobodyIsNeitherServedNorAway(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// held is a push that has read all its facts and not yet written: its stamp, its post and its edges.
+// held is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
 type held struct {
 	stamp redis.Stamp
 	post  services.Post
@@ -40,7 +40,7 @@ func (h held) write(w *fanouttest.World) {
 	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
 }
 
-// Events between the reads of a push and its write win over the push, because it is late.
+// A change between the reads of a push and its write wins over the push, because the push is older.
 func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	histories := []struct {
 		name           string
@@ -79,7 +79,7 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 			post := w.Post(author)
 			late := hold(w, post)
 			history.meanwhile(w, author, reader, post)
-			for _, job := range claim(w) { // all but the fan-out itself, which is late
+			for _, job := range claim(w) { // all jobs but the fan-out itself, which is late
 				if job.Kind == "post.fanout" {
 					continue
 				}
@@ -94,8 +94,8 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 	}
 }
 
-// A removal visits the users who follow when it runs. A user who had just unfollowed, and follows again before their feed
-// was reconciled, still has the post: the follow must remove it, and keep the others.
+// A removal only visits users who follow when it runs. A user who has just unfollowed, and follows again before their feed was reconciled,
+// still has the post: the follow must remove it, and keep the others.
 func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)

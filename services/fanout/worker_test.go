@@ -12,7 +12,7 @@ import (
 	"tidings/services/posts"
 )
 
-// A post of many followers is split: chunks replace their parent, all or none.
+// The fan-out of a post to many followers is split: all chunks replace their parent, or none.
 func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(6)
@@ -41,7 +41,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w.Agree(users...)
 }
 
-// Followers who come and go between the split and the chunk are served according to the follows when it runs.
+// A chunk serves the followers at the time when it runs, whoever followed at the time of the split.
 func TestAChunkServesItsFollowersOfNow(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(8)
@@ -110,14 +110,14 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	w.Agree(users...)
 }
 
-// A fan-out whose last chunk died is forgotten after a day, and not before: every node merges its post into pages until then.
+// A fan-out whose last chunk is a dead job is deleted after a day, and not before: until then every node merges its post into pages.
 func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
 		w.Follow(users[0], users[1:]...)
 		w.Quiet(w.Fanout)
 		post := w.Post(users[0])
-		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // splits it, and serves no chunk
+		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // it splits the job, and serves no chunk
 			t.Fatal(err)
 		}
 		for _, turn := range []struct {

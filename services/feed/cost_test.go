@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// traced are the names of the statements that SQL was asked, by whomever.
+// traced are the names of the statements that SQL ran, for any caller.
 type traced struct {
 	mu    sync.Mutex
 	names []string
@@ -33,7 +33,7 @@ func (s *traced) take() []string {
 	return taken
 }
 
-// A post's transaction runs the same statements for any audience: none counts or walks followers. A pulled post adds two
+// A post's transaction runs the same statements for any number of followers: none of them reads followers. A pulled post adds two
 // statements for the log.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	asked := &traced{}

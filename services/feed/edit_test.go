@@ -13,7 +13,7 @@ import (
 	"tidings/services/posts"
 )
 
-// edit edits a post that may be edited.
+// edit edits a post, which must succeed.
 func (n node) edit(author services.UserID, post services.PostID, draft Draft) {
 	n.TB.Helper()
 	cmd, err := n.Edit(author, post, draft)
@@ -75,7 +75,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 	})
 }
 
-// Two edits of one moment are two versions: a copy of the first never blocks the second.
+// Two edits of one moment have different versions: a copy of the first never blocks the second.
 func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()
@@ -98,8 +98,8 @@ func TestEditsOfOneMomentAreInOrder(t *testing.T) {
 	}
 }
 
-// An edit notifies the users that it newly mentions, and takes the notification from those it no longer mentions. A parent
-// author who is mentioned gets only the mention.
+// An edit notifies users whom it newly mentions, and withdraws the notifications of users whom it no longer mentions. A parent author who
+// is mentioned gets only the mention.
 func TestAnEditMovesMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -171,7 +171,7 @@ func TestRefusedEdits(t *testing.T) {
 	}
 }
 
-// An edit whose answer was lost is answered again under its key, and another edit under that key is refused.
+// An edit whose answer was lost gets the same answer again under its key. Another edit under that key is refused.
 func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()

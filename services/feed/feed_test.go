@@ -161,8 +161,8 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 	n.Agree(reader)
 }
 
-// A shown post may be deleted since, or its author unfollowed: its position is still accepted. Positions of posts that never
-// existed, or in the future, are refused, and the mark stays.
+// A post that was shown may have been deleted since, or its author unfollowed: its position is still accepted. Positions of posts that
+// never existed, and positions in the future, are refused, and the mark stays.
 func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -202,7 +202,7 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.Agree(reader)
 }
 
-// A mutation under a key that is known answers with the post of the first time and touches nothing.
+// A mutation under a known key returns the post of the first time and changes nothing.
 func TestPublishAgainUnderItsKey(t *testing.T) {
 	n := served(t)
 	author, _ := n.pair()
@@ -227,7 +227,7 @@ func listed(n node, reader services.UserID) int {
 	return len(page.Items)
 }
 
-// A page that is in Redis and in memory waits for Redis at most twice, whatever its size.
+// A page from Redis and the node cache takes at most two round trips, whatever its size.
 func TestAPageIsTwoRoundTrips(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -239,7 +239,7 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 		if err != nil || len(page.Items) != first || !page.HasNext {
 			t.Fatalf("first %d: %d items, %v", first, len(page.Items), err)
 		}
-		// What memory lacks is put into Redis once, which the answer does not need to wait for twice.
+		// The copies that the cache lacks are put into Redis once, in one more round trip.
 		if trips.Count() > 3 {
 			t.Errorf("first %d: %d round trips", first, trips.Count())
 		}

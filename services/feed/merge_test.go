@@ -14,14 +14,14 @@ import (
 
 const inboxAuthor = services.UserID(1)
 
-// shelf is the posts of a reader's sources, each with the floor below which it has none.
+// shelf is the posts of a reader's sources, each with the floor below which the source has none.
 type shelf struct {
 	inbox      []services.FeedEntry // newest first
 	inboxFloor services.PostID
 	pulled     []nodecache.PulledPosts
 }
 
-// read is the inbox's part of a page.
+// read is the part of a page that the inbox gives.
 func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
 	page := rdb.InboxPage{Ready: true, Floor: s.inboxFloor, Cut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {
@@ -37,7 +37,7 @@ func (s shelf) read(before services.PostID, limit int) rdb.InboxPage {
 	return page
 }
 
-// model is the whole feed: everything sorted, from the newest floor on, the newest 300; and whether there is more.
+// model is the whole feed, sorted: the newest 300 entries down to the newest floor, and whether more exist.
 func (s shelf) model() (feed []services.FeedEntry, cut bool) {
 	floor := s.inboxFloor
 	all := map[services.PostID]services.FeedEntry{}
@@ -90,7 +90,7 @@ func drawShelf(t *rapid.T) shelf {
 	return s
 }
 
-// With any sources and any pages, a walk returns the newest 300 entries of all, down to the newest floor, each once.
+// For any sources and pages, a walk returns the newest 300 entries of all sources, down to the newest floor, each once.
 func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShelf(t)
@@ -130,7 +130,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 	})
 }
 
-// A post that two sources have, as after a drift that the audit has yet to find, is listed once.
+// A post that is in two sources, as after a drift that the audit has not found yet, is listed once.
 func TestATwinIsListedOnce(t *testing.T) {
 	s := shelf{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},

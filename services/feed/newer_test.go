@@ -15,7 +15,7 @@ func (n node) newer(reader services.UserID, than services.PostID, first int) Pag
 	return page
 }
 
-// Pages of newer posts go up from a position, oldest first, until there is none; then they are empty and keep the position.
+// Pages of newer posts go upwards from a position, oldest first, until no post is left. Then pages are empty and keep the position.
 func TestPagesOfNewerPosts(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -61,7 +61,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
 	for _, author := range []services.UserID{huge, small} {
-		late := n.IDs.Next() // given away, and not committed yet
+		late := n.IDs.Next() // an ID that was made and is not committed yet
 		n.Clock.Advance(overlap - time.Second)
 		newest := n.publish(author, "first to be seen")
 		n.settle()
@@ -76,7 +76,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 	}
 }
 
-// Many posts within the five seconds do not keep anybody from getting on.
+// Even if the last five seconds have very many posts, a walk makes progress.
 func TestABurstDoesNotBlockAWalk(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
@@ -115,7 +115,7 @@ func TestAGapIsReported(t *testing.T) {
 	}
 }
 
-// Pages above a position go up like pages of newer posts, each newest first, and report whether newer posts are left.
+// Pages above a position go upwards like pages of newer posts, each newest first, and report whether newer posts are left.
 func TestPagesAboveAPosition(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()

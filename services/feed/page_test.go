@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql"
 )
 
-// deleteQuietly deletes posts without a job: their inboxes list them still.
+// deleteQuietly deletes posts without a job, so that inboxes still list them.
 func (n node) deleteQuietly(ids ...services.PostID) {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)
@@ -31,7 +31,7 @@ func (n node) deleteQuietly(ids ...services.PostID) {
 	})
 }
 
-// A page without its deleted posts is filled with older ones.
+// A page whose deleted posts were omitted is filled with older ones.
 func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -46,13 +46,13 @@ func TestAPageIsRefilledAfterFiltering(t *testing.T) {
 	}
 	page, err = n.Page(t.Context(), reader, page.Next, 20)
 	n.Must(err)
-	// The last ten are deleted: the page is short, and it is the last.
+	// The last ten are deleted, so the page is short and the last.
 	if !slices.Equal(places(page), ids[20:30]) || page.HasNext || page.End != services.EndOfFeed || page.Next != ids[39] {
 		t.Errorf("the last page: %v, next %s, more %t, %q", places(page), page.Next, page.HasNext, page.End)
 	}
 }
 
-// Looking for posts that are still there ends after 300 entries: the page may be empty and is none the less followed.
+// A page reads at most 300 entries to find posts that still exist. It may be empty although more pages follow.
 func TestAPageReadsAtMost300Entries(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -75,7 +75,7 @@ func TestAPageReadsAtMost300Entries(t *testing.T) {
 	}
 }
 
-// The end reports whether older posts exist that feeds do not keep, with Redis and without.
+// The end of a feed reports whether older posts exist that feeds do not keep, with Redis and without.
 func TestTheEndHasItsReason(t *testing.T) {
 	for _, posts := range []int{0, 1, 299, 300, 301, 333, 400} {
 		n := served(t)
@@ -99,7 +99,7 @@ func TestTheEndHasItsReason(t *testing.T) {
 	}
 }
 
-// The next page starts below a position, even if the post there is deleted or never existed.
+// The next page starts below a position, even if the post there was deleted or never existed.
 func TestAPositionNeedsNoPost(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -127,7 +127,7 @@ func TestAPositionNeedsNoPost(t *testing.T) {
 	}
 }
 
-// What is published while a reader walks is on no later page, and nothing is shown twice or left out.
+// A post that is published during a walk is on no later page, and no post is repeated or skipped.
 func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -190,7 +190,7 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 	with, readers := served(t), []services.UserID(nil)
 	rapid.Check(t, func(rt *rapid.T) {
-		if len(readers) == 20 { // enough histories for one server to be asked twice
+		if len(readers) == 20 { // enough histories to need the server twice
 			return
 		}
 		users := with.Users(4)
@@ -263,7 +263,7 @@ func TestAPageBelowAGivenPost(t *testing.T) {
 		below("none", newest-1, services.NotFound)
 		below("none, below everything", 7, services.NotFound)
 		below("none, above everything", services.MaxPostID, services.NotFound)
-		n = newNode(w.AnotherNode()) // which remembers nothing
+		n = newNode(w.AnotherNode()) // a node with an empty cache
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		if _, err := n.PageBelow(ctx, reader, newest, 10); err != nil || trips.Count() > 2 {
 			t.Errorf("on another node: %d round trips, %v", trips.Count(), err)

@@ -54,7 +54,8 @@ func (n node) key(user services.UserID) string {
 	return users[user].Key
 }
 
-// Comments and replies notify the author they answer and enter no feed. Deleting them or their post takes the notification away.
+// Comments and replies notify the author of the post that they answer, and enter no feed. Deleting them, or that post, withdraws the
+// notification.
 func TestCommentsAndReplies(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -157,7 +158,7 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Which kinds enter feeds is one setting: listed, counted and refilled alike.
+// One setting decides which kinds of posts enter feeds: those are listed, counted and refilled.
 func TestKindsThatEnterFeeds(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	n := node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Memory.Posts, Reader: w.Memory.Reader, Pulled: w.Memory.Pulled, InFlight: w.Memory.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// settle carries everything, and reads the log.
+// settle runs all jobs, and reads the log.
 func (n node) settle() {
 	n.TB.Helper()
 	n.Quiet(n.fan)
@@ -21,7 +21,7 @@ func (n node) settle() {
 	n.Must(err)
 }
 
-// crowd is a reader who follows an author whose posts are pulled and one whose posts are pushed.
+// crowd is a reader who follows one author whose posts are pulled and one whose posts are pushed.
 func (n node) crowd() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.Users(3)
@@ -52,7 +52,7 @@ func (n node) agrees(reader services.UserID) {
 	}
 }
 
-// The feed is pushed and pulled posts in one order, before and after flips of the way, deletions, unfollows and losses.
+// The feed has pushed and pulled posts in one order, before and after changes of the mode, deletions, unfollows and losses.
 func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -89,7 +89,7 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 	})
 }
 
-// A feed has 300 posts in all, for any number in each source.
+// A feed has 300 posts in all sources together, for any number in each source.
 func TestAFeedOf300OfAllSources(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -117,7 +117,7 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	}
 }
 
-// Nothing is skipped and nothing repeated by a walk during which everything moves (P7).
+// During a walk everything changes, and no post is skipped or repeated (P7).
 func TestAWalkWhileEverythingMoves(t *testing.T) {
 	n := served(t)
 	reader, huge, small := n.crowd()
@@ -249,12 +249,12 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 	})
 }
 
-// A post in fan-out is on a first page and in the count before it has reached the inbox, and appears once.
+// A post in flight is on a first page and in the count before it has reached the inbox, and appears once.
 func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
 	stranger := n.Users(1)[0]
-	ids := n.Posts(small, 2) // without a job: they do not come by themselves
+	ids := n.Posts(small, 2) // without a job: no fan-out brings them
 	foreign := n.Posts(stranger, 1)
 	begin := func(post services.PostID, author services.UserID) {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// insertLate commits a post whose id was given away before.
+// insertLate commits a post whose ID was made earlier.
 func (n node) insertLate(author services.UserID, id services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -81,7 +81,7 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 	}
 }
 
-// Own posts do not hide whose posts are new.
+// A reader's own posts do not hide the authors of new posts.
 func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()
@@ -95,7 +95,7 @@ func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
 	}
 }
 
-// A slow watcher gets the latest state, once. The channel is closed with that of the badges.
+// A slow watcher gets the latest state, once. The channel is closed when the badges' channel is.
 func TestASlowWatcherGetsTheLatest(t *testing.T) {
 	n := served(t)
 	reader, huge, _ := n.crowd()

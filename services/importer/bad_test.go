@@ -43,7 +43,7 @@ bob
 	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "bob>carol", "bob>dave", "carol>dave"}, im.pairs("alice", "bob", "carol", "dave")); diff != "" {
 		t.Error(diff)
 	}
-	// A file without bad lines leaves none of before beside it.
+	// Importing a file without bad lines removes a file of bad lines from an earlier run.
 	im.must(Options{File: im.file("f.csv", "alice,bob\n")})
 	if _, err := os.Stat(path + ".bad"); !os.IsNotExist(err) {
 		t.Errorf("the bad lines of the import before are still there: %v", err)

@@ -22,7 +22,7 @@ func BenchmarkImportFollows(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pairs := make([][2]string, friendships)
 	for i := range pairs {
-		// A few are followed by very many.
+		// A few users have very many followers.
 		popular := int(float64(users) * random.Float64() * random.Float64() * random.Float64())
 		pairs[i] = [2]string{strconv.Itoa(random.IntN(users)), strconv.Itoa(popular)}
 	}

@@ -296,7 +296,7 @@ func TestReportIsReadable(t *testing.T) {
 	}
 }
 
-// Bad lines hold what people wrote: they are their owner's to read, also in a file that was there.
+// Bad lines contain what people wrote, so only the owner can read the file, even if it existed before.
 func TestBadLinesArePrivate(t *testing.T) {
 	im := sqliteImporter(t)
 	path := im.file("follows.csv", "alice,alice\n")

@@ -34,9 +34,9 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 	return keys, lines
 }
 
-// Many hosts who are new in an import are named by one job, and their shows come onto boards with one entry of the log, all but
-// those of a host with many followers; in the end every follower's document, board, number and list of replays is right, and a
-// session of before has none of the shows.
+// One job names the many new hosts of an import in documents, and one log entry puts their shows onto boards, except those of a host with
+// many followers. In the end every follower's document, board, number and list of replays is right, and a session from before has none of
+// the shows.
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.Chunk = 3 }}))
@@ -68,7 +68,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		w.Quiet(w.Fanout)
 		_, err := w.Memory.Log.RunOnce(t.Context())
 		w.Must(err)
-		// One entry for those with few followers, and one a show of the host with many.
+		// One entry for the hosts with few followers, and one for each show of the host with many.
 		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}
@@ -108,7 +108,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			}
 		}
 		w.Agree(readers...)
-		// A host who is imported again is known: the shows are on boards at once, without a job for the host.
+		// A host who is imported again is known already: the shows are on boards at once, without a job for the host.
 		im.mustShows(Options{File: im.file("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
 		if _, shows := im.imported("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])

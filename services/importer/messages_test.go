@@ -20,7 +20,7 @@ import (
 var messageTypes = []string{"general", "offer"}
 
 func (im *importer) messages(opts Options) (Report, error) {
-	im.now = im.now.Add(time.Minute) // ids are of their moment
+	im.now = im.now.Add(time.Minute) // IDs contain the time
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }

@@ -38,7 +38,7 @@ func (im *importer) mustPosts(opts Options) Report {
 	return report
 }
 
-// feedOf is what somebody's own feed lists, the newest first: "body at time".
+// feedOf is a user's own feed, the newest first: "body at time".
 func (im *importer) feedOf(key string) (lines []string) {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
@@ -68,8 +68,8 @@ const archive = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"
 {"author":"bob","at":"2026-01-30T09:33:00Z","body":"without a key"}
 `
 
-// What is imported has its own time and order, its kind, and a place in feeds; nobody is notified of any of it. A second
-// import changes nothing but for what has no key.
+// Imported posts have their own times and order, their kinds, and positions in feeds; they notify nobody. A second import adds only posts
+// without a key.
 func TestImportedPosts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
@@ -120,8 +120,8 @@ func TestImportedPosts(t *testing.T) {
 	})
 }
 
-// An import that breaks at any of its writes, before the commit or after it, ends as one that does not break: every post
-// once, in its order, and every bad line put aside once.
+// An import that breaks at any of its writes, before the commit or after it, has the same result as one that does not break: every post
+// once, in order, and every bad line put aside once.
 func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	var text strings.Builder
 	for i := range 40 {
@@ -141,7 +141,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 		wantBad := whole.read(want.BadFile)
 		for n := range 2 * counter.writes {
 			im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
-			// The database is one for all on PostgreSQL: keys of posts and users are of this run.
+			// On PostgreSQL all runs share one database, so the keys of posts and users belong to this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
 			opts := Options{File: im.file("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
 			if _, err := im.posts(&breaking{DB: im.db, failAt: n/2 + 1, after: n%2 == 1}, opts); !errors.Is(err, errBroken) {
@@ -163,7 +163,7 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	})
 }
 
-// A file that ends in the middle of its gzip says where, what stands before is in, and the whole file brings the rest.
+// For a gzip file that is cut off, the error says where. The lines before are imported, and the whole file later adds the rest.
 func TestATruncatedImportOfPosts(t *testing.T) {
 	im := sqliteImporter(t)
 	var text strings.Builder
@@ -183,7 +183,7 @@ func TestATruncatedImportOfPosts(t *testing.T) {
 	}
 }
 
-// Bad lines are told, put aside and nobody's post; the others go in.
+// Bad lines are reported and put aside and make no post; the others are imported.
 func TestBadLinesOfPosts(t *testing.T) {
 	im := sqliteImporter(t)
 	const at = `"at":"2026-01-30T09:30:00Z"`
@@ -261,14 +261,14 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 }
 
-// Somebody publishes in the very millisecond while it is imported: the ids are given anew, and nothing is lost or doubled.
+// Others publish in the very milliseconds that are imported: the import plans new IDs, and no post is lost or duplicated.
 type publishing struct {
 	*sql.DB
 	t    *testing.T
 	left int
 }
 
-// Each publishes once the import has read which ids of its milliseconds are taken.
+// Each publishes posts after the import has read the used IDs of its milliseconds.
 func (p *publishing) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {
@@ -308,8 +308,8 @@ func TestPostsArePublishedMeanwhile(t *testing.T) {
 	})
 }
 
-// However posts are spread over files, batches and milliseconds: each has its time, no two are one, and of one millisecond
-// the later line is the newer one.
+// However posts are distributed over files, batches and milliseconds, each has its own time and a unique ID, and within a millisecond the
+// later line is the newer post.
 func TestOrderOfImportedPosts(t *testing.T) {
 	histories.Fewer(t, 5)
 	rapid.Check(t, func(r *rapid.T) {

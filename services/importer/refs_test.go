@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// named are posts by their refs.
+// named are the posts with some refs.
 func (im *importer) named(keys ...string) map[string]services.Post {
 	im.t.Helper()
 	holders, err := findRefs(im.t.Context(), im.db, services.PostType, keys)
@@ -77,7 +77,7 @@ func (im *importer) show(id services.PostID) live.Show {
 	return show
 }
 
-// claiming gives refs to others once an import has found that they are free.
+// claiming gives refs to other objects after an import has found that they are free.
 type claiming struct {
 	*sql.DB
 	t     *testing.T
@@ -103,7 +103,8 @@ func (c *claiming) Each(ctx context.Context, st sql.Statement, args []any, scan 
 	return err
 }
 
-// A ref that ingest gives to an object while an import is at its line is that object's: the line is a duplicate.
+// If ingest gives a ref to an object while an import has the ref's line in its batch, the ref belongs to that object, and the line is a
+// duplicate.
 func TestRefsAreClaimedMeanwhile(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))

@@ -174,9 +174,9 @@ func TestATruncatedFile(t *testing.T) {
 	}
 }
 
-// A plain file that was cut within its last row looks like a whole one without its last line break: bo may have been bob.
-// Such a row is set aside and reported, and its keys do not become users; an operator who knows that it is complete can
-// import the file of bad lines. A compressed file proves by itself that it is complete, and so does half a line break.
+// A plain file that was cut within its last row looks like a whole file without its last line break: bo may have been bob. Such a row is
+// set aside and reported, and its keys do not become users. An operator who knows that it is complete can import the file of bad lines. A
+// compressed file, and half a line break, prove by themselves whether the row is complete.
 func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
@@ -217,7 +217,7 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 
 const childVariable = "TIDINGS_TEST_IMPORT"
 
-// announcing says each commit on the standard output, and waits for ever after some.
+// announcing prints each commit to the standard output, and blocks forever after some.
 type announcing struct {
 	*sql.DB
 	writes, stopAfter int

@@ -29,7 +29,7 @@ const evening = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T
 {"key":"e1","host":"bob","title":"moved","plannedAt":"2026-01-30T20:30:00Z"}
 `
 
-// rehearsal is a world in which shows happen again, sixty times as fast.
+// rehearsal is a world in which a file of shows is replayed, sixty times as fast.
 type rehearsal struct {
 	*importer
 	w *fanouttest.World
@@ -39,7 +39,7 @@ func newRehearsal(t *testing.T, w *fanouttest.World) rehearsal {
 	return rehearsal{newImporter(t, w.Store), w}
 }
 
-// again replays a file until it ends or has waited so many times.
+// again replays a file until it ends or has waited that many times.
 func (r rehearsal) again(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
@@ -54,7 +54,7 @@ func (r rehearsal) again(file string, waits int) (Report, error) {
 	}})
 }
 
-// A file happens again in the order of time, sixty times as fast, with all that shows do to boards.
+// A file is replayed in the order of time, sixty times as fast, with all effects of the shows on boards.
 func TestReplayedShows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		withShows(w)

@@ -75,8 +75,8 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Sh
 	return keys
 }
 
-// Imported shows have their own times, and is on boards: those of new hosts as soon as their followers' documents name them,
-// those of others at once. Ended shows are in the lists of replays. A second import changes nothing.
+// Imported shows have their own times and are on boards: shows of new hosts as soon as their followers' documents name the hosts, others at
+// once. Ended shows are in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
@@ -133,7 +133,7 @@ func TestImportedShows(t *testing.T) {
 		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, board(w, reader, shows)); diff != "" {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
-		// One entry of the log for all; a session of before has none of them.
+		// One log entry for all; a session from before has none of them.
 		if now := livetest.Service(w).Memory.Version(); now != before+1 || shows["s6"].LiveVersion != now || shows["s6"].LiveStamp != shows["s6"].ID {
 			t.Errorf("the version went from %d to %d, the live one is %+v", before, now, shows["s6"])
 		}
@@ -151,8 +151,8 @@ func TestImportedShows(t *testing.T) {
 	})
 }
 
-// A live show that is imported went live with the import: it counts for those who followed its host by then, of a host who
-// never had a show and of one who had, and not for those who follow later.
+// An imported live show went live with the import: it counts for users who followed its host by then, whether the host is new or not, and
+// not for users who follow later.
 func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
@@ -198,8 +198,8 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 	})
 }
 
-// A host's replays are one job, for any number in a batch, and each follower of the host has the newest in their list: for a
-// host who is in documents already, and for one who is not yet.
+// One job adds a host's replays, for any number of them in a batch, and each follower of the host gets the newest in their list, whether
+// documents name the host already or not.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.Chunk = 2 }}))
 	im := newImporter(t, w.Store)
@@ -272,7 +272,7 @@ func TestImportedShowsAreClosed(t *testing.T) {
 	}
 }
 
-// An import that breaks at any of its writes, before the commit or after it, ends as one that does not break.
+// An import that breaks at any of its writes, before the commit or after it, has the same result as one that does not break.
 func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	var text strings.Builder
 	keys := []string{}

@@ -295,7 +295,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	}
 }
 
-// A node that shuts down cleanly and restarts makes no count behind: no crashed process holds its jobs.
+// After a clean shutdown and a restart no count is behind, because no crashed process holds jobs.
 func TestARestartAfterACleanShutdownMakesNothingBehind(t *testing.T) {
 	n, before := two(t)
 	heart := n.Heartbeat()

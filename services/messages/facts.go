@@ -28,7 +28,7 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 
 	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
 
-	// The mark of a past time reaches the messages that are delivered later. It is kept with the time of the mark, which is its ID.
+	// A mark of a past time also reaches messages that are delivered after it, so it is stored with its time.
 	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
 SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type
@@ -115,9 +115,9 @@ func notFound(field string, id ID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
 }
 
-// deliver gives users a message, unread. A user who has it already keeps their read state. A dated message, which was sent at a
-// past time, is read by those whose dated marks reached beyond it. It returns the states of all users named, in order of user
-// ID, so that a repeated delivery projects them again.
+// deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time is read
+// for users whose marks of a later time cover it. It returns the states of all given users, in order of user ID, so that a repeated
+// delivery projects them again.
 func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]State, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
@@ -168,7 +168,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read where a mark had reached beyond it. The read time is that of the mark.
+// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that of the mark.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -234,7 +234,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
 		return nil, err
 	}
-	states, err := changeByID(ctx, tx, user, ids, unreadByID, gen) // locks the types first, as every mark does
+	states, err := changeByID(ctx, tx, user, ids, unreadByID, gen) // it locks the types first, as every mark does
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	return change(ctx, tx, user, types, st, append([]any{user, ids}, more...)...)
 }
 
-// typesAmong lists the types of some messages. The user must have all of them.
+// typesAmong lists the types of some messages. It fails unless the user has all of them.
 func typesAmong(ctx context.Context, tx *sql.Tx, field string, user services.UserID, ids []ID) (types []string, err error) {
 	has := map[ID]bool{}
 	err = tx.Each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// unreadDays counts the newest unread of states s, one more than services.MessagesCounted at most, by the day of the message, which its
-// id begins with, from site_message_recipients_unread alone. A state and its counts are one snapshot: counts belong to their version.
+// unreadDays counts the newest unread messages of states s, at most services.MessagesCounted + 1, by the day with which a message's ID
+// begins. It reads site_message_recipients_unread alone. A state and its counts are one snapshot, so that counts belong to their version.
 const (
 	unreadDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
 	unreadRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL
@@ -72,7 +72,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 	places := map[key]int{}
 	err = r.Each(ctx, st, []any{which, services.MessagesCounted}, func(scan func(...any) error) error {
 		var state State
-		var day sql.NullInt64 // null where nothing is unread
+		var day sql.NullInt64 // null if nothing is unread
 		var unread int
 		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
 			return err
@@ -140,8 +140,7 @@ func readAt(us sql.NullInt64) time.Time {
 	return sql.FromMicros(us.Int64)
 }
 
-// reports reads messages as their senders see them, with the numbers of their recipients and of those who have read them. A
-// message that there is not is absent.
+// reports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist is absent.
 func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	found := make(map[ID]Report, len(ids))
 	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {

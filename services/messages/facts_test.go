@@ -103,7 +103,7 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 	const most = services.MessagesCounted + 1
 	eachBundle(t, func(b bundle) {
-		const perDay = 181193932800000 // of ids
+		const perDay = 181193932800000 // IDs in a day
 		b.MustWrite(func(tx *sql.Tx) error {
 			if err := runText(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
 				return err
@@ -165,7 +165,7 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []State{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
 		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both}), []State{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
 		sqltest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
-		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's stay unread
+		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's messages stay unread
 		sqltest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
 		found := sqltest.Must(byID(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
 		sqltest.Equal(b.T, len(found), 1)

@@ -12,7 +12,7 @@ import (
 // The kinds of jobs of site messages. Their names are in the database.
 const (
 	jobDeliver = "message.deliver" // payload: delivery. A message to a chunk of its recipients
-	jobCounts  = "messages"        // key: user. The messages that they have read changed in SQL
+	jobCounts  = "messages"        // key: user. What they have read changed in SQL
 )
 
 // deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long.

@@ -79,8 +79,8 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 	})
 }
 
-// A worker that died after the rows and before the counts leaves the job to another, which finds the rows and projects the
-// counts.
+// A worker that died after writing the rows and before projecting the counts leaves the job to another worker, which finds the rows and
+// projects the counts.
 func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
@@ -117,8 +117,8 @@ type mailbox struct {
 	users   []services.UserID
 	has     map[services.UserID]map[ID]bool // message -> read
 	ledger  map[string]int                  // user/version -> unread, as the facts had it
-	held    []jobs.Job                      // claimed by a worker that is slow, or runs them twice
-	late    [][]State                       // states on their way into a document
+	held    []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
+	late    [][]State                       // states that have not reached a document yet
 }
 
 func newMailbox(w *fanouttest.World, service *Service) *mailbox {
@@ -142,7 +142,7 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 	return user, ids
 }
 
-// mark changes a user's rows as one of their devices asks. Its own script may run much later.
+// mark changes a user's rows by a request of one of their devices. The script of the change may run much later.
 func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
 	var states []State
 	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -165,7 +165,7 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	})
 }
 
-// run does a job. The model learns of a delivery from its payload.
+// run runs a job. The model learns of a delivery from its payload.
 func (m *mailbox) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
@@ -185,7 +185,7 @@ func (m *mailbox) run(job jobs.Job) {
 func (m *mailbox) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"send": func(t *rapid.T) {
-			for _, user := range m.users { // a chunk each
+			for _, user := range m.users { // one chunk for each user
 				if rapid.Bool().Draw(t, "to") {
 					send(m.World, user)
 				}
@@ -294,7 +294,7 @@ func (m *mailbox) check(t *rapid.T) {
 	}
 }
 
-// rest lets all work end, after which the documents equal the model.
+// rest runs all jobs, after which the documents must equal the model.
 func (m *mailbox) rest(t *rapid.T) {
 	for _, job := range m.held {
 		m.run(job)

@@ -23,7 +23,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, 
 		}
 		types = []string{*kind}
 	}
-	// Read the generation before the list: a message marked unread between the two reads is shown as unread, and at worst a
+	// Read the generation before the list. A message that is marked unread between the two reads is then shown as unread, and at worst a
 	// late mark of it is ignored.
 	gen, err := generation(ctx, s.db, user)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
 	return report(ctx, s.db, id)
 }
 
-// Reports are messages as their senders see them; a message that there is not is absent.
+// Reports are messages as their senders see them; a message that does not exist is absent.
 func (s *Service) Reports(ctx context.Context, ids []ID) (map[ID]Report, error) {
 	if len(ids) == 0 {
 		return nil, nil

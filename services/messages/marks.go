@@ -8,12 +8,12 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark names some of a user's messages: those of IDs, or all, those of one type only, and those up to one only.
+// Mark selects some of a user's messages: those of IDs, or all; of all, those of one type if it is set, and those up to UpTo if it is set.
 type Mark struct {
 	IDs  []ID
 	Type *string
 	All  bool
-	UpTo ID // 0: all there are at that moment
+	UpTo ID // 0: all that exist when the command is committed
 	// Token is the readToken of the list that was shown; "" for none.
 	Token string
 }

@@ -13,7 +13,7 @@ import (
 // Draft is a message to be sent.
 type Draft struct {
 	Text
-	To []string // the keys of 1 to 10,000 users; one that is named twice gets it once
+	To []string // the keys of 1 to 10,000 users; a key that occurs twice counts once
 }
 
 // Send is the command of the host application that sends a message; its id is the command's.
@@ -87,8 +87,7 @@ func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	}, nil
 }
 
-// Relabel is the command that changes what is kept of a message elsewhere; of the message itself it changes nothing. NOT_FOUND
-// without the message.
+// Relabel is the command that changes the labels of a message. The message itself does not change. NOT_FOUND without the message.
 func (s *Service) Relabel(id ID) *jobs.Command {
 	return &jobs.Command{
 		Name: "editSiteMessage",

@@ -63,8 +63,8 @@ type State struct {
 	User    services.UserID
 	Type    string
 	Version uint64
-	Unread  int                // counted to services.MessagesCounted + 1, the newest
-	Days    services.DayCounts // of the unread: Older and Days together are Unread
+	Unread  int                // counted up to services.MessagesCounted + 1
+	Days    services.DayCounts // of the unread messages: Older and Days add up to Unread
 }
 
 // shown is the part of a state that a document shows.
@@ -80,7 +80,7 @@ const (
 	MaxRecipients = 10_000
 )
 
-// Text is the text of a message.
+// Text is the text and the type of a message.
 type Text struct {
 	Type    string // "" is the default: the first that is configured
 	Title   string

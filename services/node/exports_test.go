@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// life is something of everything that a user can have: ann's number is 1, bob's 2. Times are microseconds.
+// life is a row of everything that a user can have: ann has ID 1, bob has ID 2. Times are microseconds.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 2097152000, TRUE), (2, 1, 0, FALSE)`,
@@ -126,7 +126,7 @@ func exported(b *peopletest.Bundle, user services.UserID) string {
 	return text.String()
 }
 
-// The export of a user has everything of that user, the same on both engines, and nothing that other users did.
+// The export of a user contains everything about that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
@@ -164,7 +164,7 @@ func TestExportEndsWhenItIsRefused(t *testing.T) {
 	})
 }
 
-// notExported are the tables that say nothing of a user beyond what the others say.
+// notExported are the tables that add nothing about a user, with the reason.
 var notExported = map[string]string{
 	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dead_jobs": "work", "dot_raises": "everybody's", "erasures": "what nobody is told", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
@@ -197,7 +197,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 	}
 }
 
-// What an export holds in memory does not grow with what it writes: a line is given before the next is read.
+// The memory of an export does not grow with its output: each line is emitted before the next one is read.
 func TestExportStreams(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")

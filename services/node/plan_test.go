@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	_ "tidings/services/node" // which has every statement
+	_ "tidings/services/node" // it imports the packages of all statements
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -19,7 +19,7 @@ func exec(ctx context.Context, tx *sql.Tx, text string) error {
 	return err
 }
 
-// fill makes tables of some size, with statistics, as they are after a while.
+// fill fills tables to some size, with statistics, as after some time of use.
 func fill(b *peopletest.Bundle, notified bool) {
 	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
@@ -81,18 +81,18 @@ func fill(b *peopletest.Bundle, notified bool) {
 	})
 }
 
-// walks are steps that read a table, by its name or by the alias that the statements have for it (c is a list given).
+// walks are steps that read a whole table, by its name or by the alias of the statements (c is a parameter).
 var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
-// wholeTables are the statements that may read a table from its beginning: once at a start, for a metric, in an export, or a
-// table of what is under way.
+// wholeTables are the statements that may read a whole table: at a start, for a metric, in an export, or because the table has only rows in
+// progress.
 var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|unfinished fan-outs|forget fan-outs)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	for _, notified := range []bool{false, true} { // the index of the unseen looks cheapest when it is empty
+	for _, notified := range []bool{false, true} { // an empty index of unseen notifications looks like the cheapest one
 		fill(b, notified)
 		for name := range sql.Statements() {
 			plan := b.Plan(name)
@@ -108,8 +108,8 @@ func TestNoStatementWalksATable(t *testing.T) {
 	}
 }
 
-// TestPlansOnPostgres looks at plans that hold for any parameters. A table that is read in full, or joined after it
-// was, would make a badge cost what everybody has written.
+// TestPlansOnPostgres checks plans for any parameters. If one read a whole table, or joined another one after that, the cost of a badge
+// would grow with everybody's data.
 func TestPlansOnPostgres(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	fill(b, true)
@@ -167,12 +167,12 @@ func TestPlansOnPostgres(t *testing.T) {
 	}
 }
 
-// everybodysPosts is a walk along the index by author that does not begin at an author.
+// everybodysPosts matches a walk along the index by author that does not begin at an author.
 var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\s*(->|Index Cond: \((id|pull)|Filter)`)
 
-// TestFeedsDoNotNeedStatistics looks at the plans that PostgreSQL makes after an import, before it has counted anything.
-// It takes the posts for none and the edges for many, and joins would begin with the posts. Whatever the page's size, a
-// range of the index by author is read for each source; the posts of everybody never are.
+// TestFeedsDoNotNeedStatistics checks the plans that PostgreSQL makes right after an import, before it has statistics. It then assumes no
+// posts and many edges, so joins would begin with the posts. For any page size the plans must read a range of the index by author for each
+// source, and never everybody's posts.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
@@ -203,7 +203,7 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 	}
 }
 
-// postgresPlan is how PostgreSQL would run a statement, by a plan for any parameters or for those given.
+// postgresPlan is PostgreSQL's plan of a statement, for any parameters or for the given ones.
 func postgresPlan(b *peopletest.Bundle, name, mode, args string) (plan []string) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {

@@ -7,7 +7,8 @@ import (
 	"tidings/services/people"
 )
 
-// Each restriction and each direction of a follow is told apart, and what others have set against the viewer is in none.
+// Relations distinguish each restriction and each direction of a follow. Restrictions that others have set against the viewer are in none
+// of them.
 func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("viewer", "a", "b", "c", "d", "e")

@@ -35,7 +35,7 @@ func TestMutesWithAnEnd(t *testing.T) {
 	})
 }
 
-// A block ends both follows and lets none in again, by whatever way, until it is gone; another one still stands then.
+// A block ends both follows and prevents new ones, in every way, until it is removed. If the other user blocks too, that block remains.
 func TestBlocksEndFollows(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("one", "two", "three")
@@ -97,8 +97,8 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 	})
 }
 
-// A follow and a mute, a hiding or a block of the same two that are committed at once leave what either alone after the
-// other would: a follow that is not shown, or none.
+// A follow and a restriction between the same two users, committed concurrently, have the result of one after the other: a follow that is
+// not shown, or none.
 func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("reader", "author")

@@ -245,7 +245,7 @@ func TestActiveUsers(t *testing.T) {
 	})
 }
 
-// The visit before is the one before the present one, however often the present one is noted.
+// The visit before is the one before the present visit, however often the present visit is recorded.
 func TestVisitedBefore(t *testing.T) {
 	each(t, func(b *bundle) {
 		user := b.users("alice")[0]
@@ -264,7 +264,7 @@ func TestVisitedBefore(t *testing.T) {
 		seen()
 		before(time.Time{})
 		b.clock.advance(10 * time.Minute)
-		seen() // still there
+		seen() // still the same visit
 		before(time.Time{})
 		last := first.Add(10 * time.Minute)
 		b.clock.advance(26 * time.Hour)

@@ -140,7 +140,7 @@ func TestTheLastChunkOfAnAuthor(t *testing.T) {
 			})
 			return last
 		}
-		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // said once too often it changes nothing
+		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // repeated once too often, it changes nothing
 		got := sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
 		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
 	})

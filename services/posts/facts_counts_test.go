@@ -57,7 +57,7 @@ var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "
 
 var errUndone = errors.New("this part is undone")
 
-// apply does a step in the model. What is answered again is refused, as in the store.
+// apply applies a step to the model. A step that the store refuses is refused here too.
 func (d *deeds) apply(step deed) (refused bool) {
 	like := [2]uint64{uint64(step.post), uint64(step.user)}
 	_, taken := d.parents[step.answer]
@@ -79,7 +79,7 @@ func (d *deeds) apply(step deed) (refused bool) {
 	return false
 }
 
-// do does a step in a transaction.
+// do runs a step in a transaction.
 func (b *bundle) do(tx *sql.Tx, step deed) error {
 	post := services.Post{ID: step.answer, Author: step.user, Kind: services.PostKindComment, Parent: step.post, OffFeed: true, Body: "b"}
 	var err error
@@ -109,7 +109,7 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 	return err
 }
 
-// part is one function of a transaction: its steps, and whether it fails in the end, or makes an attempt that does.
+// part is one function of a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
 type part struct {
 	steps    []deed
 	fails    bool
@@ -141,9 +141,8 @@ func (b *bundle) doPart(tx *sql.Tx, p part) error {
 	return nil
 }
 
-// TestCountsOfPostsAreThoseOfTheFacts lets users like, take back, answer, import, edit and delete, again and again, in
-// transactions of one or several parts, some of which are undone. After each the counts are those of the model, and a recount
-// of the facts agrees.
+// TestCountsOfPostsAreThoseOfTheFacts lets users like, unlike, answer, import, edit and delete repeatedly, in transactions of one or
+// several parts, some of which are rolled back. After each transaction the counts equal the model's and a recount of the facts.
 func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 	histories.Fewer(t, 4)
 	eachStore(t, func(b *bundle) {
@@ -200,8 +199,7 @@ func (b *bundle) countsAre(t *rapid.T, model *deeds, posts []services.PostID) {
 	}
 }
 
-// TestCountsHoldAtEachMoment lets many transactions race for a few  Every snapshot that is read meanwhile has the counts
-// of its facts.
+// TestCountsHoldAtEachMoment runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts of its facts.
 func TestCountsHoldAtEachMoment(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		posts := []services.PostID{1, 2, 3}
@@ -234,7 +232,7 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 			})
 		}
 		for last := false; !last; {
-			last = writing.Load() == 0 // then once more
+			last = writing.Load() == 0 // read once more
 			list, err := Recounts(b.Ctx, b.DB, posts)
 			if err != nil {
 				b.T.Fatal(err)
@@ -249,7 +247,7 @@ func TestCountsHoldAtEachMoment(t *testing.T) {
 	})
 }
 
-// TestWrongCountsAreRepairedDuringWrites has two nodes mend one post while others like it.
+// TestWrongCountsAreRepairedDuringWrites lets two nodes mend one post while others like it.
 func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)

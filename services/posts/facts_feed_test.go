@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// feedModel is a home feed by the plainest means: everything that was ever posted, looked through.
+// feedModel is a home feed in the simplest form: a scan of everything that was ever posted.
 type feedModel struct {
 	reader  services.UserID
 	since   map[services.UserID]services.PostID // the followed authors
@@ -23,7 +23,7 @@ type feedModel struct {
 	hidden  map[services.UserID]bool
 	posts   []services.Post // the oldest first
 	deleted map[services.PostID]bool
-	inbox   bool // only what an inbox has: pushed posts, and own ones
+	inbox   bool // only what an inbox has: pushed posts and own posts
 }
 
 // listed are the entries of the feed, the newest first.
@@ -57,7 +57,7 @@ func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
 	return count
 }
 
-// unread is what countNew counts.
+// unread is the number that countNew returns.
 func (m *feedModel) unread(seen services.PostID, limit int) (entries []services.FeedEntry) {
 	for _, entry := range m.listed() {
 		if entry.Counts && entry.Post > seen && len(entries) < limit {
@@ -76,8 +76,8 @@ func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
 	return 0
 }
 
-// TestFeedAgainstModel follows, posts and deletes at random and compares everything that is read of a feed. Each
-// history has users and ids of its own, so that one database serves them all.
+// TestFeedAgainstModel follows, posts and deletes at random, and compares every read of a feed. Each history has its own users and IDs, so
+// that all share one database.
 func TestFeedAgainstModel(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var histories atomic.Int64
@@ -137,7 +137,7 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	})
 }
 
-// checkPulled compares what nodes keep of the authors' pulled
+// checkPulled compares the authors' pulled posts as nodes cache them.
 func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, limit int) {
 	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {
@@ -160,7 +160,7 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, 
 	}
 }
 
-// step does one thing to the database and to the model. It runs once: the database has no conflicts to offer.
+// step changes the database and the model. It runs once, because nothing conflicts with it.
 func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(users)
 	switch {

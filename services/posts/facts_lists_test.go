@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// TestPagesPassOverSomeHiddenUsersAndEndAtMany has a post whose newest answers and likes are of users who hide from the viewer: of
-// a few the page is full all the same, of more than one page looks at it is empty and says that others follow.
+// A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is full all the same. If they are
+// more than a page looks at, the page is empty and reports that others follow.
 func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
@@ -79,8 +79,8 @@ func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
 		answers, _ = walk()
 		sqltest.Equal(b.T, answers, []int{1, 2, 1})
 
-		// A page looks at 303 likes here. The last of them shares its moment with the 304th, and both are on that page. The next
-		// page begins with the likes of the moment before.
+		// A page looks at 303 likes here. The last of them has the same time as the 304th, and both are on that page. The next page begins
+		// with the likes before that time.
 		like(shown, 2, 1)
 		like(shown, 8, 2)
 		like(hider, 10, 304)

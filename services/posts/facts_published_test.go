@@ -9,8 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// TestPublishedPostsAreWalkedToTheirEnd has pushed posts and pulled ones, which are one list, and authors who hide from the viewer,
-// block them, are blocked by them, and are muted.
+// Pushed and pulled posts are one list. Authors hide from the viewer, block them, are blocked by them, or are muted.
 func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer services.UserID = 7
@@ -46,7 +45,7 @@ func TestPublishedPostsAreWalkedToTheirEnd(t *testing.T) {
 			walked, _ := peopletest.WalkUserLists(b.T, size, []services.UserID{1, 2, 3, 4, 5, 6, 7}, func(post Shown) uint64 { return uint64(post.ID) }, read)
 			sqltest.Equal(b.T, walked, map[services.UserID][]uint64{1: {80, 70, 65, 50, 45}, 2: {102}, 5: {105}, 6: {106}, 7: {107}})
 		}
-		page := services.UserPage{Owner: 1, Before: 60, Size: 1} // what stood there is deleted
+		page := services.UserPage{Owner: 1, Before: 60, Size: 1} // the post at that position is deleted
 		list := sqltest.Must(read([]services.UserPage{page}))(b.T)[page]
 		sqltest.Equal(b.T, list.Items[0].ID, services.PostID(50))
 		sqltest.Equal(b.T, list.Items[0].By.Key, "a")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shown asks every statement that reads follows for feeds whether one is shown another's posts. They are of one mind.
+// shown reports whether a reader is shown an author's posts, by every statement that reads follows for feeds. All must agree.
 func (b *bundle) shown(reader, author services.UserID) bool {
 	b.T.Helper()
 	_, edge, err := people.Edge(b.Ctx, b.Bundle.DB, reader, author)

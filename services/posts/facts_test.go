@@ -52,7 +52,7 @@ func TestDeletePost(t *testing.T) {
 		sqltest.Equal(b.T, b.published(), []services.PostID{7, 5})
 		sqltest.Equal(b.T, sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
 		err = b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 6, Author: 1}) })
-		sqltest.Coded(b.T, err, services.Conflict) // its id is not free again
+		sqltest.Coded(b.T, err, services.Conflict) // its ID cannot be used again
 	})
 }
 
@@ -79,14 +79,14 @@ func TestPostForShare(t *testing.T) {
 	})
 }
 
-// A transaction that has read a post for sharing commits before the post can be deleted. Otherwise a like and a deletion that
-// do not see each other could both succeed.
+// A transaction that holds a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each other could
+// both succeed.
 func TestPostForShareHoldsOffDeletion(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.post(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	letGo := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(letGo) // before the store's own end, which would wait for ever
+	t.Cleanup(letGo) // before the store is closed, which would wait for it forever
 	go func() {
 		done <- b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := Hold(b.Ctx, tx, 5)
@@ -161,13 +161,13 @@ func TestEditPost(t *testing.T) {
 			return post
 		}
 		began := b.Clock.Now()
-		edit("two", 3, 4) // in the moment in which it was published
+		edit("two", 3, 4) // in the millisecond of its publication
 		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []services.UserID{3, 4})
 		b.Clock.Advance(time.Minute)
 		sqltest.Equal(b.T, edit("three").UpdatedAt, began.Add(time.Minute))
 		b.Clock.Advance(-time.Hour)
 		want := services.Post{ID: 5, Author: 1, Kind: services.PostKindPost, Body: "four", UpdatedAt: began.Add(time.Minute + time.Microsecond)}
-		want.EditedAt = want.UpdatedAt // the clock has fallen back, and the time of an edit has not
+		want.EditedAt = want.UpdatedAt // the clock was set back, but the time of an edit never goes back
 		sqltest.Equal(b.T, edit("four"), want)
 		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{5}))(b.T)[5], want)
 		sqltest.Equal(b.T, len(sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T)), 0)

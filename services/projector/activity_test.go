@@ -16,7 +16,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// setActivity sets the thresholds and lets the world's memory hear of it.
+// setActivity sets the thresholds, and lets the world's cache read them.
 func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
 	w.Must(w.Projector.SetActivity(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
@@ -24,7 +24,7 @@ func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
 	w.Must(err)
 }
 
-// returns is what a read does for a user who comes back: a document that is away is rebuilt before it is shown.
+// returns does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
 func returns(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
 	if document := w.Document(user); !document.Ready || w.Projector.Away(document) {
@@ -78,8 +78,8 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	})
 }
 
-// At any thresholds and any time of their change, a returning user is shown the feed of the facts: nobody misses a post that
-// the thresholds of its time did not push to them.
+// For any thresholds and any times of their changes, a returning user sees the feed of the facts: no post is missing that the thresholds of
+// its time kept from them.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 	w := world(t)
 	users := w.Users(5)

@@ -50,13 +50,13 @@ func here(w *fanouttest.World, users ...services.UserID) {
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 }
 
-// absent says whether no key of a user is kept.
+// absent reports whether Redis has no key of a user.
 func absent(w *fanouttest.World, user services.UserID) bool {
 	w.TB.Helper()
 	return rdbtest.Snapshot(w.TB, w.Redis, user).Wholeness == rdb.Absent
 }
 
-// A run removes entries beyond the list and users who are dormant or unknown, and no key of anybody else.
+// A run removes entries beyond the lists and the keys of dormant and unknown users, and no other key.
 func TestCleanerFrees(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(5)
@@ -120,7 +120,7 @@ func TestATrimmedInboxIsFilledUp(t *testing.T) {
 	w.Agree(users[1])
 }
 
-// slowCleaner is a cleaner with a slow connection to Redis, so that much happens between its reads and its drops.
+// slowCleaner is a cleaner with a slow connection to Redis, so that much can happen between its reads and its drops.
 func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *projector.Cleaner {
 	t.Helper()
 	proxy := redistest.NewProxy(t, w.Server.Addr())
@@ -132,8 +132,8 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *proje
 	return projector.New(cfg).Cleaner(cleanEvery)
 }
 
-// A user who returns while they are dropped is complete as soon as their rebuild has answered, and stays so; a user who does
-// not return is gone.
+// A user who returns while their keys are dropped has a complete view as soon as their rebuild has ended, and keeps it. A user who does not
+// return has no keys.
 func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg projector.Config
@@ -228,7 +228,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 	})
 }
 
-// Without Redis a run waits, and then goes on from there. The log says so, and in the end what it freed.
+// Without Redis a run waits, and continues from there when Redis is back. The log reports that, and in the end what was freed.
 func TestCleanerWithoutRedis(t *testing.T) {
 	var text lockedText
 	w := fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) }})
@@ -268,7 +268,7 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// A loop cleans by itself, and ends with its context.
+// A cleaner runs by itself, and ends with its context.
 func TestCleanerRuns(t *testing.T) {
 	w := world(t)
 	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, false)

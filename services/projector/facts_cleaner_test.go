@@ -34,7 +34,7 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		second := take(true, "half way", "one")
 		pass(first, true, false)
 		w.Clock.Advance(lease)
-		third := take(true, "half way", "one") // the second has died
+		third := take(true, "half way", "one") // the node with the second turn has died
 		pass(second, true, false)
 		third.Freed = "two"
 		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.Running || !run.EndedAt.IsZero() {

@@ -60,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// Two devices that change different things at once: both changes stand, and the version counts them.
+// Two devices change different parts at once: both changes are kept, and the version counts both.
 func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		user := b.MakeUsers("alice")[0]

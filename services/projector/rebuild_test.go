@@ -15,11 +15,10 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A post is deleted while a lost view is rebuilt, before any one of the reads of its facts. It is not in the view when the
-// rebuild has answered.
+// A post is deleted while a lost view is rebuilt, before any of the reads of its facts. The rebuilt view does not have the post.
 func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	const firstRead = "positions of a user"
-	var left atomic.Int64 // reads before the deletion; the first of a rebuild begins to count
+	var left atomic.Int64 // how many reads come before the deletion; the first read of a rebuild begins the count
 	var waits, met int64
 	var remove func()
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
@@ -76,7 +75,7 @@ func TestCallersShareARebuild(t *testing.T) {
 	for range callers {
 		w.Must(<-errs)
 	}
-	// A caller who came after the end of the first rebuild began one more; fifty rebuilds would be fifty times as much.
+	// A caller that came after the first rebuild's end began another one; fifty rebuilds would take fifty times as many trips.
 	if trips.Count() > 10*alone {
 		t.Errorf("%d callers waited %d times for Redis, one alone %d times", callers, trips.Count(), alone)
 	}
@@ -98,7 +97,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w.Agree(reader)
 }
 
-// Whatever a feed held, trimmed and seen, a lost feed comes back as the facts say, never as 0.
+// Whatever a feed contained, trimmed and marked, a lost feed is rebuilt as the facts say, and never shown as 0.
 func TestALostFeedComesBackRight(t *testing.T) {
 	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
 		w := served(t)

@@ -36,7 +36,7 @@ func (c *handClock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// memoryLedger is what Redis does, in this process.
+// memoryLedger is a Ledger in this process.
 type memoryLedger struct {
 	totals map[string]int
 	calls  int
@@ -103,7 +103,7 @@ func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
 	takeAll(l, Conversations, "alice", 58)
 	ask := []Spending{{Writes, 20}, {Follows, 10}, {Conversations, 5}, {Reads, 7}} // READS are without limit
 	var limited *services.Error
-	for range 3 { // a try takes nothing from the next one
+	for range 3 { // a refused request takes nothing from the next one
 		err := l.TakeAll("alice", ask...)
 		var ok bool
 		if limited, ok = errors.AsType[*services.Error](err); !ok || limited.RetryAfter != 7*time.Second {
@@ -155,7 +155,7 @@ func TestLargeRequestEmptiesTheBudget(t *testing.T) {
 	}
 }
 
-// No subject ever gets more than a full bucket and what has run in since, whatever it asks and whenever.
+// No subject ever gets more than a full bucket and the refill since, whatever it requests and when.
 func TestNothingBeyondBurstAndRateIsGranted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 200).Draw(t, "limit")
@@ -179,7 +179,7 @@ func TestNothingBeyondBurstAndRateIsGranted(t *testing.T) {
 	})
 }
 
-// Nodes that exchange grant together one allowance, beyond what each may grant between two exchanges.
+// Nodes that exchange their spending grant one allowance together, and beyond it only what each may grant between two exchanges.
 func TestNodesShareOneAllowance(t *testing.T) {
 	clock, ledger := newHandClock(), newMemoryLedger()
 	var nodes []*Limiter
@@ -196,8 +196,8 @@ func TestNodesShareOneAllowance(t *testing.T) {
 		}
 		clock.advance(time.Second)
 	}
-	// Alone, the four would grant 4 x 600 + 4 x 10 a second. Together: 600 + 10 a second, what each grants before it has
-	// heard of the others, and what the last exchange of a window does not tell.
+	// Alone, the four would grant 4 x 600 + 4 x 10 a second. Together they grant 600 + 10 a second, plus what each grants before it knows
+	// of the others, and what the last exchange of a window misses.
 	if most := 600 + 120*10 + 4*40 + 12*4*40; granted > most {
 		t.Errorf("%d were granted: want at most %d", granted, most)
 	}

@@ -59,7 +59,7 @@ func TestEveryPageDoesWhatItSays(t *testing.T) {
 	}
 }
 
-// What a page says wrongly is found: a command that fails, a field that is not in the schema, an output that differs, and so on.
+// Every error of a page is found: a command that fails, a field that is not in the schema, an output that differs, and so on.
 func TestWrongPagesAreFound(t *testing.T) {
 	for name, page := range map[string]struct{ text, fault string }{
 		"a command":              {"```sh\ntrue\ntidings --no-such-flag\necho after\n```\n", "unknown flag --no-such-flag"},
@@ -93,7 +93,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 	}
 }
 
-// Every kind of block works as the package says.
+// Every kind of block works as the package comment says.
 func TestEveryKindOfBlockIsDone(t *testing.T) {
 	r, err := newReader(t)
 	if err != nil {

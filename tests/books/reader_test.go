@@ -27,8 +27,8 @@ type reader struct {
 	tb              testing.TB
 	folder, scratch string
 	environment     []string
-	ports           map[string]string // in the page -> the one that is used
-	ids             map[string]string // of objects, in the page -> the true one
+	ports           map[string]string // port in the page -> the port that is used
+	ids             map[string]string // ID in the page -> the real one
 	shell           *terminal
 	open            map[string]*terminal
 	browser         context.Context
@@ -38,7 +38,7 @@ type reader struct {
 	fragments       map[string]string
 	database        string // of blocks in SQL
 	schema          *ast.Schema
-	pending         []block // files of which no command has used the name
+	pending         []block // files whose names no command has used yet
 	skipped         []string
 }
 
@@ -57,7 +57,7 @@ func newReader(tb testing.TB) (*reader, error) {
 	return r, err
 }
 
-// read does all blocks of a page.
+// read runs all blocks of a page.
 func (r *reader) read(blocks []block) error {
 	for _, b := range blocks {
 		if strings.Contains(b.text, "127.0.0.1:8080") || b.language == "graphql" {
@@ -106,7 +106,7 @@ func (r *reader) block(b block, all []block) error {
 	}
 }
 
-// command does a block of sh: in the first terminal, or in one of its own, where a server goes on.
+// command runs a block of sh: in the first terminal, or in a terminal of its own for a server.
 func (r *reader) command(b block) error {
 	r.uses(b.text)
 	name, serves := b.directive("server")
@@ -136,7 +136,7 @@ func (r *reader) command(b block) error {
 	return nil
 }
 
-// ready says whether a server has printed that it serves, and takes traffic.
+// ready reports whether a server has printed that it serves, and is ready.
 func ready(printed string) bool {
 	_, rest, found := strings.Cut(printed, "Tidings serves ")
 	origin, _, whole := strings.Cut(rest, " ")
@@ -151,7 +151,7 @@ func ready(printed string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// uses takes note of the files that a text names.
+// uses removes the files that a text names from pending.
 func (r *reader) uses(text string) {
 	r.pending = slices.DeleteFunc(r.pending, func(b block) bool { return strings.Contains(text, b.file) })
 }
@@ -172,7 +172,7 @@ var (
 	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)
 )
 
-// here is a text of the page with the addresses and the IDs that there are in its place.
+// here is a text of the page with the real addresses and IDs in place of the page's.
 func (r *reader) here(text string) string {
 	text = address.ReplaceAllStringFunc(text, func(match string) string {
 		host, port, _ := strings.Cut(match, ":")
@@ -199,8 +199,8 @@ func freePort(tb testing.TB) string {
 	return port
 }
 
-// compare compares a block of text that follows another, or that a comment gives to a terminal, with what was printed. Any
-// other text is the page's own.
+// compare compares a block of text with what was printed, if the block follows another one or a comment assigns it to a terminal. Any other
+// block of text is the page's own.
 func (r *reader) compare(b block) error {
 	name, isTerminal := b.directive("terminal")
 	_, printed := b.directive("prints")
@@ -261,7 +261,8 @@ func (r *reader) look(view, want string) error {
 	return err
 }
 
-// match compares without white space; "..." stands for any text, and an ID that the page has for the first time for any ID of its type.
+// match compares without white space. "..." stands for any text, and an ID that occurs in the page for the first time stands for any ID of
+// its type.
 func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
@@ -303,7 +304,7 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	return found[1], nil
 }
 
-// known reports whether an ID is a true one.
+// known reports whether an ID is a real one.
 func (r *reader) known(id string) bool {
 	for _, actual := range r.ids {
 		if actual == id {
@@ -313,7 +314,7 @@ func (r *reader) known(id string) bool {
 	return false
 }
 
-// javaScript keeps a program for later commands, or does it at once where it has no name.
+// javaScript keeps a program with a name for later commands, and runs any other at once.
 func (r *reader) javaScript(b block) error {
 	if b.file != "" {
 		return r.write(b)
@@ -325,7 +326,7 @@ func (r *reader) javaScript(b block) error {
 	return r.command(block{text: "node " + filepath.Join(r.scratch, b.file)})
 }
 
-// write makes a file of a block for the commands that follow.
+// write writes a block into a file for the commands that follow.
 func (r *reader) write(b block) error {
 	if b.file != filepath.Base(b.file) {
 		return fmt.Errorf("%s is no name of a file in the folder of the page", b.file)
@@ -335,7 +336,7 @@ func (r *reader) write(b block) error {
 	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.here(b.text)), 0o600)
 }
 
-// statements does SQL in a database of PostgreSQL that the page alone has.
+// statements runs SQL in a PostgreSQL database of the page's own.
 func (r *reader) statements(b block) error {
 	if r.database == "" {
 		r.database = sqltest.NewServer(r.tb).Database(r.tb)

@@ -37,7 +37,7 @@ var (
 	spread = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)
 )
 
-// operation checks a block of GraphQL by the schema, and does its operation.
+// operation checks a block of GraphQL against the schema, and runs its operation.
 func (r *reader) operation(b block, variables string) error {
 	document, err := parser.ParseQuery(&ast.Source{Input: b.text})
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *reader) operation(b block, variables string) error {
 	return err
 }
 
-// answer is the answer to a request, or the first event of a subscription, and wants no error in it.
+// answer is the answer to a request, or the first event of a subscription. It must have no errors.
 func answer(request *http.Request, subscription bool) (string, error) {
 	client := http.Client{Timeout: patience}
 	if subscription {
@@ -138,7 +138,7 @@ func answer(request *http.Request, subscription bool) (string, error) {
 	return string(text), nil
 }
 
-// data checks that a file parses, and keeps one with a name for the commands that follow.
+// data checks that a file can be parsed, and keeps one with a name for the commands that follow.
 func (r *reader) data(b block) error {
 	switch b.language {
 	case "yaml":
@@ -167,7 +167,7 @@ func (r *reader) data(b block) error {
 	return r.write(b)
 }
 
-// isFrom checks that the lines of a block stand in a file of the repository, in their order and, between lines "...", together.
+// isFrom checks that the lines of a block are in a file of the repository, in their order and, between lines "...", adjacent.
 func isFrom(text, file string) error {
 	content, err := os.ReadFile(filepath.Join(world.Root(), file))
 	if err != nil {

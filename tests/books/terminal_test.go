@@ -26,7 +26,7 @@ type terminal struct {
 	in, out *os.File // of the loop
 }
 
-// loop does the commands of the files whose names it reads. A command that fails ends it.
+// loop runs the commands in the files whose names it reads. A command that fails ends it.
 const loop = `set -eo pipefail
 while read -r file; do
 	source "$file" >"$file.out" 2>&1 </dev/null
@@ -44,7 +44,7 @@ func newTerminal(tb testing.TB, folder string, environment []string, prepare fun
 	}
 	unleash := world.Leash(tb, -t.command.Process.Pid)
 	go func() {
-		_ = t.command.Wait() // a command that fails is seen by its output
+		_ = t.command.Wait() // the output shows whether a command failed
 		close(t.ended)
 	}()
 	tb.Cleanup(func() {
@@ -75,7 +75,7 @@ func newShell(tb testing.TB, folder string, environment []string) (*terminal, er
 	return t, err
 }
 
-// run does a block and answers what it printed.
+// run runs a block and returns what it printed.
 func (t *terminal) run(scratch, text string) (string, error) {
 	t.blocks++
 	file := filepath.Join(scratch, fmt.Sprintf("block-%d.sh", t.blocks))
@@ -112,7 +112,7 @@ func openTerminal(tb testing.TB, folder, scratch string, environment []string, n
 	return t, err
 }
 
-// printed is what it has printed since the last comparison.
+// printed is the output since the last comparison.
 func (t *terminal) printed() string {
 	all, _ := os.ReadFile(t.output)
 	return string(all[min(t.read, len(all)):])
@@ -139,7 +139,7 @@ func (t *terminal) await(tb testing.TB, what string, holds func(printed string) 
 	return nil
 }
 
-// interrupt is Ctrl-C.
+// interrupt sends Ctrl-C.
 func (t *terminal) interrupt() error {
 	_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGINT) // it may have ended
 	select {

@@ -10,15 +10,15 @@ import (
 // blank consists of white space alone, including that of other alphabets.
 const blank = " \t\n\u00a0\u2003\u3000"
 
-// worded is an input with a text that may not be empty.
+// worded is an input with a text that must not be empty.
 type worded struct {
 	does   string // the mutation, and the event of an ingest
 	as     string // the user who sends it; "" is the host application without a user
 	field  string
-	fields map[string]any // the others
+	fields map[string]any // the other fields
 }
 
-// wordeds are all of them, each one good but for its text.
+// wordeds are all such inputs, each valid except for its text.
 func (c *crowd) wordeds() []worded {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }
@@ -49,7 +49,7 @@ func (c *crowd) wordeds() []worded {
 	}
 }
 
-// A text that may not be empty may not be blank either, for every sender and every way of sending it.
+// Texts that must not be empty must not be blank either, whoever sends them and in whatever way.
 func TestBlankTexts(t *testing.T) {
 	c := newCrowd(t, nil)
 	for _, w := range c.wordeds() {

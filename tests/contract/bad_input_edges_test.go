@@ -28,13 +28,13 @@ func jsonHeader(token string, more ...string) http.Header {
 	return header
 }
 
-// padded returns a request of so many bytes that has an effect if accepted.
+// padded returns a request of that many bytes that has an effect if it is accepted.
 func padded(bytes int) string {
 	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
 }
 
-// Requests that are no requests, and tokens that are none or do not reach so far.
+// Malformed requests, and missing or insufficient tokens, are refused.
 func TestBadRequests(t *testing.T) {
 	c := newCrowd(t, nil)
 	publish := `{"query":"mutation{publishPost(input:{body:\"b\"}){post{id}}}"}`
@@ -97,7 +97,7 @@ func TestBadRequests(t *testing.T) {
 	t.Run("what is just allowed", func(t *testing.T) { c.takesWhatIsJustAllowed(t, publish, ingest) })
 }
 
-// takesWhatIsJustAllowed sends requests at the limits, which are accepted.
+// takesWhatIsJustAllowed sends requests exactly at the limits, which are accepted.
 func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	t.Helper()
 	alice := jsonHeader("dev:alice")
@@ -118,7 +118,7 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 		Viewer struct{ HomeFeed world.FeedPage }
 	}
 	c.Must("bob", `{viewer{homeFeed{edges{node{id}}}}}`, nil, &data)
-	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // an earlier one, one by acting as the user, one by ingest
+	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // an earlier post, one by a token that acts as the user, and one by ingest
 		t.Errorf("bob has %d posts, want 3", got)
 	}
 }
@@ -243,8 +243,7 @@ func TestBadSubscriptions(t *testing.T) {
 	}
 }
 
-// A key has its effect once, also when it comes many times at the same moment; it belongs to one user and to one
-// input.
+// A key has its effect once, even if many requests with it come at the same moment; it belongs to one user and to one input.
 func TestIdempotencyKeys(t *testing.T) {
 	c := newCrowd(t, nil)
 	const query = `mutation($b:String!,$k:String){publishPost(input:{body:$b,idempotencyKey:$k}){post{id}}}`
@@ -294,7 +293,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		c.Must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
 	c.Settle()
-	if got := c.Walk("alice", 10); len(got) != 5 { // bob's two, her three
+	if got := c.Walk("alice", 10); len(got) != 5 { // two of bob's, and three of hers
 		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
 	}
 	c.Clock.Advance(25 * time.Hour)

@@ -10,7 +10,7 @@ import (
 
 const mutIngest = `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`
 
-// ingested is what became of one event.
+// ingested is the result of one event.
 type ingested struct {
 	ID    *string
 	Error *struct{ Code, Message string }
@@ -26,7 +26,7 @@ func (c *crowd) ingest(t *testing.T, events ...any) []ingested {
 	return data.Ingest.Results
 }
 
-// event is an event of ingest: who does it and the key of it stand among the fields of its input.
+// event is an event of ingest. The user and the key are given among the fields of its input.
 func event(name string, fields ...any) map[string]any {
 	input := map[string]any{}
 	event := map[string]any{"do": map[string]any{name: input}}
@@ -41,7 +41,7 @@ func event(name string, fields ...any) map[string]any {
 	return event
 }
 
-// What cannot be read as a list of events is refused as a whole.
+// A request whose list of events cannot be parsed is refused as a whole.
 func TestBadIngest(t *testing.T) {
 	c := newCrowd(t, nil)
 	good := event("publishPost", "as", "user:bob", "body", "b")
@@ -71,7 +71,7 @@ func TestBadIngest(t *testing.T) {
 	}
 }
 
-// badEvent is an event that is wrong by itself.
+// badEvent is an event that is invalid by itself.
 type badEvent struct {
 	event      map[string]any
 	code, says string
@@ -119,7 +119,7 @@ func (c *crowd) badEvents() []badEvent {
 	}
 }
 
-// An event that is wrong by itself fails alone: those before it and after it are done.
+// An invalid event fails alone: the events before it and after it are applied.
 func TestBadEventsAmongGoodOnes(t *testing.T) {
 	c := newCrowd(t, nil)
 	bad := c.badEvents()
@@ -166,7 +166,7 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 	})
 }
 
-// One batch of 500 is done, in its order, and repeated under its keys it is done once.
+// A batch of 500 is applied in order. Repeated under its keys, it has no further effect.
 func TestWholeBatchTwice(t *testing.T) {
 	c := newCrowd(t, nil)
 	events := []any{event("follow", "as", "user:reader", "userId", "user:writer", "key", "f"), event("setProfile", "as", "user:writer", "name", "W", "key", "p")}

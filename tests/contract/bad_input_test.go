@@ -26,11 +26,11 @@ import (
 	"tidings/tests/world"
 )
 
-// crowd is a node with a few facts: alice follows bob, who has one post that carol likes and one deleted post. No worker
-// runs, so that every write stays visible.
+// crowd is a node with a few facts: alice follows bob, who has one post that carol likes and one deleted post. No worker runs, so no job
+// undoes a wrong write before it is found.
 type crowd struct {
 	*world.Node
-	post, deleted, own string // bob's, bob's, alice's
+	post, deleted, own string // two of bob's, and alice's
 	cursor             string // of a position in bob's feed
 }
 
@@ -91,7 +91,7 @@ func (c *crowd) facts() map[string]any {
 	return all
 }
 
-// untouched runs a bad request and wants the facts as they were.
+// untouched runs an invalid request and checks that the facts stay as they were.
 func (c *crowd) untouched(t *testing.T, request func(t *testing.T)) {
 	t.Helper()
 	before := c.facts()
@@ -101,7 +101,7 @@ func (c *crowd) untouched(t *testing.T, request func(t *testing.T)) {
 	}
 }
 
-// refused is how a request must be answered.
+// refused is the required error.
 type refused struct {
 	code string
 	says []string // parts of the message
@@ -140,7 +140,7 @@ const (
 	queryLastID = `query($v:ID){viewer{homeFeed(lastId:$v){lastId}}}`
 )
 
-// badValue is a request of alice's with a bad value for its variable v, and how it must be answered.
+// badValue is a request of alice's with an invalid value for its variable v, and the required error.
 type badValue struct {
 	name, query string
 	value       any
@@ -254,7 +254,7 @@ func TestBadValues(t *testing.T) {
 		refused{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("first and last", func(t *testing.T) {
-		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // compiled, and not
+		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // a compiled query, and one that is not
 			query := fmt.Sprintf(`{v:viewer{homeFeed(first:3,last:5,before:%q){lastId}}%s}`, c.cursor, more)
 			refused{"INVALID", []string{"last", "cannot be given together with first"}}.check(t, c.Ask("bob", query, nil))
 		}

@@ -17,7 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
-// keptAct is an act as an operator reads it.
+// keptAct is an act as an operator sees it.
 type keptAct struct {
 	At                     time.Time
 	Action, Outcome        string
@@ -58,8 +58,8 @@ func (a keptAct) text() string {
 	return line
 }
 
-// adminActs are the mutations of operators with an input that can be done, and the act that is kept of each. The second half may be
-// done by the host application too; then it is no act.
+// adminActs are the mutations of operators with a valid input, and the act that is recorded for each. The host application may send the
+// second half too; then no act is recorded.
 var adminActs = map[string]struct{ input, want string }{
 	"cleanNow":              {"", "|boss||"},
 	"recountBadges":         {`{userId:"user:ann"}`, "|boss|user:ann|"},
@@ -84,7 +84,7 @@ var adminActs = map[string]struct{ input, want string }{
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
-// operatorsNode is a node with everything on that operators act on.
+// operatorsNode is a node with an object of every kind that operators act on.
 func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -97,8 +97,8 @@ func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
 	return n, server.URL
 }
 
-// Every mutation that needs the scope admin is kept as an act: who, what, on what, with which outcome. The mutations are those of the
-// schema. What is refused to somebody who is no operator is none.
+// Every mutation that needs the scope admin is recorded as an act: who, what, on what, with which outcome. The mutations are those of the
+// schema. A refusal to somebody who is no operator is not recorded.
 func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 	n, receiver := operatorsNode(t)
 	ids := map[string]string{}
@@ -157,7 +157,7 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 	}
 }
 
-// rank puts what makes something before what uses it, and what removes it last.
+// rank sorts mutations: those that create an object come before those that use it, and those that remove it come last.
 func rank(name string) int {
 	for i, form := range []string{"^(add|publish|send)", ".", "^(test|replay)", "^(withdraw|remove)"} {
 		if form != "." && regexp.MustCompile(form).MatchString(name) {
@@ -167,8 +167,8 @@ func rank(name string) int {
 	return 1
 }
 
-// An act that fails is kept with the code of its error, and the host application's own acts are none. While it acts for a user, who did
-// it is still whom the token names.
+// An act that fails is recorded with the code of its error. The host application's own acts are not recorded. While a token acts for a
+// user, the actor is still the subject of the token.
 func TestWhatIsKeptOfActs(t *testing.T) {
 	n, _ := operatorsNode(t)
 	for query, want := range map[string]string{
@@ -215,7 +215,8 @@ func TestWhatIsKeptOfActs(t *testing.T) {
 	}
 }
 
-// The page of webhooks has each with its state and its buttons, which act; never a secret, nor what of an address may be one.
+// The page of webhooks lists each with its state, and with buttons that act; it never shows a secret, nor the part of an address that may
+// contain one.
 func TestTheConsoleActsOnWebhooks(t *testing.T) {
 	n, receiver := operatorsNode(t)
 	o := &operator{t: t, base: n.URL}
@@ -238,7 +239,7 @@ func TestTheConsoleActsOnWebhooks(t *testing.T) {
 	}
 }
 
-// The overview has the state of the engines, the jobs by kind and every metric that it is to have; each name is one of /metrics.
+// The overview has the state of the engines, the jobs by kind and every metric that it should have; each name is one of /metrics.
 func TestTheOverviewOfTheConsole(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	o := &operator{t: t, base: n.URL}

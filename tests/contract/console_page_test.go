@@ -21,8 +21,8 @@ type consoleTab struct {
 	base string
 }
 
-// clean holds what every page of the console keeps at this size: no fault of accessibility in the light and in the dark, nothing wider than
-// the window, every form and link within reach of the keyboard.
+// clean checks what every page of the console must keep at this size: no fault of accessibility in the light and the dark theme, nothing
+// wider than the window, every form and link within reach of the keyboard.
 func (c consoleTab) clean(name string, width int64) {
 	c.t.Helper()
 	for _, dark := range []bool{false, true} {
@@ -54,8 +54,8 @@ func (c consoleTab) wait(heading, text string) {
 	browsertest.WaitFor(c.tab, c.t, heading+" with "+text, fmt.Sprintf(`document.querySelector('h1')?.innerText === %q && document.body.innerText.includes(%q)`, heading, text))
 }
 
-// An operator signs in with a browser, on a desk and on a phone, looks at each page, looks a user up, recounts them, finds it among the
-// acts, and signs out. The page asks nobody else, and its cookie cannot be read by a script.
+// An operator signs in with a browser, on a desk and on a phone, visits each page, looks a user up, recounts them, finds that among the
+// acts, and signs out. The page contacts only its own server, and no script can read its cookie.
 func TestTheConsoleInABrowser(t *testing.T) {
 	n, o := production(t)
 	ann, bob := signedFor(t, jwt.MapClaims{"sub": "ann"}), signedFor(t, jwt.MapClaims{"sub": "bob"})
@@ -109,7 +109,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 				t.Errorf("asked elsewhere: %q", foreign)
 			}
 			for _, complaint := range browsertest.Complaints(c.tab) {
-				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // the pages that ask for a token
+				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // the pages that require a token
 					t.Errorf("the browser complains: %q", complaint)
 				}
 			}
@@ -123,7 +123,7 @@ func (c consoleTab) give(token string) {
 	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
 }
 
-// follow clicks what leads to another page.
+// follow clicks an element that leads to another page.
 func (c consoleTab) follow(selector string) {
 	c.t.Helper()
 	browsertest.Leave(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))

@@ -77,7 +77,7 @@ func (o *operator) signIn(token string) seen {
 	return o.post("/admin/sign-in", url.Values{"token": {token}})
 }
 
-// wants holds that an answer has a status and all the texts.
+// wants checks that an answer has a status and all the texts.
 func (o *operator) wants(what string, got seen, status int, texts ...string) {
 	o.t.Helper()
 	if got.status != status {
@@ -110,7 +110,7 @@ var consolePages = []struct{ method, path string }{
 	{"POST", "/admin/users/recount"}, {"POST", "/admin/webhooks/test"}, {"POST", "/admin/webhooks/replay"}, {"POST", "/admin/nothing"},
 }
 
-// production is a node with a key for tokens, and its console.
+// production is a node with a key for tokens, and a browser of its console.
 func production(t *testing.T) (*world.Node, *operator) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Change: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
 	operations := httptest.NewServer(n.Operations.Handler)
@@ -118,8 +118,8 @@ func production(t *testing.T) (*world.Node, *operator) {
 	return n, &operator{t: t, base: operations.URL}
 }
 
-// Outside development every page of the console is for a token with the scope admin, by whatever way it comes, and is on the
-// operations listener alone.
+// Outside of development every page of the console needs a token with the scope admin, however it is sent, and is served by the operations
+// listener alone.
 func TestTheConsoleIsForOperators(t *testing.T) {
 	n, o := production(t)
 	ann := signedFor(t, jwt.MapClaims{"sub": "ann"})
@@ -185,7 +185,7 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 	}
 }
 
-// byNoOtherWay: a token in an address or a header signs nobody in, and no answer repeats one.
+// byNoOtherWay checks that a token in an address or a header signs nobody in, and that no answer repeats a token.
 func (o *operator) byNoOtherWay(admin string) {
 	o.t.Helper()
 	o.cookie = nil
@@ -227,7 +227,7 @@ func TestTheCookieOfTheConsole(t *testing.T) {
 	}
 }
 
-// A form from another site is refused, and nothing is done; one of this site is served, also where the browser says only its origin.
+// A form from another site is refused and has no effect. A form of this site is served, even if the browser sends only its origin.
 func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	n.Badges("ann")
@@ -265,7 +265,7 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	}
 }
 
-// Every answer forbids scripts, frames, foreign content and caches, and lets a browser say the origin of its forms.
+// Every answer forbids scripts, frames, foreign content and caches, and lets the browser send the origin of forms.
 func TestTheHeadersOfTheConsole(t *testing.T) {
 	_, o := production(t)
 	for _, path := range []string{"/admin", "/admin/style.css", "/admin/nothing"} {

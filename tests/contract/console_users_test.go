@@ -23,7 +23,7 @@ func escapedKey(key string) string {
 	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
 }
 
-// lookedAt is a world with something in every part of a user's page, and markup in every text that people choose.
+// lookedAt is a world with an entry in every part of a user's page, and with markup in every text that people choose.
 func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
 	t.Helper()
 	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
@@ -50,8 +50,8 @@ func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
 	return n, &operator{t: t, base: n.URL}, user
 }
 
-// The page of a user has what they would see, each count with what is behind it, and no text of a message. What people chose as their
-// names and texts is shown as text.
+// The page of a user shows what they would see, each count with the items behind it, and no text of a message. Names and texts that people
+// chose appear as text.
 func TestTheConsoleShowsAUser(t *testing.T) {
 	n, o, user := lookedAt(t)
 	path := "/admin/users?user=" + url.QueryEscape(user)
@@ -77,7 +77,7 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 	o.escapes(user)
 }
 
-// escapes holds that no page has markup of people's.
+// escapes checks that no page contains people's markup.
 func (o *operator) escapes(user string) {
 	o.t.Helper()
 	escaped := escapedKey(user)
@@ -98,7 +98,7 @@ func (o *operator) escapes(user string) {
 	o.wants("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
 }
 
-// state is everything that SQL and Redis hold, but for the acts.
+// state is everything in SQL and Redis, except the acts.
 func state(t *testing.T, n *world.Node) (all []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -131,8 +131,8 @@ func state(t *testing.T, n *world.Node) (all []string) {
 	return all
 }
 
-// To look a user up changes nothing of theirs: not their visits or positions, nor anything in SQL or Redis; neither of one who is here,
-// nor of one who was away for so long that Redis holds nothing of them, nor of one whom Redis has lost.
+// Looking a user up changes nothing: no visit or position of theirs, and nothing in SQL or Redis. This holds for an active user, for a
+// dormant one of whom Redis has nothing, and for one whom Redis has lost.
 func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
 	n, o, user := lookedAt(t)
 	look := func(when string) {

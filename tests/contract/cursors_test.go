@@ -24,10 +24,10 @@ func (l pagedList) name() string { return l.object + "." + l.field.Name }
 func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	t.Helper()
 	for name, object := range s.types {
-		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list that is found elsewhere
+		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list that is tested elsewhere
 			continue
 		}
-		if name == "Admin" { // the change stream is everybody's, and has no last page
+		if name == "Admin" { // the change stream belongs to nobody, and has no last page
 			continue
 		}
 		for _, field := range object.Fields {
@@ -53,7 +53,7 @@ type pagers struct {
 	posts map[string]string   // a post of each, which is hidden from the other, with answers and likes
 }
 
-// wordOf is in every text and key of what concerns a user alone.
+// wordOf is in every text and key that concerns only one user.
 func wordOf(user string) string { return "canary-" + user }
 
 func newPagers(t *testing.T) *pagers {
@@ -77,7 +77,7 @@ func newPagers(t *testing.T) *pagers {
 	return p
 }
 
-// live gives a user three entries of each list.
+// live gives a user three entries in each list.
 func (p *pagers) live(t *testing.T, user string) {
 	t.Helper()
 	const restricts = `mutation($v:ID!){%s(input:{userId:$v}){user{id}}}`
@@ -219,7 +219,7 @@ func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cu
 	}
 }
 
-// placeOf is a cursor and the list that it was got from.
+// placeOf is a cursor and the list that it comes from.
 type placeOf struct{ list, object, cursor string }
 
 // A cursor belongs to one user's list: sent by another user, for any paginated list of the schema, it is refused. Only in

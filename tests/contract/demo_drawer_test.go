@@ -11,7 +11,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// drawer: what it shows can be used as it stands.
+// drawer checks that the samples in the drawer can be used as they are.
 func (p *demoPage) drawer() {
 	p.t.Helper()
 	p.pull("post")

@@ -60,7 +60,7 @@ func (p *demoPage) shows(tab, want string) {
 // value is the number on both phones, which agree.
 func (p *demoPage) value(tab string) int {
 	p.t.Helper()
-	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them they agree on no number
+	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
 	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
@@ -94,7 +94,7 @@ func (p *demoPage) picture(name string) {
 	}
 }
 
-// startDemo starts a demo whose people stand still, so that only the page changes numbers.
+// startDemo starts a demo whose people do not act, so that only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills it: a temporary folder of its own would stay behind.

@@ -17,7 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A body that does not arrive is awaited until the deadline at most, for any path and any framing.
+// A body that does not arrive is awaited at most until the deadline, for any path and any framing.
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.RequestDeadline = 300 * time.Millisecond
@@ -40,12 +40,12 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what arrives in time is not hurried", func(t *testing.T) { // the deadline was for the request alone
+	t.Run("what arrives in time is not hurried", func(t *testing.T) { // the deadline applied to the request alone
 		n.Must("alice", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, nil)
 	})
 }
 
-// The bound of an answer holds for compiled selections as for others.
+// The bound of an answer applies to compiled selections as to others.
 func TestCompiledAnswersAreBounded(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
 	n.Publish("bob", strings.Repeat("long ", 999))

@@ -18,7 +18,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// quietPage holds that a page asked nobody but its server, and complained of nothing but of a server that was gone.
+// quietPage checks that a page contacted only its own server, and complained about nothing except a server that was gone.
 func quietPage(t *testing.T, tab context.Context, origin string) {
 	t.Helper()
 	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
@@ -41,7 +41,7 @@ func picture(t *testing.T, tab context.Context, name string) {
 	}
 }
 
-// accessible holds that axe finds nothing that keeps somebody out, and that nothing is wider than the page.
+// accessible checks that axe finds no barrier, and that nothing is wider than the page.
 func accessible(t *testing.T, tab context.Context, what string) {
 	t.Helper()
 	if found := browsertest.Barriers(tab, t); len(found) > 0 {
@@ -74,11 +74,11 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	browsertest.WaitSchema(bob, t)
 	run(bob, "Publish", `"post:`)
 	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 0 → 1")
-	n.Publish("bob", "a second one") // by no browser at all
+	n.Publish("bob", "a second one") // without any browser
 	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 1 → 2")
 
 	run(alice, "MyHomeFeed", "a second one")
-	run(alice, "Like", `"viewerHasLiked": true`) // of the newest post, whose id is filled in
+	run(alice, "Like", `"viewerHasLiked": true`) // of the newest post, whose ID the page fills in
 	run(alice, "MarkSeen", `"value": 0`)
 	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 2 → 0")
 	run(alice, "StartAConversation", `"conversation:`)

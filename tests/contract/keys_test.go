@@ -10,13 +10,13 @@ import (
 	"tidings/tests/world"
 )
 
-// hardKeys are keys that a careless program would split, escape or fold: each is a user of their own.
+// hardKeys are keys that a careless program would split, escape or fold: each must be a user of its own.
 var hardKeys = []string{
 	"auth0|123", "auth0%7C123", "did:plc:x", "ann@example.org", "@127.0.0.1", "Zo\u00eb", "zo\u00eb", "Zoe", "\u674e\u96f7", "a b", "a/b", "user:alice", "alice:admin", `q"uo\te`,
 	"host", "admins", "{u1}:b", "a,b", "' OR 1=1 --", "100%", strings.Repeat("\u754c", services.MaxKey),
 }
 
-// Keys of any form are users of their own in tokens, events, ids, lists, pushes and on every path of an answer.
+// Keys of any form are different users in tokens, events, IDs, lists, pushes and on every path of an answer.
 func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }

@@ -40,7 +40,7 @@ type shapeRef struct {
 	OfType *shapeRef
 }
 
-// named is the type under its lists and marks.
+// named is the type without its lists and non-null marks.
 func (r shapeRef) named() string {
 	for r.OfType != nil {
 		r = *r.OfType
@@ -82,14 +82,14 @@ func shape(n *world.Node) schemaShape {
 	return s
 }
 
-// way is an argument that takes an id: of a field that path leads to, and there where in names it, through inputs.
+// way is an argument that takes an ID: an argument of the field at the end of path, and the position in inside it, through inputs.
 type way struct {
 	root string // Query, Mutation or Subscription
 	path []shapeField
 	in   []shapeInput
 }
 
-// name is Type.field.argument, as an author of the schema would say it.
+// name is Type.field.argument, as the schema writes it.
 func (w way) name() string {
 	parts := []string{w.root}
 	for _, field := range w.path {
@@ -152,7 +152,7 @@ func (s schemaShape) objects(name string) (names []string) {
 	return names
 }
 
-// ids lists the ways from an argument or a field of an input to what takes an id.
+// ids lists the ways from an argument, or a field of an input, to every ID in it.
 func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shapeInput) {
 	if len(before) > 6 {
 		panic("an input holds itself")
@@ -182,12 +182,12 @@ func (s schemaShape) request(w way, given map[string]any) string {
 	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.in[0].Type.text(), text)
 }
 
-// others gives a field's other arguments where they have to be given.
+// others gives a field's other arguments that are required.
 func (s schemaShape) others(field shapeField, but string, given map[string]any) (text string) {
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
 		case argument.Name == but:
-		case argument.Name == "sessionId" && value != nil: // a position is within a session
+		case argument.Name == "sessionId" && value != nil: // a position belongs to a session
 			text += fmt.Sprintf(",%s:%q", argument.Name, value)
 		case argument.Type.required() && argument.DefaultValue == nil:
 			panic(fmt.Sprintf("say which %s to send where %s is required", argument.Type.text(), argument.Name))
@@ -196,8 +196,7 @@ func (s schemaShape) others(field shapeField, but string, given map[string]any) 
 	return text
 }
 
-// value is what the variable of a way is to be when the way takes an id. given has the other ids that are needed, by the
-// names of their fields.
+// value is the variable of a way that takes an ID. given has the other IDs that are needed, by the names of their fields.
 func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (any, error) {
 	first, rest := in[0], in[1:]
 	var value any = id
@@ -208,9 +207,9 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 			switch {
 			case field.Name == rest[0].Name:
 				fields[field.Name], err = s.value(rest, id, given)
-			case field.Type.required() && field.DefaultValue == nil, field.Name == "title", // a change names one thing to change
-				field.Name == "as",        // an event of a user's names them
-				field.Name == "replayUrl": // null, which removes it, is not the same as none
+			case field.Type.required() && field.DefaultValue == nil, field.Name == "title", // a change requires one field to change
+				field.Name == "as",        // a user's event requires the user
+				field.Name == "replayUrl": // null, which removes it, is not the same as absence
 				fields[field.Name], err = s.filler(field, given)
 			}
 			if err != nil {
@@ -225,7 +224,7 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 	return value, nil
 }
 
-// filler is some value that a required input takes.
+// filler is a valid value for a required input.
 func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, err error) {
 	if value, ok := given[input.Name]; ok {
 		return value, nil
@@ -257,7 +256,7 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 	case "SCALAR", "ENUM":
 		return ""
 	case "INTERFACE", "UNION":
-		if t.Kind == "INTERFACE" { // whose types are too many for one operation
+		if t.Kind == "INTERFACE" { // the types are too many for one operation
 			depth, above = max(depth-1, 0), append(above, "PageInfo")
 		}
 		text := "{__typename"
@@ -316,10 +315,10 @@ func (s schemaShape) differs(object string, field shapeField) bool {
 	})
 }
 
-// volatile are the fields whose values differ from one answer to the next.
+// volatile are the fields whose values differ between two equal answers.
 var volatile = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
-// settled replaces the parts that may differ between two equivalent answers: IDs, times, cursors, and the given words.
+// settled replaces everything that may differ between two equivalent answers: IDs, times, cursors, and the given words.
 func settled(value any, words ...string) any {
 	switch value := value.(type) {
 	case map[string]any:

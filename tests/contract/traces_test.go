@@ -11,8 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// One trace leads from the request of a client over the job that it left behind to the push that others see, and holds nothing
-// that anybody wrote.
+// One trace leads from a client's request through its job to the push that others see, and contains nothing that users wrote.
 func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	c := world.StartCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
@@ -46,9 +45,9 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	}
 }
 
-// A collector that does not answer holds nothing up: neither requests nor the end.
+// A collector that does not answer delays nothing: neither requests nor the end.
 func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func TestViewersCreateNoUsers(t *testing.T) {
 	}
 }
 
-// The host application makes users by naming them, a token makes its own, and in development mode the users of the tour
-// exist from the start.
+// The host application creates users by naming them, a token creates its own user, and in development mode the users of the tour exist from
+// the start.
 func TestTheHostCreatesUsers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	for _, key := range web.People {
@@ -111,8 +111,8 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// wantUntold names users who were prepared in every argument, as sam: the answer is that for a user who does not exist, or
-// that for any other user. refusing are the arguments whose answer is the first and not the second.
+// wantUntold sends users, prepared by a test, in every argument as sam. Each answer must be that for a user who does not exist, or that for
+// any other user. refusing are the arguments whose answer is the former and not the latter.
 func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
 	s.owns("sam")

@@ -161,7 +161,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// quiet waits until no job is left but those planned for later.
+// quiet waits until no job is left except those planned for later.
 func (s *stage) quiet() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
@@ -173,7 +173,7 @@ func (s *stage) quiet() {
 	})
 }
 
-// acts does all that dave can do and that hank, blair, gary and sam may not see.
+// acts runs all actions of dave that hank, blair, gary and sam may not see.
 func (s *stage) acts() {
 	s.TB.Helper()
 	s.Publish("dave", publicWord+" for @hank and @blair")
@@ -230,7 +230,7 @@ func (s *stage) events(t *testing.T, as string) eventsByID {
 	return events
 }
 
-// hearsOfAliceAlone lets alice act after others have acted, and checks that all events for each person are about her alone.
+// hearsOfAliceAlone lets alice act after the others have acted, and checks that every event for each person is about her alone.
 func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
@@ -291,8 +291,7 @@ type heard struct {
 	}
 }
 
-// isOfAlice reports whether an event is about alice alone: her post, her show or her message. first is the subscription's
-// first event.
+// isOfAlice reports whether an event is about alice alone: her post, her show or her message. first is the subscription's first event.
 func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 	t.Helper()
 	var now, before heard
@@ -311,7 +310,7 @@ func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Conversations.Total.Value <= 1 && mentioned <= 1 &&
 			badges.Notifications.Mention.Value == same.Notifications.Mention.Value+mentioned &&
 			(mentioned == 1 || cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest))
-	case "conversationsChanged", "notificationsChanged": // all other subscriptions carry a marked text
+	case "conversationsChanged", "notificationsChanged": // all other subscriptions contain a marked text
 		return strings.Contains(payload, "for all")
 	case "homeFeedChanged":
 		authors := now.Data.HomeFeedChanged.Authors

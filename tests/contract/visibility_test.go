@@ -34,7 +34,7 @@ var places = []string{
 type secrets struct {
 	*world.Node
 	lines     *lines
-	sockets   bool // all operations are asked over sockets
+	sockets   bool // all operations are sent over sockets
 	shape     schemaShape
 	published []string // what hank and blair may not see
 	private   []string // texts that only dave and the members of dave's conversations may see
@@ -79,7 +79,7 @@ func newSecrets(t *testing.T, database string) *secrets {
 	return s
 }
 
-// keepPrivate makes what concerns dave, or dave and alice, alone.
+// keepPrivate creates everything that concerns dave alone, or dave and alice alone.
 func (s *secrets) keepPrivate() {
 	s.TB.Helper()
 	var data struct {
@@ -165,7 +165,7 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (an
 	return settled(decoded, append(words, id)...), string(text)
 }
 
-// never is an id like another that nothing has.
+// never is an ID of the same form that no object has.
 func never(id string) string {
 	last := strings.IndexByte("0123456789ABCDEFGHJKMNPQRSTVWXYZ", id[len(id)-1])
 	return id[:len(id)-1] + string("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(last+16)%32])
@@ -246,7 +246,7 @@ func (s *secrets) others() []way {
 	})
 }
 
-// owns makes a user's own objects that requests need beside the tested ID.
+// owns creates a user's own objects, which requests need beside the tested ID.
 func (s *secrets) owns(as string) {
 	s.TB.Helper()
 	var data struct {
@@ -307,7 +307,7 @@ func TestListsShowNothingHidden(t *testing.T) {
 			}
 			size := ""
 			if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
-				size = "(first:10)" // which is all that there is, and not too dear
+				size = "(first:10)" // that is the whole list, and not too expensive
 			}
 			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selection(field.Type.named(), 4)), nil)
 			if len(got.Errors) > 0 {

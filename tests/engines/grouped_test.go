@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Jobs of one group that are committed together are one, without those of a part that failed.
+// Jobs of one group that are committed together become one job, without the jobs of a function that failed.
 func TestGroupedJobsAreOne(t *testing.T) {
 	each(t, func(b *bundle) {
 		grouped := func(kind, group, name string) jobs.NewJob {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Short names of the helpers, for the tests of this package.
+// Short names of the helpers in this package's tests.
 
 type clock struct{ *sqltest.Clock }
 
@@ -28,7 +28,7 @@ type bundle struct {
 	url   string
 }
 
-// each runs a test on both engines, on a new database with a standing clock.
+// each runs a test on both engines, on a new database with a stopped clock.
 func each(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
@@ -69,7 +69,7 @@ func coded(t tester, err error, want services.Code) {
 	sqltest.Coded(t, err, want)
 }
 
-// The tests of this package write posts as rows: they are about writing, and services/posts lies above.
+// Tests of this package write posts as plain rows, because services/posts is a package above the engines.
 var insertPost = sql.AdHoc("insert a post", `INSERT INTO posts (id, author, kind, off_feed, pull, body, updated_at)
 	VALUES ($1, $2, 'POST', FALSE, FALSE, $3, $4) ON CONFLICT (id) DO NOTHING`)
 

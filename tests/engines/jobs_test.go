@@ -106,8 +106,8 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
-		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // the last, in the place of the first
-		b.counts(7, 0)                                               // with the held one and the later one
+		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // the last one, in the position of the first
+		b.counts(7, 0)                                               // counting the held one and the planned one
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
@@ -147,7 +147,7 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 	})
 }
 
-// SQLite serves one process: when it begins, every lease is of a dead one. On PostgreSQL it may be another node's.
+// SQLite serves one process: at its start every lease belongs to a dead process. On PostgreSQL a lease may belong to another node.
 func TestLeasesOfADeadProcess(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		before := newBundle(t, url)
@@ -165,7 +165,7 @@ func TestLeasesOfADeadProcess(t *testing.T) {
 		for _, want := range []int{want, 0} {
 			freed, left, err := jobs.FreeOwnJobs(after.ctx, after.DB, 10)
 			equal(t, []any{freed, left, err}, []any{want, []jobs.Job(nil), error(nil)})
-			equal(t, len(after.claim(1, "a")), want) // what this process holds from then on stays its own
+			equal(t, len(after.claim(1, "a")), want) // leases that this process takes from now on stay its own
 		}
 		equal(t, must(jobs.FinishHeld(after.ctx, after.DB, held))(t), 1-want)
 	})
@@ -252,7 +252,7 @@ func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 	})
 }
 
-// Several claim at once until nothing is left: every job is had once.
+// Several claim concurrently until nothing is left: every job is claimed once.
 func TestClaimAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const queued, workers = 300, 6

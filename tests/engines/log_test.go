@@ -97,7 +97,7 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 			return must(changelog.TrimLog(b.ctx, b.DB, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
 		}
 		equal(b.t, trim(0), 0)
-		equal(b.t, trim(6), 2) // "0" and, of the posts, "old"; "5" follows "10", which stays
+		equal(b.t, trim(6), 2) // it deletes "0" and, of the posts, "old"; "5" follows "10", which stays
 		equal(b.t, b.logHead("mode"), []uint64{6, 2})
 		equal(b.t, b.logHead("post"), []uint64{2, 2})
 		equal(b.t, trim(16), 2)
@@ -109,8 +109,8 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 	})
 }
 
-// Eight write at once, each holding its transaction for a while after it has its version, while one reads on from
-// the last that it has seen, as the nodes do. A version that appears after a greater one would be missed.
+// Eight write concurrently, each holding its transaction for a while after it has its version, while one reads on from the last version
+// that it has seen, as nodes do. A version that appears after a greater one would be missed.
 func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 	each(t, func(b *bundle) {
 		const writers, entries = 8, 25

@@ -60,7 +60,7 @@ func child(task, url string) error {
 		}()
 	}
 	for id := range acks {
-		fmt.Println(id) // one write to the pipe: what the parent reads was answered
+		fmt.Println(id) // one write to the pipe: everything that the parent reads was acknowledged
 	}
 	return nil
 }
@@ -85,14 +85,14 @@ func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
 	return cmd, bufio.NewReader(out)
 }
 
-// readAcks reads what the child says until it is killed, after some lines, and gives every whole line.
+// readAcks reads the child's lines until the child is killed, after some lines, and returns every whole line.
 func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
 	t.Helper()
 	var acks []services.PostID
 	for {
 		line, err := out.ReadString('\n')
 		if err == io.EOF {
-			return acks // a line that was cut off is no answer
+			return acks // a line that was cut off acknowledges nothing
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// openNodes opens one PostgreSQL database by two names.
+// openNodes opens one PostgreSQL database under two node names.
 func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
 	t.Helper()
 	url := sqltest.Postgres(t)
@@ -22,7 +22,7 @@ func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
 	return a, b, bundleOf(t, a, clock, url)
 }
 
-// silence lets the last heartbeat of a node be so long ago, by the database's clock.
+// silence sets the last heartbeat of a node to some time ago, by the database's clock.
 func silence(b *bundle, node string, silent time.Duration) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) error {
@@ -53,7 +53,7 @@ func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 	equal(t, nodes[0].Name, "b")
 }
 
-// What a silent node holds is freed, and what it does with it from then on has no effect.
+// The jobs of a silent node are freed, and its later writes to them have no effect.
 func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*sql.DB{a, b} {
@@ -91,8 +91,8 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
 }
 
-// A process frees what its name holds from before, however lately that was heard of, and nothing of another one. What a
-// transaction of the process before has locked is left until it ends.
+// A new process frees the jobs that its name holds from before, however recent that heartbeat, and none of another node's. Jobs that a
+// transaction of the former process has locked stay until it ends.
 func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*sql.DB{a, b} {
@@ -124,7 +124,7 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	equal(t, must(jobs.FinishHeld(of.ctx, a, held))(t), 0)
 }
 
-// The transactions of a process that is gone end with their statements, however long those would run.
+// Transactions of a process that has ended end with their statements, however long those would take.
 func TestAStatementEndsWithItsClient(t *testing.T) {
 	_, b, of := openNodes(t)
 	through, trips := sqltest.CountTrips(t, of.url)
@@ -153,7 +153,7 @@ func TestAStatementEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// The list keeps nodes for a day after they were heard of, and a node that has no name is not on it.
+// Nodes stay in the list for a day after their last heartbeat. A node without a name is not in it.
 func TestNodesAreForgottenAfterADay(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*sql.DB{a, b} {

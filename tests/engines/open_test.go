@@ -188,7 +188,7 @@ func openElsewhere(t *testing.T, url string) string {
 
 func TestAnsweredWritesSurviveKill(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		sqltest.Open(t, sql.Config{URL: url}).Close() // the tables are made by a process that lives
+		sqltest.Open(t, sql.Config{URL: url}).Close() // a living process makes the tables
 		cmd, out := startChild(t, "write", url)
 		acks := readAcks(t, cmd, out, 500)
 		surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
@@ -209,7 +209,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		acks = append(acks, must(services.ParsePostID(strings.TrimSpace(line)))(t))
 	}
 	server.Kill()
-	for { // what was answered before the server was gone
+	for { // writes that were acknowledged before the server was gone
 		line, err := out.ReadString('\n')
 		id, notID := services.ParsePostID(strings.TrimSpace(line))
 		if err != nil || notID != nil {
@@ -221,7 +221,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 	surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 }
 
-// surviving checks that every post that was answered is there with its job, and that no job stands without its post.
+// surviving checks that every acknowledged post exists with its job, and that no job exists without its post.
 func surviving(t *testing.T, s *sql.DB, acks []services.PostID) {
 	t.Helper()
 	all := must(postsOf(t.Context(), s))(t)
@@ -260,7 +260,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	equal(t, len(must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1}))(t)), 1)
 }
 
-// A file that is something else is refused before anything is written beside it.
+// A file that is no database is refused before anything is written beside it.
 func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "accounts")
@@ -277,7 +277,7 @@ func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
 	}
 }
 
-// What the database holds is its owner's to read, also in a folder that everybody reads and in files from before.
+// Only the owner can read database files, also in a folder that everybody can read, and also files from before.
 func TestDatabaseFilesArePrivate(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {

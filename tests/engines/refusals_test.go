@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A database without room says so from its first refusal on. What writes nothing, and what fails for reasons of its own,
-// neither raises nor ends it: only a write that is on disk again does.
+// A database without room reports this from its first refusal on. Reads, and writes that fail for other reasons, change nothing about it:
+// only a write that is on disk again ends it.
 func TestFullDatabaseRefusesWrites(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	limit := func(pages string) {

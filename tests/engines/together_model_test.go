@@ -15,7 +15,7 @@ import (
 // cells is a table of numbers, and a model of it.
 type cells map[int]int
 
-// cellOp is one step of a function: what it does depends on the number that the steps before it have read.
+// cellOp is one step of a function. Its effect depends on the number that the former steps have read.
 type cellOp struct {
 	name      string
 	key, more int
@@ -26,15 +26,15 @@ func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.m
 // The steps: some read, some only change rows, so that their counts are guessed, and some break or end the function.
 var cellOps = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
 
-// cellTable does the steps: it is the database, or the model.
+// cellTable runs the steps: it is the database, or the model.
 type cellTable interface {
-	read(key int) (int, error)             // -1 where there is none
-	put(key, value int) (int, error)       // how many changed
-	add(key, value int) (int, error)       // the sum, -1 where there is none
-	drop(key int) (int, error)             // how many went
-	keep(key, value int) (int, error)      // adds it unless there is one, and returns how many were added
-	insert(key, value int) error           // an error where there is one
-	tryInsert(key, value int) (int, error) // 1 where there is one
+	read(key int) (int, error)             // -1 if there is none
+	put(key, value int) (int, error)       // returns how many changed
+	add(key, value int) (int, error)       // returns the sum, -1 if there is none
+	drop(key int) (int, error)             // returns how many were deleted
+	keep(key, value int) (int, error)      // adds it if there is none, and returns how many were added
+	insert(key, value int) error           // an error if there is one
+	tryInsert(key, value int) (int, error) // 1 if there is one
 }
 
 // cellKeys is how many keys there are.
@@ -170,8 +170,8 @@ func (c cellsOf) tryInsert(key, value int) (int, error) {
 	return 0, err
 }
 
-// A batch has the same result as its functions run one by one, whatever each does with the data of those before it: answers,
-// rows and refusals equal those of a model.
+// A batch has the same result as its functions run one by one, whatever each does with the data of the former ones: answers, rows and
+// refusals equal those of a model.
 func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 	const batches = 600
 	each(t, func(b *bundle) {

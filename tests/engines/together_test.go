@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// follower appends to a log what it found as the log's head, and so says whether it saw all that was before it.
+// follower appends the log's head, as it read it, to the log. So the entry shows whether the function saw everything before it.
 func (b *bundle) follower(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		head, err := changelog.LockLog(b.ctx, tx, kind)
@@ -59,7 +59,7 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
-// Batches and single writes that change the same rows all the time all come to their end, each in order.
+// Concurrent batches and single writes that change the same rows all end, each in order.
 func TestConcurrentBatchesEnd(t *testing.T) {
 	each(t, func(b *bundle) {
 		const batches, functions, singles = 4, 12, 40
@@ -111,8 +111,8 @@ func TestIDsOfABatchRise(t *testing.T) {
 	})
 }
 
-// A function whose caller's deadline has passed ends at its next statement, with that error. It leaves nothing behind, and the
-// other callers do not wait.
+// A function whose caller's deadline has passed ends at its next statement, with that error. It writes nothing, and the other callers do
+// not wait.
 func TestAWriteEndsWithItsTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
@@ -141,7 +141,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 	})
 }
 
-// A function that does something else whenever it is run cannot go out with others, and still ends as it should.
+// A function that behaves differently each time cannot go out with others, and still ends correctly.
 func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		runs := 0

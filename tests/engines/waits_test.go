@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql"
 )
 
-// What was there at a moment is waited for, also while it is leased; what came later or is planned is not.
+// Waits considers the jobs that existed at a moment, also leased ones, and no later or planned jobs.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		waits := func(upTo int64) bool {

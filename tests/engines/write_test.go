@@ -77,8 +77,8 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 	})
 }
 
-// A statement that fails must not let a function that ignores it commit half of its work on PostgreSQL, where the
-// transaction is spoilt; SQLite undoes the one statement.
+// After a failed statement that a function ignores, the transaction is aborted on PostgreSQL, and must not commit half of the function's
+// work. SQLite undoes only the statement.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
 	b := newBundle(t, url)
@@ -142,7 +142,7 @@ func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
 	})
 }
 
-// Two transactions take two locks in opposite orders: PostgreSQL ends one of them, and it runs again.
+// Two transactions take two locks in opposite orders: PostgreSQL aborts one of them, and it runs again.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.users("alice", "bob")
@@ -174,7 +174,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// In a shared transaction the whole is repeated, and what gives way to the end fails alone.
+// In a shared transaction all functions are repeated, and one that conflicts until the last try fails alone.
 func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	deadlock := sqltest.PostgresError("40P01", "deadlock detected")
@@ -183,7 +183,7 @@ func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	if !errors.Is(err, deadlock) || runs != 6 {
 		t.Errorf("it ran %d times: %v", runs, err)
 	}
-	tries := map[time.Time]bool{} // each transaction has a time of its own; within it the function may run more than once
+	tries := map[time.Time]bool{} // each transaction has a time of its own; within it a function may run more than once
 	errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
 		put(b.ctx, 1),
 		func(tx *sql.Tx) error { tries[tx.Now] = true; return errors.Join(put(b.ctx, 2)(tx), deadlock) },

@@ -28,8 +28,8 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0", "HL", "3;0000000000009") },
 	} {
 		spoil()
-		life := time.NewTicker(50 * time.Millisecond) // more of it would take the audit's processor
-		server.Do("HINCRBY", key, "n", "1")           // reconciliation shows the wrong number on the device
+		life := time.NewTicker(50 * time.Millisecond) // more load would take the processor from the audit
+		server.Do("HINCRBY", key, "n", "1")           // reconciliation pushes the wrong number to the device
 		world.Eventually(t, 30*time.Second, "it is found", func() bool {
 			<-life.C
 			n.Publish("somebody", "life goes on")

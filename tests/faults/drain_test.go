@@ -25,7 +25,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 		watches = append(watches, world.OpenWatch(t, p.URL, fmt.Sprintf("person-%d", i)))
 	}
 	p.Terminate()
-	// It runs for a fifth of the time only.
+	// The process runs for a fifth of the time only.
 	turn := time.NewTicker(10 * time.Millisecond)
 	defer turn.Stop()
 	for i := 0; ; i++ {

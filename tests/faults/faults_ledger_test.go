@@ -17,7 +17,7 @@ type ledger struct {
 
 type ledgerPost struct {
 	id, author     string
-	deleted, liked bool // liked by another person than its author
+	deleted, liked bool // liked by a person other than its author
 }
 
 type edge struct{ reader, author string }
@@ -60,7 +60,7 @@ func (l *ledger) followed(reader, author string, follows bool) {
 	})
 }
 
-// pick is a post of an author that fits, by chance; nil when none does.
+// pick is a random post of an author that fits; nil if none does.
 func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
 	l.change(func() {
 		var fitting []*ledgerPost
@@ -103,7 +103,7 @@ func (l *ledger) unread(reader string) (count int) {
 	return count
 }
 
-// likes is how many of a person's posts are liked; the panel is never opened in these tests.
+// likes is how many of a person's posts are liked; in these tests nobody marks notifications as seen.
 func (l *ledger) likes(person string) (count int) {
 	l.change(func() {
 		for _, post := range l.of[person] {

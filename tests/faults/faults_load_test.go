@@ -28,11 +28,11 @@ type load struct {
 	retries bool // a request without an answer is sent again, under the same idempotency key
 	run     string
 	people  []string
-	doors   map[string]*sync.Mutex // by author: no follow of an author begins while the author publishes
+	doors   map[string]*sync.Mutex // by author: a follow of an author never begins while the author publishes
 
 	acked atomic.Int64
 	keys  atomic.Int64
-	stop  func() // ends the load after the request in progress of each person
+	stop  func() // ends the load once each person's request in progress has ended
 
 	wrongMu sync.Mutex
 	wrong   []error
@@ -109,8 +109,8 @@ func (l *load) faults() error {
 	return errors.Join(l.wrong...)
 }
 
-// act is one action of a person. Only they follow, mark and delete for themselves, and only their neighbour likes their
-// posts, so that they know the outcome of each action.
+// act is one action of a person. Only they follow, mark and delete for themselves, and only their neighbour likes their posts, so that the
+// outcome of each action is known.
 func (l *load) act(person, neighbour string) {
 	switch dice := rand.IntN(100); {
 	case dice < 30:
@@ -149,7 +149,7 @@ func (l *load) deletePost(person string) {
 	if post == nil {
 		return
 	}
-	l.change(func() { post.deleted = true }) // from here on a like may find the post deleted
+	l.change(func() { post.deleted = true }) // from here on a like may fail because the post is deleted
 	l.wants("", l.mutate(person, `mutation($key:String,$p:ID!){deletePost(input:{postId:$p,idempotencyKey:$key}){postId}}`,
 		map[string]any{"p": post.id}, nil), "deletePost")
 }
@@ -305,7 +305,7 @@ func (l *load) walkOf(person string) (ids []string, err error) {
 	}
 }
 
-// compare returns how the server differs from the ledger, once the load has stopped.
+// compare returns how the server differs from the ledger, after the load has stopped.
 func (l *load) compare() error {
 	for _, person := range l.people {
 		got, err := l.badgesOf(person)
@@ -340,7 +340,7 @@ func (l *load) right(person string, got world.Badges) error {
 	return nil
 }
 
-// settles waits until the server and every device show the state of the ledger, and wants no fault before that.
+// settles waits until the server and every device show the state of the ledger; no device may report a fault before that.
 func (l *load) settles(within time.Duration, watches ...*world.Watch) {
 	l.tb.Helper()
 	l.stop()

@@ -20,7 +20,7 @@ import (
 	"tidings/tests/world"
 )
 
-// jobsOfTheDead is how long the jobs of a killed process may take once it has started again: on SQLite no lease holds them.
+// jobsOfTheDead is how long the jobs of a killed process may take after it has started again: on SQLite no lease delays them.
 const jobsOfTheDead = 12 * time.Second
 
 // reborn starts the program again and again on the same data.
@@ -110,7 +110,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 }
 
-// turnFollowOf makes one follow the other, outside the load.
+// turnFollowOf makes one user follow the other, or unfollow, outside of the load.
 func (l *load) turnFollowOf(reader, author string) {
 	l.tb.Helper()
 	code := l.mutate(reader, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
@@ -144,7 +144,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	l.settles(world.Convergence, watches...)
 }
 
-// On a full disk only stored mutations are acknowledged, reads continue, and acknowledged mutations are kept.
+// On a full disk only mutations that were stored are acknowledged, reads continue, and acknowledged mutations are kept.
 func TestFullDisk(t *testing.T) {
 	t.Run("files of limited size", func(t *testing.T) {
 		data := t.TempDir()
@@ -243,7 +243,7 @@ func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 	return data.PublishPost.Post.ID, ""
 }
 
-// afterFull wants exactly the posts that were acknowledged.
+// afterFull checks that exactly the acknowledged posts are stored.
 func afterFull(t *testing.T, p *world.Process, kept []string) {
 	t.Helper()
 	l := newLoad(t, false, func() string { return p.URL })

@@ -22,7 +22,7 @@ func (l *load) watchAll(url string) []*world.Watch {
 	return watches
 }
 
-// meet makes a user by a request with their own token.
+// meet creates a user by a request with their own token.
 func (l *load) meet(person string) {
 	l.tb.Helper()
 	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
@@ -30,8 +30,8 @@ func (l *load) meet(person string) {
 	}
 }
 
-// witness follows an author with a number of posts and has seen the first two. An old device of theirs keeps reporting the
-// first one as seen. Any read of their badges, at any moment and from either engine, must show the number of the others.
+// witness follows an author with a number of posts, and has seen the first two. An old device of theirs keeps reporting the first one as
+// seen. Every read of their badges, at any moment and from either engine, must show the number of the other posts.
 type witness struct {
 	load  *load
 	name  string
@@ -40,7 +40,7 @@ type witness struct {
 	stop  func()
 
 	mu        sync.Mutex
-	precision string // of the last read
+	precision string // of the badges that were read last
 }
 
 func newWitness(l *load, posts int) *witness {
@@ -75,7 +75,7 @@ func newWitness(l *load, posts int) *witness {
 	return w
 }
 
-// look reads their badges again and again until stop is called.
+// look reads the witness's badges again and again until stop is called.
 func (w *witness) look() {
 	quit := make(chan struct{})
 	var looking sync.WaitGroup
@@ -117,7 +117,7 @@ func (w *witness) lookOnce() {
 	w.precision = got.HomeFeed.Precision
 }
 
-// sees waits until their badges have a precision.
+// sees waits until the witness's badges have a precision.
 func (w *witness) sees(precision string) {
 	w.load.tb.Helper()
 	world.Converge(w.load.tb, world.Convergence, func() error {

@@ -122,9 +122,9 @@ func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// holds checks, from the moment when the first node ended: after admitted no wrong number is shown as exact, and within the
-// given time all numbers are right and exact. Transactions in flight at that moment may still commit, so a number is right
-// if it lies between the facts before and after the read.
+// holds checks, from the moment when the first node ended: after admitted no wrong number is shown as exact, and within the given time all
+// numbers are right and exact. Transactions in flight at that moment may still commit, so a number is right if it lies between the facts
+// before and after the read.
 func (c *chatters) holds(since time.Time, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0

@@ -18,7 +18,7 @@ import (
 	"tidings/tests/world"
 )
 
-// rude is a receiver of a webhook that fails in every way, unless it is told to behave, and restarts.
+// rude is a receiver of a webhook that fails in every way unless it is set to behave, and that restarts.
 type rude struct {
 	t       *testing.T
 	address string
@@ -30,7 +30,7 @@ type rude struct {
 	holds    bool                    // no request is answered
 	held     map[string]bool         // users whose request was not answered
 	versions map[string]string       // that arrived last, by user
-	events   map[string]string       // what each id is: user and version
+	events   map[string]string       // user and version of each event, by its ID
 	last     map[string]world.Change // that was accepted last
 	repeated int                     // events that came more than once
 }
@@ -79,7 +79,7 @@ func (r *rude) holding() int {
 	return len(r.held)
 }
 
-// arrive notes a request, and answers its fate: how it is failed, 0 for not at all.
+// arrive records a request, and returns how the receiver fails it: with a status, or 0 to leave it without an answer.
 func (r *rude) arrive(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,9 +202,9 @@ func (k *killed) settles() {
 	})
 }
 
-// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts; then while a
-// request for each user is under way, after which nothing changes. No version of a user goes back, one id is one version, another
-// node takes over in time, and everybody's last accepted event equals their badges.
+// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts; then while a request for
+// each user is in progress, after which nothing changes. No version of a user goes back, an ID always means one version, another node takes
+// over in time, and everybody's last accepted event equals their badges.
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	k := &killed{t: t, receiver: newRude(t), start: func(name string) *world.Process {
@@ -251,14 +251,14 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	}
 }
 
-// count is how many events arrived.
+// count is how many events have arrived.
 func (r *rude) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.events) + r.repeated
 }
 
-// likes is people who like each other's posts and take that back, through whichever node is there.
+// likes is people who like each other's posts and take the likes back, through whichever node is there.
 type likes struct {
 	keys, posts []string
 	mu          sync.Mutex
@@ -294,7 +294,7 @@ func (l *likes) run() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))
 		l.acting.Go(func() {
-			pace := time.NewTicker(10 * time.Millisecond) // the load is for the crashes, not for the machine
+			pace := time.NewTicker(10 * time.Millisecond) // the load shall cause crashes at many points, and not fill the machine
 			defer pace.Stop()
 			for {
 				select {

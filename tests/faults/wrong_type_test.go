@@ -9,9 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// One of a user's keys is replaced from outside by a key of another type. That counts as lost data, and has no worse effect
-// than a loss: queries return right answers at once, and posts and messages of that time reach the user and all others of
-// the same batch.
+// One of a user's keys is replaced from outside by a key of another type. That counts as lost data and has no worse effect than a loss:
+// queries return right answers at once, and posts and messages sent meanwhile reach the user, and everyone else in the same batch.
 func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
@@ -39,14 +38,14 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 			server.Do("DEL", name)
 			server.Do("SET", name, "junk")
 			switch round {
-			case 0: // the user asks
+			case 0: // the user reads
 				if got := len(n.Page("reader", 100, "", "").Ids()); got != want {
 					t.Errorf("%s: a feed of %d, want %d", key, got, want)
 				}
 				if got := n.Badges("reader"); got.HomeFeed.Value != want || got.Total.Precision != "EXACT" {
 					t.Errorf("%s: %+v, want %d", key, got, want)
 				}
-			case 1: // others act
+			case 1: // other users act
 				say()
 				n.Publish("author", "after "+key)
 				want++

@@ -123,7 +123,7 @@ func (b *boards) note() uint64 {
 	return head
 }
 
-// moment is one of few, so that many are equal.
+// moment is one of a few times, so that many are equal.
 func (b *boards) moment(t *rapid.T, from, to int) time.Time {
 	return b.now().Truncate(10 * time.Second).Add(time.Duration(rapid.IntRange(from, to).Draw(t, "tens of seconds")) * 10 * time.Second)
 }
@@ -135,7 +135,7 @@ func (b *boards) schedule(t *rapid.T) {
 	show.id = b.node(t).Schedule(host, show.title, at)
 	b.shows = append(b.shows, show)
 	if first {
-		b.due() // no board has a new host until all documents name them
+		b.due() // no board has a new host until all documents name the host
 	}
 	b.note()
 }
@@ -237,7 +237,7 @@ func (b *boards) cancel(t *rapid.T) {
 func (b *boards) follow(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
-	b.pass(time.Millisecond) // a session and a follow of one millisecond on two nodes have no order
+	b.pass(time.Millisecond) // a session and a follow of one millisecond on two nodes have no defined order
 	_, follows := b.follows[p]
 	nothing := verb == "follow" && follows || verb == "unfollow" && !follows || verb == "unmute" && !b.mutes[p] || verb == "mute" && b.mutes[p]
 	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"}){changed badges{version}}}`, verb, p.whom), nil)
@@ -262,10 +262,10 @@ func (b *boards) has(s *sessionModel, host string) bool {
 	return follows && since <= s.step && !b.mutes[p]
 }
 
-// want is what a page of a session has to show, and whether more follows.
+// want is the lines that a page of a session must show, and whether more follow.
 func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.then[s.version]
-	if !known && s.version > b.begin { // none of these shows existed before
+	if !known && s.version > b.begin { // none of these shows existed before the test
 		t.Fatalf("a session of version %d, which no log had: %v", s.version, slices.Sorted(maps.Keys(b.then)))
 	}
 	after := s.last == ""

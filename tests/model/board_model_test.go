@@ -42,11 +42,11 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// pin sets how the replays of a host come to boards from now on: in lists, or from memory.
+// pin sets how the replays of a host come to boards from now on: by lists, or from the node cache.
 func (b *boards) pin(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
 	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
-		return // no request has named them
+		return // no request has named the host yet
 	}
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
 	b.node(t).Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
@@ -82,7 +82,7 @@ func (b *boards) watch(t *rapid.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shown := make(chan *services.Badges, 1)
-	shown <- &services.Badges{LiveSequence: 1 << 62} // they count all that runs
+	shown <- &services.Badges{LiveSequence: 1 << 62} // these badges count everything that runs
 	changes, err := n.Live.Watch(ctx, n.NumbersOf(s.reader)[0], &s.id, "", shown)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func (b *boards) watch(t *rapid.T) {
 	b.compareChange(t, s, change)
 }
 
-// compareChange compares the reported changes of a board with the model.
+// compareChange compares the changes that a board reports with the model.
 func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) {
 	was := map[string]boardModel{}
 	top := -1 // the position of the session's first show

@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// onNodes runs a test in which one node acts and another one reports: on two nodes, and on one that does both.
+// onNodes runs a test in which one node acts and another one pushes: on two nodes, and on one that does both.
 func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
@@ -31,7 +31,7 @@ func titles(shows []world.BoardShow) (list []string) {
 	return list
 }
 
-// No frame shows a show that went live, or ended, without the number that counts it.
+// No frame shows that a show went live or ended without the number that counts it.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")

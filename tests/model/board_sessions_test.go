@@ -34,7 +34,7 @@ func boardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader ser
 	return n, n.NumbersOf("reader")[0]
 }
 
-// If a device or a user may have only one session, a new first page ends the one before it.
+// If a device or a user can have only one session, a new first page ends the former session.
 func TestHowManySessionsThereAre(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestHowLongSessionsLive(t *testing.T) {
 	}
 }
 
-// The lifetime of sessions is a setting, and nodes and the database keep the history of shows that long: no shorter, for
-// pages that are turned, also by a node that has just started, and not much longer.
+// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer: for later
+// pages, also by a node that has just started.
 func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
@@ -218,7 +218,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	}
 }
 
-// An application reports that a user looked at their board: at a session, or at the live shows of now.
+// An event of the host application marks a user's board as seen: a session, or the present live shows.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 	n, reader := boardOf(t, "embedded", "request")
 	session := n.BoardFor(reader, live.Ask{}).Session

@@ -59,7 +59,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 			nodes[i%2].OnShow(hosts[title], verb, shows[title])
 		}
 	}
-	// The board as it is read from now on, on both nodes.
+	// The board that both nodes show from now on.
 	is := func(what string, want ...string) {
 		t.Helper()
 		for i, n := range nodes {

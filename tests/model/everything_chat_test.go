@@ -70,7 +70,7 @@ func (e *everything) recall(t *rapid.T) {
 	}
 }
 
-// readTalk reads up to a message, also to one before what was read.
+// readTalk marks the conversation read up to a message, also one that was read before.
 func (e *everything) readTalk(t *rapid.T) {
 	if len(e.talk.said) == 0 {
 		return

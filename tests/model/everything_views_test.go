@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// listings are the views of a world: what the host reported into them, and how far each person has seen.
+// listings are the views of a world: the items that the host reported, and how far each person has seen.
 type listings struct {
 	items map[string]map[string]*listed   // view -> item
 	seen  map[string]map[string]time.Time // person -> view -> up to; absent: never touched
@@ -37,7 +37,7 @@ func (e *everything) startListings() {
 	}
 }
 
-// list reports an item, or reports it again with another time: items move to later times only.
+// list reports an item, or reports an item again with another time: items move to later times only.
 func (e *everything) list(t *rapid.T) {
 	key, item := rapid.SampledFrom(worldViews).Draw(t, "view"), fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "item"))
 	at := e.N.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "ago")) * time.Second).Truncate(time.Second)
@@ -58,7 +58,7 @@ func (e *everything) unlist(t *rapid.T) {
 	e.N.Settle()
 }
 
-// touch looks at a view, up to its newest item or, on a late device, up to an earlier time. The badges of the answer are new.
+// touch marks a view as seen, up to its newest item or, as a late device does, up to an earlier time. The answer has the new badges.
 func (e *everything) touch(t *rapid.T) {
 	person, key := e.Person(t, "person"), rapid.SampledFrom(worldViews).Draw(t, "view")
 	var upTo time.Time
@@ -89,7 +89,7 @@ func (e *everything) touch(t *rapid.T) {
 	}
 }
 
-// unseenItems is how many items of touched views are newer than the person has seen.
+// unseenItems is how many items of touched views are newer than the person's positions.
 func (e *everything) unseenItems(person string) (count int) {
 	for key, seen := range e.lists.seen[person] {
 		for _, one := range e.lists.items[key] {
@@ -104,7 +104,7 @@ func (e *everything) unseenItems(person string) (count int) {
 // sourcesOutByDefault are not in the total of a person who chose nothing.
 var sourcesOutByDefault = []string{"VIEWS"}
 
-// isOut reports whether a source is out of a person's total.
+// isOut reports whether a source is not in a person's total.
 func (e *everything) isOut(person, source string) bool {
 	if out, chosen := e.outOfTotal[person][source]; chosen {
 		return out

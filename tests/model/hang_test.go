@@ -16,8 +16,8 @@ import (
 // ms.
 const hangBound = 3 * time.Second
 
-// While Redis hangs, SQL answers every kind of read, from the first one on: no reader waits for Redis twice, nor behind
-// others that wait.
+// While Redis hangs, SQL answers every kind of read, from the first one on. No reader waits for Redis twice, or behind other waiting
+// readers.
 func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	reads := map[string]string{
 		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,

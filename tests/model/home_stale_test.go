@@ -16,7 +16,7 @@ import (
 const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
-// numbersShown are badges as text, with their precisions returned separately.
+// numbersShown are badges as text without their precisions, and whether all are exact.
 func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }
@@ -45,7 +45,7 @@ func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	}
 	n.Follow("bob", "alice")
 	n.Settle()
-	n.Badges("bob") // bob's positions begin here
+	n.Badges("bob") // bob's positions begin with his first read
 	n.Must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
 	n.Must("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &data)

@@ -40,7 +40,7 @@ func newHome(n *world.Node, flush, lose func()) *home {
 	return h
 }
 
-// two are different people.
+// two are two different people.
 func (h *home) two(t *rapid.T) relation {
 	i, j := rapid.IntRange(0, len(h.People)-1).Draw(t, "who"), rapid.IntRange(0, len(h.People)-2).Draw(t, "whom")
 	if j >= i {
@@ -57,7 +57,7 @@ func (h *home) act(t *rapid.T, verb string, p relation, more string, changes boo
 	}
 }
 
-// mute mutes forever or for a while, also a person who is muted already.
+// mute mutes a person forever or for a time, also a person who is muted already.
 func (h *home) mute(t *rapid.T) {
 	h.end(t)
 	p, more, until := h.two(t), "", time.Time{}
@@ -78,7 +78,7 @@ func (h *home) unmute(t *rapid.T) {
 	delete(h.mutes, p)
 }
 
-// end does the due jobs, including those of expired mutes: a mute holds until its job has run.
+// end runs the due jobs, including those of expired mutes: a mute holds until its job has run.
 func (h *home) end(*rapid.T) {
 	h.N.Settle()
 	h.Pending = false
@@ -151,8 +151,8 @@ func (h *home) clean(t *rapid.T) {
 	}
 }
 
-// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still has it on
-// the first page, and then in the count.
+// half leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees it on the first page,
+// and then in the count.
 func (h *home) half(t *rapid.T) {
 	h.end(t)
 	audience := func(author string) (count int) {
@@ -176,7 +176,7 @@ func (h *home) half(t *rapid.T) {
 	}
 }
 
-// several are posts of one author at once.
+// several publishes several posts of one author at once.
 func (h *home) several(t *rapid.T) {
 	for range rapid.IntRange(2, 5).Draw(t, "posts") {
 		h.Publish(t)

@@ -96,10 +96,10 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	for _, post := range ingest(a.URL, publish) {
 		likes = append(likes, map[string]any{"as": "user:fan", "do": map[string]any{"likePost": map[string]any{"postId": post}}})
 	}
-	// The nodes take jobs and cannot do them, and the first one dies.
+	// The nodes claim jobs and cannot run them, and the first node dies.
 	release := sqltest.Lock(t, database, "notification_causes")
 	ingest(a.URL, likes[:len(likes)/2])
-	ingest(a.URL, publish[:100]) // meanwhile its workers claim what they can
+	ingest(a.URL, publish[:100]) // its workers claim what they can meanwhile
 	a.Kill()
 	release()
 	ingest(b.URL, likes[len(likes)/2:])

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ref stands in an input for the ID that an earlier event of the history made, by its place.
+// ref stands in an input for the ID that an earlier event of the history made, given by the event's index.
 type ref int
 
 // pastEvent is one event of a history.
@@ -28,12 +28,12 @@ type history struct {
 	events []pastEvent
 	made   map[string][]ref // by the action that made it
 	owner  map[ref]string
-	due    []time.Time // when jobs have something to do, beside the events
+	due    []time.Time // when jobs are due, apart from the events
 }
 
 func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
 
-// one is something that an action made; ok is false if there is none.
+// one is an object that an action made; ok is false if there is none.
 func (h *history) one(action string) (ref, bool) {
 	if len(h.made[action]) == 0 {
 		return 0, false
@@ -50,7 +50,7 @@ func (h *history) add(as, name string, input map[string]any) {
 	h.events = append(h.events, pastEvent{as, name, input, h.clock})
 }
 
-// later is a time after the present event, never that of another event.
+// later is a time after the present event, at which no event happens.
 func (h *history) later(label string) string {
 	hours := rapid.IntRange(0, 40).Draw(h.t, label)
 	at := h.clock.Add(time.Duration(hours)*time.Hour + 30*time.Second)
@@ -87,7 +87,7 @@ func (h *history) like() {
 	}
 }
 
-// change edits or deletes what was made.
+// change edits or deletes a post.
 func (h *history) change() {
 	post, some := h.one("publishPost")
 	if !some {
@@ -193,7 +193,7 @@ func (h *history) show() {
 		h.add(h.owner[one], "startShow", map[string]any{"showId": one})
 	default:
 		if !slices.ContainsFunc(h.events, func(e pastEvent) bool { return e.name == "startShow" && e.input["showId"] == one }) {
-			return // its reminders would come when its limit closes it, which is no event
+			return // a show without an end is closed by its time limit, which is no event: its reminders would come then
 		}
 		h.add(h.owner[one], "endShow", map[string]any{"showId": one})
 	}

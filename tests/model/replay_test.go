@@ -20,7 +20,7 @@ import (
 	"tidings/tests/world"
 )
 
-// replayed is one of two nodes that are told the same history: one live, and one later, by the times of the events.
+// replayed is one of two nodes that get the same history: one live, and one later, with the times of the events.
 type replayed struct {
 	*world.Node
 	group string
@@ -35,14 +35,14 @@ func (r *replayed) until(at time.Time) {
 	}
 }
 
-// settled does what is due, and the repetitions a second later.
+// settled runs the due jobs, and their repetitions a second later.
 func (r *replayed) settled() {
 	r.Due()
 	r.Clock.Advance(2 * time.Second)
 	r.Due()
 }
 
-// resolved is an input with the IDs of this node; ok is false while one of them is unknown.
+// resolved is an input with the IDs of this node; ok is false if one of the objects does not exist here.
 func (r *replayed) resolved(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
@@ -56,7 +56,7 @@ func (r *replayed) resolved(input map[string]any, group string) (_ map[string]an
 	return input, ok
 }
 
-// ingest tells events, of which the first has a place in the history.
+// ingest sends events, of which the first has an index in the history.
 func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	var data struct {
 		Ingest struct {
@@ -91,7 +91,7 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	return event
 }
 
-// reach moves the clock to a time, and does on the way what becomes due.
+// reach moves the clock to a time, and runs what becomes due on the way.
 func (r *replayed) reach(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
@@ -103,12 +103,12 @@ func (r *replayed) reach(h *history, at time.Time) {
 	r.Due()
 }
 
-// live tells each event when it happens, and lets its jobs end before the next.
+// live sends each event when it happens, and lets its jobs end before the next.
 func (r *replayed) live(t *rapid.T, h *history) {
 	for i, e := range h.events {
 		r.reach(h, e.at)
 		input, known := r.resolved(e.input, h.group)
-		if !known { // its maker was refused
+		if !known { // the event that would have made the object was refused
 			r.codes = append(r.codes, "-")
 			continue
 		}
@@ -117,7 +117,8 @@ func (r *replayed) live(t *rapid.T, h *history) {
 	}
 }
 
-// later tells all events after the last, in batches: an event that names what an earlier one made waits for its answer.
+// later sends all events after the last one happened, in batches: an event that refers to an earlier event's object waits for that event's
+// answer.
 func (r *replayed) later(t *rapid.T, h *history) {
 	r.reach(h, h.clock)
 	for done := 0; done < len(h.events); {
@@ -131,7 +132,7 @@ func (r *replayed) later(t *rapid.T, h *history) {
 			}
 			batch = append(batch, eventOf(h.events[done], input, true))
 		}
-		if len(batch) == 0 { // its maker was refused
+		if len(batch) == 0 { // the event that would have made the object was refused
 			r.codes = append(r.codes, "-")
 			done++
 			continue
@@ -154,15 +155,15 @@ const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value pre
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
 
-// hidden are what two worlds may differ in: versions, and times below the minute.
+// hidden matches what may differ between two nodes: versions, and times below the minute.
 var hidden = []*regexp.Regexp{
 	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// sees is everything that a person is shown, with the numbers explained.
+// sees is everything that a person is shown, with explained counts.
 func (r *replayed) sees(t *rapid.T, person string) any {
-	r.Badges(person) // checks the sums
+	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }
 	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": user(person)}, &differed)
 	if len(differed.R.Differed) > 0 {
@@ -188,7 +189,7 @@ func (r *replayed) startReplay(people []string) {
 	r.ids, r.codes = map[ref]string{}, nil
 	for _, person := range people {
 		r.Badges(person)
-		r.OnShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // boards know its host
+		r.OnShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
 	}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -205,7 +206,7 @@ func (r *replayed) startReplay(people []string) {
 func checkReplay(t *testing.T, live, later *replayed) {
 	histories.Fewer(t, 4)
 	number := 0
-	var due []time.Time // of all histories: what one has announced may start in the next
+	var due []time.Time // of all histories: jobs of one may be due in the next
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		h := &history{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
@@ -260,8 +261,8 @@ func expiring(cfg *node.Config) {
 	cfg.NotifyFor = []string{"LIKE=1", "FOLLOW=2"}
 }
 
-// A history that is told later, in order and with the times of its events, leads to what it leads to when it is told live: the same
-// numbers, lists, orders and times for everyone, and the numbers are those of the facts.
+// A history that is reported later, in order and with the times of its events, leads to the same state as when it is reported live: the
+// same numbers, lists, orders and times for everyone, and the numbers are those of the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayed {
@@ -277,7 +278,7 @@ func TestAReplayLeadsToTheSameState(t *testing.T) {
 	})
 }
 
-// What is told late is pushed like everything else, and the versions rise: the watch checks them.
+// Events that are reported late are pushed like others, and the versions rise: the watch checks them.
 func TestWhatIsToldLateIsPushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
@@ -313,8 +314,8 @@ func TestWhatIsToldLateIsPushed(t *testing.T) {
 	watch.Shows(t, world.Convergence, 0, 0)
 }
 
-// What begins, ends and begins again keeps its first time and position, also when all of it is told before any of it is applied: whoever
-// looked in between has seen it.
+// A cause that begins, ends and begins again keeps its first time and position, even if all of it is reported before any of it is applied:
+// a user who looked in between has seen it.
 func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -125,7 +125,7 @@ type room struct {
 	id     string
 	number services.ConversationID
 	people map[string]*roomPerson
-	here   []string // members, in an order that the rule of reading goes by
+	here   []string // the members, in the order in which they are chosen to read
 	head   int
 	batch  []map[string]any
 	sent   int
@@ -182,7 +182,7 @@ func (r *room) flush() {
 	r.batch = nil
 }
 
-// do replays one line. It lets an unknown speaker join first.
+// do replays one line. An unknown speaker joins first.
 func (r *room) do(line roomLine) {
 	person := r.people[line.user]
 	if person == nil {
@@ -218,8 +218,7 @@ func (r *room) do(line roomLine) {
 	r.read()
 }
 
-// read is the rule by which people read: now and then one person reads all, another most of it, and a third marks read
-// messages as unread again.
+// read lets people read by a rule: now and then one person reads all, another reads most of it, and a third marks read messages as unread.
 func (r *room) read() {
 	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
 	message := func(number int) string {
@@ -283,7 +282,7 @@ func (r *room) checkSome(day string, users []string) {
 		if person.in {
 			unread, mentions = person.waits(r.head)
 		}
-		if read[i].Conversations.Total.Precision == services.Stale { // a busy machine: Redis missed its deadline
+		if read[i].Conversations.Total.Precision == services.Stale { // the machine is busy, and Redis missed its deadline
 			world.Eventually(r.t, 30*time.Second, "Redis answers", func() bool {
 				again, err := r.n.Badge.Read(r.t.Context(), list[i])
 				if err != nil {

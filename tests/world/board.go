@@ -12,7 +12,7 @@ import (
 	"tidings/services/live"
 )
 
-// BoardFor reads a page of one show through the service, and fails when it is not whole.
+// BoardFor reads a page of one show through the service, and fails if the page lacks it.
 func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
 	n.TB.Helper()
 	ask.First = 1

@@ -15,7 +15,7 @@ type Change struct {
 	Dots []string
 }
 
-// Changes follows the change stream through any node and keeps each user's last change, and the last that sounded.
+// Changes follows the change stream through any node. It keeps each user's last change, and the last one that was not silent.
 type Changes struct {
 	Last    map[string]Change
 	Sounded map[string]Change // each user's last change that was not silent
@@ -63,7 +63,7 @@ func (r *Changes) Read(url string) error {
 	}
 }
 
-// Fits says whether a change shows what the user is shown.
+// Fits reports how a change differs from the badges that the user is shown.
 func (c Change) Fits(badges Badges) error {
 	counts := map[string]int{}
 	for _, source := range c.Sources {

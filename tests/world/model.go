@@ -66,7 +66,7 @@ func (w *World) Early(t *rapid.T) {
 		if _, follows := w.Follows[reader][newest.author]; !follows || !rapid.Bool().Draw(t, "marks") {
 			continue
 		}
-		w.Look(t, reader) // they are here, and have a document
+		w.Look(t, reader) // so that the person is active and has a document
 		w.N.MarkFeedSeen(reader, newest.ID)
 		w.N.MarkFeedSeen(reader, w.posts[rapid.IntRange(0, len(w.posts)-1).Draw(t, "late")].ID)
 		w.seen[reader] = len(w.posts)
@@ -93,9 +93,9 @@ type World struct {
 	liked   map[string]map[string]int // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
 	Noticed map[string]int                   // recipient -> until when they have seen their notifications
-	Shows   func(reader, author string) bool // whether the reader may see the author's posts, if they follow; nil: always
+	Shows   func(reader, author string) bool // whether the reader may see the author's posts if they follow; nil: always
 	Clock   int
-	Moves   []func(*rapid.T)  // what else happens between two pages
+	Moves   []func(*rapid.T)  // what else may happen between two pages
 	Pending bool              // jobs wait: feeds may be behind
 	version map[string]string // reader -> last version of their badges
 }
@@ -123,7 +123,7 @@ func (w *World) Followed(reader, author string) (since int, follows bool) {
 	return since, follows && (w.Shows == nil || w.Shows(reader, author))
 }
 
-// feed is what the reader's feed must list, newest first.
+// feed is the posts that the reader's feed must list, newest first.
 func (w *World) feed(reader string) []string {
 	ids := []string{}
 	for _, post := range slices.Backward(w.posts) {
@@ -134,7 +134,7 @@ func (w *World) feed(reader string) []string {
 	return ids
 }
 
-// unread is what must count of it.
+// unread is how many posts of the feed must count as new.
 func (w *World) unread(reader string) (count int) {
 	for i, post := range w.posts {
 		since, follows := w.Followed(reader, post.author)
@@ -202,7 +202,7 @@ func (w *World) Compare(t *rapid.T) {
 	}
 }
 
-// CompareFeed holds a person's feed, and how much of it is new, against the model.
+// CompareFeed compares a person's feed, and its number of new posts, with the model.
 func (w *World) CompareFeed(t *rapid.T, person string) Badges {
 	var got Badges
 	// A count is STALE for a moment if Redis does not answer in time, as on a busy machine.
@@ -257,7 +257,7 @@ func (w *World) Unfollow(t *rapid.T) {
 	}
 }
 
-// MarkSeen marks the feed as seen up to a post, twice, the second time late: seen positions only grow.
+// MarkSeen marks the feed as seen up to a post, and then reports an older post, as a late device does: seen positions only grow.
 func (w *World) MarkSeen(t *rapid.T) {
 	reader := w.Person(t, "reader")
 	place, upTo := 0, ""

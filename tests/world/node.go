@@ -37,7 +37,7 @@ type NodeOptions struct {
 	Manual          bool
 	Change          func(*node.Config)
 	Fanout          func(*fanout.Config)
-	Ahead           time.Duration // of its clock, before the machine's
+	Ahead           time.Duration // how far its clock is ahead of the machine's
 }
 
 // StartNode starts a node in development mode; the test's end drains it.
@@ -108,7 +108,7 @@ func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	return err
 }
 
-// Settle does every job that there is, also those that are due within a quarter of an hour, and catches the memory up with the log.
+// Settle runs every job, including those that are due within a quarter of an hour, and catches the node cache up with the log.
 func (n *Node) Settle() {
 	n.TB.Helper()
 	ctx := n.TB.Context()
@@ -149,7 +149,7 @@ func (n *Node) Work(worker *jobs.Worker) (claimed int) {
 	return claimed
 }
 
-// Answer is what a GraphQL request came to.
+// Answer is the answer to a GraphQL request.
 type Answer struct {
 	Data   json.RawMessage
 	Errors []struct {

@@ -23,7 +23,7 @@ func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	})
 }
 
-// Soon is how long a change may take to a device on a machine that is busy with other tests; the promise is a second.
+// Soon is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a second.
 const Soon = 5 * time.Second
 
 // pair is two nodes on one PostgreSQL and one Redis.

@@ -29,7 +29,7 @@ func (p *Process) Idle(within time.Duration) {
 	})
 }
 
-// temporary is where the program is built, whatever folder the first test that asks for it has set meanwhile.
+// temporary is the folder in which the program is built. It is read at the start, because tests may change the variable later.
 var temporary = os.TempDir()
 
 // buildFolder holds the program once a test has asked for it.
@@ -50,7 +50,7 @@ var Program = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(buildFolder, "tidings")
-	// The tests import all of the program but this file. Go's test cache must know that they depend on it.
+	// Go's test cache must know that the tests depend on the whole program. They import all of it except this file.
 	if _, err := os.Stat(filepath.Join(Root(), "server.go")); err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ type Process struct {
 	URL     string
 	Output  transcript // both streams
 	Ended   chan struct{}
-	code    int // the exit code, -1 after a signal; stands when ended is closed
+	code    int // the exit code, -1 after a signal; valid once ended is closed
 }
 
 // transcript is what a process has printed so far.
@@ -115,7 +115,7 @@ func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Proc
 	}
 	unleash := Leash(tb, p.Command.Process.Pid)
 	go func() {
-		_ = p.Command.Wait() // the state says it
+		_ = p.Command.Wait() // the state has the exit code
 		unleash()
 		p.code = p.Command.ProcessState.ExitCode()
 		close(p.Ended)
@@ -124,7 +124,7 @@ func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Proc
 	return p
 }
 
-// Environment is that of this process without the settings of the program.
+// Environment is this process's environment without the settings of the program.
 func Environment() (plain []string) {
 	for _, setting := range os.Environ() {
 		if name, _, _ := strings.Cut(setting, "="); !strings.HasPrefix(name, "TIDINGS_") && name != "DATABASE_URL" && name != "REDIS_URL" {
@@ -134,7 +134,7 @@ func Environment() (plain []string) {
 	return plain
 }
 
-// Leash starts a shell that kills a process when this test binary is no more; of a group of processes the number is negative.
+// Leash starts a shell that kills a process when this test binary has ended. A negative number means a group of processes.
 func Leash(tb testing.TB, pid int) (unleash func()) {
 	tb.Helper()
 	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL -- "$0"`, fmt.Sprint(pid))

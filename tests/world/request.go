@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const Patience = 20 * time.Second // for one request, over as many tries as it takes
+const Patience = 20 * time.Second // the longest time for one request, including all its retries
 
 // Ask sends a request once and wants no error.
 func Ask(url, as, query string, variables map[string]any, into any) error {

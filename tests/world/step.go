@@ -261,7 +261,7 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	return numbers
 }
 
-// cold is the feed service of a node with empty memory.
+// cold is the feed service of a node with an empty cache.
 func (n *Node) cold() *feed.Service {
 	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
@@ -291,7 +291,7 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 				return err
 			})
 		}
-		page(n.cold()) // puts the copies of profiles where all nodes find them
+		page(n.cold()) // so that the copies of profiles are in Redis, where all nodes find them
 		cold := n.cold()
 		if trips := page(cold); trips > 2 {
 			t.Errorf("a page of %d: %d round trips, want 2 at most", first, trips)

@@ -19,7 +19,7 @@ import (
 // precisions from the best to the worst: a total is as good as its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// Holds checks what check does, and everything else that P1 and P5 say of any document at any moment.
+// Holds checks what check does, and everything else that P1 and P5 promise of any document at any moment.
 func (b Badges) Holds() error {
 	if err := b.check(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Wat
 			return false
 		}
 		if err != nil && response != nil {
-			text, _ := io.ReadAll(response.Body) // the beginning of it, which the dialer keeps
+			text, _ := io.ReadAll(response.Body) // the dialer keeps the beginning of the body
 			tb.Fatalf("open a socket: %v: %s %s", err, response.Status, text)
 		}
 		if err != nil {
@@ -199,7 +199,7 @@ func (w *Watch) ClosedWith(tb testing.TB, within time.Duration) int {
 	return w.closing
 }
 
-// Converge asks until there is no error, and fails with the last one when that does not come in time.
+// Converge calls state until it returns no error, and fails with the last error if that takes too long.
 func Converge(tb testing.TB, within time.Duration, state func() error) {
 	tb.Helper()
 	deadline := time.NewTimer(within)

@@ -1,11 +1,11 @@
 // Package console is the console of operators: pages at /admin, made on the server, without a script.
 //
 // It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act passes the
-// same checks and is kept. Every page but the one to sign in needs the scope admin. The token is in a cookie that no script and no other
-// site can use, never in an address, a page or the log; a form that acts is refused when it comes from another site. To look a user up is
-// no visit and moves no position of theirs, and is kept as an act.
+// same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie that no script and no other
+// site can use, never in an address, a page or the log; a form that acts is refused when it comes from another site. Looking at a user
+// is no visit and moves no position of theirs, and is recorded as an act.
 //
-// On failure a page shows what could be read, and says what could not be.
+// On failure a page shows what could be read, and names what could not.
 package console
 
 import (
@@ -24,17 +24,17 @@ import (
 
 // Config says what the console works with. Every field but Development, Version and Log is required.
 type Config struct {
-	// Identify is the bearer of a token, and when it expires; zero: never.
+	// Identify returns the bearer of a token, and when the token expires; zero: never.
 	Identify func(ctx context.Context, token string) (services.Viewer, time.Time, error)
 	// Execute executes a document for the viewer of the context.
 	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
-	// Act keeps an act of the viewer of the context.
+	// Act records an act of the viewer of the context.
 	Act func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
-	// State is what a node knows beyond GraphQL.
+	// State returns what a node knows beyond GraphQL.
 	State func(ctx context.Context) State
-	// Now is the time that ages are counted from.
+	// Now is the time that ages are counted up to.
 	Now func() time.Time
-	// Development signs everybody in who gives no token, as only a server of development mode may.
+	// Development lets operators sign in without a token, as only a server in development mode may.
 	Development bool
 	Version     string
 	Log         *slog.Logger // default slog.Default()
@@ -123,7 +123,7 @@ type page struct {
 	Actor   string // who is signed in
 	Signed  bool
 	Version string
-	Notice  string // what became of an act
+	Notice  string // the outcome of an act
 	Error   string
 	Faults  []string // what could not be read
 	Body    any
@@ -155,13 +155,13 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, p page) 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(html.Bytes()) // who left needs no page
+	_, _ = w.Write(html.Bytes()) // a client that has left needs no page
 }
 
 func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
-	_, _ = w.Write(c.style) // who left needs no style
+	_, _ = w.Write(c.style) // a client that has left needs no style
 }
 
 func (c *Console) noPage(v *visit) {
@@ -169,7 +169,7 @@ func (c *Console) noPage(v *visit) {
 	c.show(v, http.StatusNotFound, "refused")
 }
 
-// read executes a document, and keeps what could not be read for the page. It reports whether all could be.
+// read executes a document, and collects for the page what could not be read. It reports whether everything could be.
 func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {
@@ -178,7 +178,7 @@ func (c *Console) read(v *visit, ctx context.Context, document string, variables
 	return len(errs) == 0
 }
 
-// said is an error for people, without its cause, which may repeat what it was given.
+// said is an error for people, without its cause, because the cause may repeat secrets of the input.
 func said(err error) string {
 	if known, ok := errors.AsType[*services.Error](err); ok && known.Code != services.Internal {
 		return known.Message

@@ -138,7 +138,7 @@ func (c *Console) replayWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status of the page that shows what became of it.
+// do executes a mutation, and returns the status of the page that shows its outcome.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -192,7 +192,7 @@ func (c *Console) acts(v *visit) {
 	c.show(v, status, "acts")
 }
 
-// asUser is a context in which a user is observed: what they would see, without a visit.
+// asUser is a context in which a user is observed: it reads what they would see, without a visit.
 func asUser(v *visit, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
 	return services.Observe(services.WithViewer(v.ctx, viewer))

@@ -11,11 +11,11 @@ import (
 const (
 	cookieName = "tidings_console"
 	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
-	// developer is who acts in development mode without a token.
+	// developer is the token that development mode uses for operators without one.
 	developer = "dev:operator:admin"
 )
 
-// forOperators serves a page to operators alone. Whoever has no token, or not one of an operator, gets the form to sign in.
+// forOperators serves a page to operators alone. A request without an operator's token gets the form to sign in.
 func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		viewer, err := c.operator(r)
@@ -88,8 +88,8 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	c.write(w, http.StatusOK, "sign-in", page{Title: "Sign in", Notice: "You are signed out."})
 }
 
-// cookie is sent to the console alone, and to no page of another site. Over plain HTTP, as behind a proxy of the operators' own, a browser
-// would not take a cookie that is marked Secure.
+// cookie is a cookie that is sent to the console alone, and with no request from another site. It is not marked Secure over plain HTTP, as
+// behind an operator's own proxy: a browser would not store it.
 func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: root, HttpOnly: true, SameSite: http.SameSiteStrictMode,

@@ -9,10 +9,10 @@ type State struct {
 	Serves bool   // it takes traffic
 
 	Engines []Engine
-	Nodes   []Node // of the whole installation; none on SQLite, which serves one
+	Nodes   []Node // of the whole installation; none on SQLite, which serves one process
 	Jobs    []Kind
 	Groups  []Group
-	Faults  []string // what could not be read
+	Faults  []string // parts that could not be read
 }
 
 // Engine is the database or Redis.

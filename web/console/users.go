@@ -135,7 +135,7 @@ func (c *Console) users(v *visit) {
 	c.showUser(v, named, err)
 }
 
-// keyOf is the key of a user who is named by their key or their ID.
+// keyOf is the key of a user who is named by a key or an ID.
 func keyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
@@ -149,12 +149,12 @@ func keyOf(named string) (string, error) {
 // userBody is the page of a user.
 type userBody struct {
 	Named string
-	Found *userAnswer // nil: nobody was looked up
+	Found *userAnswer // nil: no user was requested
 	View  viewAnswer
 }
 
-// lookUp reads a user and what they would see into the page. NOT_FOUND if there is no such user: asking for the view of somebody would
-// make them.
+// lookUp reads a user, and what they would see, into the page. NOT_FOUND if there is no such user: reading as an unknown user would create
+// them.
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
 	observed := asUser(v, key)
