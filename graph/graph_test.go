@@ -61,7 +61,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 }
 
 // The check finds missing descriptions.
-func TestWhatIsNotDescribedIsFound(t *testing.T) {
+func TestMissingDescriptionsAreFound(t *testing.T) {
 	damaged := schema()
 	damaged.Types["Badges"].Description = ""
 	damaged.Types["Badges"].Fields.ForName("total").Description = ""
@@ -77,7 +77,7 @@ func TestWhatIsNotDescribedIsFound(t *testing.T) {
 }
 
 // Every action of ingest is a mutation of the same name with the same input, so that users learn them once.
-func TestIngestSpeaksAsMutationsDo(t *testing.T) {
+func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 	types := schema().Types
 	for _, action := range types["IngestAction"].Fields {
 		if mutation := types["Mutation"].Fields.ForName(action.Name); mutation == nil || mutation.Arguments[0].Type.Name() != action.Type.String() {
@@ -104,7 +104,7 @@ func TestIngestSpeaksAsMutationsDo(t *testing.T) {
 }
 
 // The enums of the schema list the same values as the constants of services.
-func TestEnumsAreTheWords(t *testing.T) {
+func TestEnumsEqualTheConstants(t *testing.T) {
 	categories := make([]string, len(services.Categories))
 	for i, category := range services.Categories {
 		categories[i] = string(category)

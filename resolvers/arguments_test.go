@@ -81,7 +81,7 @@ func TestALongTextHasItsLimit(t *testing.T) {
 }
 
 // No object has the ID with the key zero. It is not taken for a missing ID, which would mean the newest item, or a post without a parent.
-func TestTheIDZeroIsOfNoObject(t *testing.T) {
+func TestNoObjectHasTheIDZero(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `{ viewer { badges { version } } }`, nil)
 	a.announce(`{title: "news"}`)
@@ -112,7 +112,7 @@ func TestTheIDZeroIsOfNoObject(t *testing.T) {
 }
 
 // The time of an event counts to the millisecond: a difference below that is the same input under a key.
-func TestFinerPartsOfTheTimeOfAnEventAreNothing(t *testing.T) {
+func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	at := func(moment time.Time) event {

@@ -75,7 +75,7 @@ func TestAKeyRemembersThatItChanged(t *testing.T) {
 }
 
 // One refused field leaves the other mutations and lists of the answer as they are.
-func TestARefusalLeavesItsNeighbours(t *testing.T) {
+func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 	a := newAPI(t)
 	got := a.as("alice", `mutation {
 		done: publishPost(input: {body: "hello"}) { post { id } edge { cursor node { id } } }
@@ -117,7 +117,7 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 }
 
 // Marks return the items that they marked, as they are now.
-func TestMarksAnswerWhatTheyMarked(t *testing.T) {
+func TestMarksReturnTheMarkedItems(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
 	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")

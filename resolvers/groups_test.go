@@ -130,7 +130,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 }
 
 // The policy is checked when a user is added. It does not affect existing memberships, nor what the user does themselves.
-func TestGroupPolicyIsOfBeingAddedAlone(t *testing.T) {
+func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")
 		group, room := a.talk("GROUP", "alice", "bob"), a.talk("ROOM", "alice")
@@ -150,7 +150,7 @@ func TestGroupPolicyIsOfBeingAddedAlone(t *testing.T) {
 }
 
 // Whether the adder is followed is checked at the moment of the call; a block takes precedence.
-func TestWhoIsNoLongerFollowedCannotAdd(t *testing.T) {
+func TestAnUnfollowedUserCannotAdd(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob")
 		a.about("bob", "follow", "user:alice")
@@ -166,7 +166,7 @@ func TestWhoIsNoLongerFollowedCannotAdd(t *testing.T) {
 	})
 }
 
-func TestSetGroupPolicyRefusesWhatIsNone(t *testing.T) {
+func TestSetGroupPolicyRefusesUnknownPolicies(t *testing.T) {
 	a := newAPI(t)
 	for _, policy := range []any{"FRIENDS", "everyone", nil, 1} {
 		got := a.as("bob", `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy } }`, map[string]any{"p": policy})

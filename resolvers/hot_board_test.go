@@ -43,7 +43,7 @@ func drawBoard(t *rapid.T) shownBoard {
 }
 
 // For any selection and any board the compiled selection answers exactly like the generated code, byte for byte.
-func TestTheCompiledBoardIsTheExecutedOne(t *testing.T) {
+func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { board: liveBoard " + drawSelection(t, schema, schema.Types["LiveBoardConnection"], 0) + " } }"

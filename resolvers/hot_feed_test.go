@@ -75,7 +75,7 @@ func drawPage(t *rapid.T) shownPage {
 }
 
 // For any selection and any page the compiled selection answers exactly like the generated code, byte for byte, with and without badges.
-func TestTheCompiledPageIsTheExecutedOne(t *testing.T) {
+func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		fields, contents := []string{}, []content{}

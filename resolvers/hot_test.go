@@ -256,7 +256,7 @@ func parsed(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationD
 }
 
 // For any selection and any badges the compiled selection answers exactly like the generated code, byte for byte.
-func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
+func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
 	schema := schemaOf()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
@@ -272,7 +272,7 @@ func TestTheCompiledAnswerIsTheExecutedOne(t *testing.T) {
 }
 
 // A new field of the schema must be compiled too. Otherwise every query that selects it becomes slow unnoticed.
-func TestEveryFieldOfWhatIsHotIsCompiled(t *testing.T) {
+func TestEveryFieldOfAHotTypeIsCompiled(t *testing.T) {
 	schema := hotSchema()
 	seen := map[string]bool{}
 	var all func(name string) string
@@ -304,7 +304,7 @@ func TestEveryFieldOfWhatIsHotIsCompiled(t *testing.T) {
 	}
 }
 
-func TestWhatIsCompiledAndWhatIsNot(t *testing.T) {
+func TestWhichSelectionsAreCompiled(t *testing.T) {
 	for query, compiled := range map[string]bool{
 		`{ viewer { badges { version } } }`:                                               true,
 		`query Q($x: Boolean = true) { viewer { badges { version @include(if: $x) } } }`:  false,

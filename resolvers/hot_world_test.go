@@ -208,7 +208,7 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 }
 
 // For any page and any user the hot answer equals the executed one, including errors and selections that are not compiled.
-func TestHotPagesOfAWorldAreTheExecutedOnes(t *testing.T) {
+func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	s := newSides(t)
 	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {

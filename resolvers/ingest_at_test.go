@@ -63,7 +63,7 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	}
 }
 
-func TestWhatActsOnThePresentTakesNoTime(t *testing.T) {
+func TestOperationsOnThePresentRefuseATime(t *testing.T) {
 	a := newAPI(t)
 	for name, input := range map[string]event{
 		"enterConversation": {"as": "user:bob", "conversationId": "conversation:0000001"},

@@ -114,7 +114,7 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 }
 
 // A key also remembers that nothing changed, in events and in mutations: a repetition has no effect on later changes.
-func TestALateRepetitionOfWhatChangedNothingHasNoEffect(t *testing.T) {
+func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
 	nothing := event{"unlikePost": event{"as": "user:bob", "postId": post, "key": "k1"}}
@@ -214,7 +214,7 @@ func TestAnEventNamesExactlyOneThing(t *testing.T) {
 }
 
 // Events can edit as mutations can: an announcement, and a user's display policy.
-func TestEventsChangeWhatStands(t *testing.T) {
+func TestEventsEditAsMutationsDo(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})
 	id, _ := got.at("ingest", "results", 0, "id").(string)

@@ -85,7 +85,7 @@ func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 }
 
 // A view belongs to its viewer, and a report to senders.
-func TestViewsAndReportsAreNodesOfTheirs(t *testing.T) {
+func TestViewsAndReportsAreNodesOfTheirOwners(t *testing.T) {
 	a := newAPI(t)
 	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)
 	view, _ := touched.at("touchView", "view", "id").(string)

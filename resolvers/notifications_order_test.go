@@ -29,7 +29,7 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 }
 
 // The upTo of the first item of a list covers everything in the list, also items that arrived later and are listed below.
-func TestTheFirstOfAListIsUpToAllOfIt(t *testing.T) {
+func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	a := newAPI(t)
 	posts := []string{a.publish("alice"), a.publish("alice")}
 	a.Quiet(a.Fanout)

@@ -127,7 +127,7 @@ func TestTwoMarks(t *testing.T) {
 }
 
 // A screen with an old list does not undo another device's "mark unread" if it sends the list's token.
-func TestALateMarkLeavesWhatWasMarkedUnread(t *testing.T) {
+func TestALateMarkKeepsItemsMarkedUnread(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
 	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")

@@ -145,7 +145,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 }
 
 // Equivalent inputs are one request under a key, whatever their words and order.
-func TestOneRequestInOtherWords(t *testing.T) {
+func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	s.Named("dora")
 	place := "notificationUpTo:0000000000001"

@@ -159,7 +159,7 @@ func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 }
 
 // Another node shows it too: from the copy in Redis, and from SQL.
-func TestEveryNodeTellsThatAPostWasEdited(t *testing.T) {
+func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
 	a.Clock.Advance(time.Minute)
@@ -245,7 +245,7 @@ func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
 }
 
 // The notifications of ann, the author of a thread's post, contain what was written to her, and the people.
-func TestANotificationLeadsToWhatItTellsOf(t *testing.T) {
+func TestANotificationHasItsCausesAndActors(t *testing.T) {
 	th := newThread(t)
 	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)
 	at := th.Clock.Now().Add(time.Hour)

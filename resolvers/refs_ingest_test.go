@@ -8,7 +8,7 @@ import (
 )
 
 // Events can refer to objects of earlier events of the same request, and a repeated request changes nothing.
-func TestIngestNamesWhatItCreates(t *testing.T) {
+func TestEventsReferToEarlierEvents(t *testing.T) {
 	a := newAPI(t)
 	events := []event{
 		{"publishPost": event{"as": "user:alice", "body": "hello", "ref": "p/1", "url": "https://example.com/1", "data": event{"n": 1}}},

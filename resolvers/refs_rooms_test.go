@@ -9,7 +9,7 @@ import (
 )
 
 // A user can join a ROOM by its ref. Every other argument answers a non-member as if there were no such ROOM.
-func TestTheRefOfARoomIsOnlyToJoinIt(t *testing.T) {
+func TestTheRefOfARoomOnlyLetsUsersJoin(t *testing.T) {
 	a := newAPI(t)
 	made := a.mustHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)
 	id, _ := made.at("createConversation", "conversation", "id").(string)

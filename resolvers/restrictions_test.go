@@ -20,7 +20,7 @@ func (a *api) about(key, mutation, user string) answer {
 }
 
 // Each mutation returns its user and the viewer's badges after it.
-func TestPeopleAnswerWithUserAndBadges(t *testing.T) {
+func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a := newAPI(t)
 	a.about("alice", "follow", "user:bob")
 	a.Clock.Advance(time.Second)

@@ -35,7 +35,7 @@ func (a *api) schedule(key string, in time.Duration) string {
 }
 
 // A show through its life, as its host and others see it: each answer is the show at that time, and so is node().
-func TestAShowAsItsHostTellsIt(t *testing.T) {
+func TestAShowThroughItsLife(t *testing.T) {
 	a := newAPI(t)
 	planned := a.Clock.Now().Add(time.Hour)
 	later, started := planned.Add(time.Hour), a.Clock.Now().Add(2*time.Second)

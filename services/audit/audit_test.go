@@ -228,7 +228,7 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 
 // Lost data is not a wrong number, because its next reader restores it. The audit restores a view that is lost in part. A view that is lost
 // as a whole it leaves to its reader.
-func TestAuditBringsBackWhatIsLost(t *testing.T) {
+func TestAuditRestoresLostViews(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
 	a := newAudit(w, auditEvery)

@@ -15,7 +15,7 @@ func only(key string) func(int) string { return func(int) string { return key } 
 
 // A change that comes while a timer waits, after the changes it waited for were notified, is notified by that timer or the
 // next one: nothing else needs to happen.
-func TestNoMoveWaitsForTheNextOne(t *testing.T) {
+func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(&fakeLog{})
 		var mu sync.Mutex

@@ -165,7 +165,7 @@ broken
 	}
 }
 
-func TestAReplayIsSoManyTimesAsFast(t *testing.T) {
+func TestAReplayRunsFasterByItsFactor(t *testing.T) {
 	command, err := ParseArgs(strings.Fields("import shows s.jsonl --factor 60"), environmentOf(nil), &bytes.Buffer{})
 	if err != nil || command.Import.Factor != 60 {
 		t.Errorf("%+v, %v", command.Import, err)

@@ -215,7 +215,7 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 
 // Users begin to follow, return, or get the name, each at any moment while an author becomes huge: every reader's document names the
 // author.
-func TestWhoComesWhileAnAuthorBecomesHugeIsToldToo(t *testing.T) {
+func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {
 			t.Run(fmt.Sprint(moment), func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 }
 
 // A follower whose view lost something since the chunk was read is read again alone. They get the name if they still follow.
-func TestWhoChangesUnderAChunkIsReadAgain(t *testing.T) {
+func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)
 		author, stays, leaves, other := users[0], users[1], users[2], users[3]

@@ -3,7 +3,7 @@ package fanout_test
 import "testing"
 
 // A worker may die at any step of any job. Once its leases have expired, another worker finishes the job, and readers see the facts.
-func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
+func TestACrashBetweenAnyTwoStepsIsRepaired(t *testing.T) {
 	for _, step := range steps() {
 		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks)) })
 	}

@@ -35,7 +35,7 @@ func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
 
 // While a node that holds jobs is silent, the counts that these jobs change are behind, and no others. Then the jobs are freed, and the
 // counts are behind until the jobs are done.
-func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
+func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	w, other := two(t)
 	users := w.Strangers(4)
 	heart := w.Fanout.Heartbeat()

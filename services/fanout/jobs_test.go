@@ -79,7 +79,7 @@ func steps() []fanouttest.Step {
 }
 
 // Every kind of job makes the views equal to the facts, and repeating all jobs changes nothing.
-func TestEveryJobBringsTheViewsInLine(t *testing.T) {
+func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		for _, step := range steps() {
 			t.Run(step.Name, func(t *testing.T) { step.BringsInLine(t, w) })
@@ -130,7 +130,7 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 }
 
 // A job that can never succeed is tried five times and becomes a dead job. All others of the same claim are done at once.
-func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
+func TestAFailingJobDelaysNoOthers(t *testing.T) {
 	poisons := map[string]jobs.NewJob{
 		"no such post":      fanout.FanOutJob(12345),
 		"not a post":        {Kind: "post.fanout", Key: "x"},

@@ -296,7 +296,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 }
 
 // A big author's post is pushed to followers who are not idle, a small author's to followers who are not dormant; a deletion goes to both.
-func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
+func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(6)
 		big, small, idle, active := users[0], users[1], users[2:4], users[4:6]
@@ -335,7 +335,7 @@ func TestTheIdleGetNothingOfBigAuthors(t *testing.T) {
 
 // Every user who does not count as away had every post of a big author pushed to them, for any hours of the visit, the read and the
 // fan-out. So the two cutoffs leave no gap.
-func TestNobodyIsNeitherServedNorAway(t *testing.T) {
+func TestEveryUserIsServedOrAway(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)
 	w.Follow(users[0], users[1])

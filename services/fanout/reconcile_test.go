@@ -41,7 +41,7 @@ func (h held) write(w *fanouttest.World) {
 }
 
 // A change between the reads of a push and its write wins over the push, because the push is older.
-func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
+func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 	histories := []struct {
 		name           string
 		meanwhile      func(w *fanouttest.World, author, reader services.UserID, post services.PostID)
@@ -96,7 +96,7 @@ func TestWhatHappensBetweenStampAndAddWins(t *testing.T) {
 
 // A removal only visits users who follow when it runs. A user who has just unfollowed, and follows again before their feed was reconciled,
 // still has the post: the follow must remove it, and keep the others.
-func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
+func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)
 		author, reader := users[0], users[1]
@@ -129,7 +129,7 @@ func TestAFollowTakesOutWhatWasDeletedWhileItWasAway(t *testing.T) {
 }
 
 // A reader without a document gets none from a push or a follow: their next read builds it as a whole.
-func TestWhoHasNoDocumentIsLeftAlone(t *testing.T) {
+func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 	w := world(t, nil)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -42,7 +42,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 }
 
 // A chunk serves the followers at the time when it runs, whoever followed at the time of the split.
-func TestAChunkServesItsFollowersOfNow(t *testing.T) {
+func TestAChunkServesThePresentFollowers(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(8)
 	w.Follow(users[0], users[1:6]...)

@@ -131,7 +131,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 }
 
 // A post that is in two sources, as after a drift that the audit has not found yet, is listed once.
-func TestATwinIsListedOnce(t *testing.T) {
+func TestAPostInTwoSourcesIsListedOnce(t *testing.T) {
 	s := shelf{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
 		pulled: []nodecache.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},

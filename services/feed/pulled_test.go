@@ -250,7 +250,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 }
 
 // A post in flight is on a first page and in the count before it has reached the inbox, and appears once.
-func TestAnInFlightFanoutIsNotSeen(t *testing.T) {
+func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 	n := served(t)
 	reader, _, small := n.crowd()
 	stranger := n.Users(1)[0]

@@ -43,7 +43,7 @@ func (n *node) takes() []jobs.Job {
 
 // While a node that holds jobs is silent, the counts that they change are named, and no others. Then they are freed, and named
 // until they are done.
-func TestWhatASilentNodeHoldsIsBehindUntilItIsDone(t *testing.T) {
+func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	n, other := two(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
@@ -296,7 +296,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 }
 
 // After a clean shutdown and a restart no count is behind, because no crashed process holds jobs.
-func TestARestartAfterACleanShutdownMakesNothingBehind(t *testing.T) {
+func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	n, before := two(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))

@@ -313,7 +313,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 
 // A host who was followed after the session began and has many newer replays does not displace the session's replays from
 // its pages. A node whose cache is behind the list shows no empty page.
-func TestNewerReplaysDoNotDisplaceASessions(t *testing.T) {
+func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)
 		viewer, host, other := w.Users(1)[0], w.Users(1)[0], w.Users(1)[0]

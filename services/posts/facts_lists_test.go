@@ -12,7 +12,7 @@ import (
 
 // A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is full all the same. If they are
 // more than a page looks at, the page is empty and reports that others follow.
-func TestPagesPassOverSomeHiddenUsersAndEndAtMany(t *testing.T) {
+func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
 		b.MakeUsers("viewer", "hider", "shown")

@@ -134,7 +134,7 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *proje
 
 // A user who returns while their keys are dropped has a complete view as soon as their rebuild has ended, and keeps it. A user who does not
 // return has no keys.
-func TestWhoReturnsWhileHeIsDropped(t *testing.T) {
+func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg projector.Config
 	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Projector: func(c *projector.Config) { cfg = *c }})

@@ -13,7 +13,7 @@ import (
 )
 
 // The janitor deletes old rows, and no others.
-func TestTheJanitorTakesWhatIsOld(t *testing.T) {
+func TestTheJanitorDeletesOldRows(t *testing.T) {
 	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]

@@ -129,7 +129,7 @@ func TestALostFeedComesBackRight(t *testing.T) {
 }
 
 // One refill for every recent user repairs feeds after follows without jobs, as by an import.
-func TestQueuedRefillsMendTheFeedsOfThoseWhoWereHere(t *testing.T) {
+func TestQueuedRefillsMendTheFeedsOfActiveUsers(t *testing.T) {
 	w := world(t)
 	users, absent := w.Users(3), w.Strangers(1)[0]
 	author, readers := users[0], users[1:]

@@ -172,7 +172,7 @@ func (m *meddler) Value(key any) any {
 }
 
 // Other work runs as a whole between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
-func TestWhatHappensBetweenTwoStepsOfAView(t *testing.T) {
+func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	for name, history := range map[string]struct{ before, work, between func(shelf) }{
 		"added while it is removed": {

@@ -56,7 +56,7 @@ func (n node) list(user services.UserID, size int, codes ...string) Page {
 	return page
 }
 
-func TestWhatIsNewInAView(t *testing.T) {
+func TestNewItemsInAView(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Strangers(2)
 		n.must(n.service.Add(news, "a", n.Clock.Now()))

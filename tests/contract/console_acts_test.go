@@ -169,7 +169,7 @@ func rank(name string) int {
 
 // An act that fails is recorded with the code of its error. The host application's own acts are not recorded. While a token acts for a
 // user, the actor is still the subject of the token.
-func TestWhatIsKeptOfActs(t *testing.T) {
+func TestRecordedActs(t *testing.T) {
 	n, _ := operatorsNode(t)
 	for query, want := range map[string]string{
 		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss|user:nobody|",

@@ -252,7 +252,7 @@ func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 // Actions that are hidden from a user cause no event on any of the user's subscriptions, and later events about others show
 // nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to others. The
 // subscriptions are found by introspection.
-func TestNoEventTellsOfWhatIsHidden(t *testing.T) {
+func TestNoEventShowsHiddenItems(t *testing.T) {
 	s := newStage(t)
 	people := []string{"hank", "blair", "gary", "sam"}
 	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.group)

@@ -173,7 +173,7 @@ func never(id string) string {
 
 // For every argument of the schema, the ID of an item hidden from the viewer gets exactly the answer of an ID that does not
 // exist. The arguments are found by introspection, so new ones are tested without a change here.
-func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
+func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	for _, s.sockets = range []bool{false, true} {
 		t.Run(map[bool]string{false: "HTTP", true: "WebSocket"}[s.sockets], func(t *testing.T) { hidesEverywhere(t, s) })

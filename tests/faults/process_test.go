@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // A start that cannot succeed ends at once, with the exit code of its kind and a message that names the fault, the value and
 // the remedy, and never with a password.
-func TestStartsThatCannotBe(t *testing.T) {
+func TestStartsThatCannotSucceed(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

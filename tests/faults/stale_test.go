@@ -11,7 +11,7 @@ import (
 
 // While Redis does not answer, badges come from SQL and say so. When it is back with its data, the exact document has a
 // newer version, so a client that drops older versions accepts it.
-func TestExactIsNewsAgainAfterRedisWasAway(t *testing.T) {
+func TestExactBadgesAreNewerAfterRedisWasAway(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	n.Follow("alice", "bob")

@@ -104,7 +104,7 @@ func TestHowLongSessionsLive(t *testing.T) {
 
 // The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer: for later
 // pages, also by a node that has just started.
-func TestWhatASessionNeedsIsKeptAsLongAsItLives(t *testing.T) {
+func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}

@@ -279,7 +279,7 @@ func TestAReplayLeadsToTheSameState(t *testing.T) {
 }
 
 // Events that are reported late are pushed like others, and the versions rise: the watch checks them.
-func TestWhatIsToldLateIsPushed(t *testing.T) {
+func TestLateEventsArePushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
 	watch := world.OpenWatch(t, n.URL, "reader")
@@ -316,7 +316,7 @@ func TestWhatIsToldLateIsPushed(t *testing.T) {
 
 // A cause that begins, ends and begins again keeps its first time and position, even if all of it is reported before any of it is applied:
 // a user who looked in between has seen it.
-func TestWhatBeginsAgainKeepsItsPositionInAReplay(t *testing.T) {
+func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		acts func(post string) [3]pastEvent // of "fan"; they begin, end and begin again

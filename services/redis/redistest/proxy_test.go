@@ -101,7 +101,7 @@ func TestADelayIsLongerThanTheDeadline(t *testing.T) {
 	}
 }
 
-func TestResetBreaksWhatIsOpenAndNothingElse(t *testing.T) {
+func TestResetBreaksOnlyOpenConnections(t *testing.T) {
 	proxy := NewProxy(t, NewServer(t).Addr())
 	connection, err := net.Dial("tcp", proxy.listener.Addr().String())
 	if err != nil {
