@@ -348,10 +348,10 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 
 // If reading a part panics, the schema answers the operation, and nobody waits for the other parts forever.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
-	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("planted") }}
+	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *content) error { panic("injected") }}
 	calm := &part{}
 	for _, parts := range [][]*part{{faulty}, {calm, faulty}, {faulty, faulty, calm}} {
-		if _, err := (&plan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "planted") {
+		if _, err := (&plan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "injected") {
 			t.Errorf("%d parts: %v", len(parts), err)
 		}
 	}

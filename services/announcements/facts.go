@@ -26,7 +26,7 @@ const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM
 var (
 	// A stamp is odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can
 	// mean both an end and a change.
-	raiseClock = sql.NewStatement("raise the notice clock", `UPDATE counters
+	raiseClock = sql.NewStatement("raise the announcements' clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
 	newestOfMillisecond = sql.NewestOfMillisecond("announcements")
@@ -35,7 +35,7 @@ var (
 	positionsFrom = sql.NewStatement("positions of announcements from a moment", `SELECT position FROM announcements
 		WHERE position >= $1 AND position < $2 AND position > 0 AND NOT withdrawn ORDER BY position`)
 
-	readClock = sql.NewStatement("read the notice clock", `SELECT value FROM counters WHERE name = 'notices'`)
+	readClock = sql.NewStatement("read the announcements' clock", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	insertAnnouncement = sql.NewStatement("insert an announcement", `INSERT INTO announcements
 		(id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn)
@@ -54,7 +54,7 @@ var (
 		WHERE name = 'announcement_floor'`)
 
 	// One statement reads one snapshot: the stamp and the version belong to exactly the list and dots beside them.
-	readShared = sql.NewStatement("notices", `
+	readShared = sql.NewStatement("announcements and dots of all users", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
 	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0) AS c, 0 AS d, 0 AS e

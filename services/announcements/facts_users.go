@@ -26,7 +26,7 @@ func (s UserState) IsNew(dormantBefore time.Time) bool {
 const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
 
 var (
-	resetDormant = sql.NewStatement("reset the notices of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
+	resetDormant = sql.NewStatement("reset the announcements of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
 			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
 			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END
 		FROM counters AS c
@@ -34,10 +34,10 @@ var (
 
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
-	presentEnd = sql.NewStatement("the present end of the notices", `SELECT value FROM counters WHERE name = 'notices'`)
+	presentEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	// An upsert locks the row, whether it exists or not.
-	insertPosition = sql.NewStatement("enter a user's notices", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
+	insertPosition = sql.NewStatement("enter a user's announcement position", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
 
@@ -54,17 +54,17 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	userState = sql.NewStatement("a user's notices", `
+	userState = sql.NewStatement("a user's announcement state", `
 SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
 UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
 UNION ALL SELECT 2, '', seen_at, 0, 0 FROM users WHERE number = $1 AND seen_at > 0
 UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
 
-	positionsAfter = sql.NewStatement("users with notices", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
+	positionsAfter = sql.NewStatement("users with announcement positions", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
 
 	// A user who returns concurrently has a newer version, and keeps the row.
-	dropPositions = sql.NewStatement("drop notices of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
+	dropPositions = sql.NewStatement("drop announcement positions of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
 // enter gives a user without a position the present end of the list. A user who has neither been seen nor marked anything since

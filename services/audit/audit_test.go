@@ -300,7 +300,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	})
 	lapOf(w, a)
 	if got := a.Stats(); got.Drifted != 1 {
-		t.Errorf("a mark that no job carries: %+v", got)
+		t.Errorf("a mark that no job projects: %+v", got)
 	}
 	w.Agree(user, author)
 }

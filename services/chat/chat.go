@@ -3,7 +3,7 @@
 // It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a
 // message is written, or compared with the conversation's last sequence when somebody reads; that positions go back only by
 // "mark unread", which opens a new generation, so that late marks have no effect; and that only members see anything.
-// A message and the job that carries it are one transaction. When Redis does not answer, messages are taken all the same
+// A message and the job that projects it are one transaction. When Redis does not answer, messages are still accepted
 // and the numbers follow.
 //
 // Being inside and being a member are two things. Entering a conversation opens it on a device: what arrives is seen and

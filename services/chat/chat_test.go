@@ -20,14 +20,14 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	users := n.Users(3)
 	group, other := n.create(Group, users...), n.create(Group, users...)
 	n.send(users[0], other)
-	n.carried()
+	n.projected()
 	n.send(users[0], group)
 	n.Must(n.projectMember(t.Context(), group, users[1])) // and then the process dies
 	n.want("reached", users[1], 2, 0)
 	if unread, _ := n.shown(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)
 	}
-	n.carried()
+	n.projected()
 	n.want("after the job", users[1], 2, 0)
 	n.want("after the job", users[2], 2, 0)
 
@@ -61,7 +61,7 @@ func TestClearRunsBetweenTheHalves(t *testing.T) {
 		_, clamped, err := n.Redis.PutMemberships(t.Context(), states)
 		n.Must(err)
 		if clamped > 0 {
-			t.Error("a number below nought")
+			t.Error("a negative number")
 		}
 	}
 	n.send(users[0], group)
@@ -77,7 +77,7 @@ func TestClearRunsBetweenTheHalves(t *testing.T) {
 	put(cleared)
 	put(added)
 	n.want("clear and add arrive late", users[1], 1, 0)
-	n.carried()
+	n.projected()
 	n.want("after the jobs", users[1], 1, 0)
 }
 
@@ -96,14 +96,14 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 				ways[n.counting(group)] = true
 				switch {
 				case step%7 == 3:
-					n.carried()
+					n.projected()
 					ways[n.counting(group)] = true
 					n.want("while it goes on", users[1], total, 0)
 				case step%16 == 15:
 					n.Clock.Advance(5 * time.Minute) // it becomes quiet
 				}
 			}
-			n.carried()
+			n.projected()
 			n.want("in the end", users[1], total, 0)
 			for _, way := range []Way{OnWrite, ToRead, OnRead} {
 				if !ways[way] {
@@ -122,7 +122,7 @@ func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
 	users := n.Users(3)
 	group := n.create(Room, users...)
-	quick := n.fan.Workers(1)[0] // the flags are carried by the other one
+	quick := n.fan.Workers(1)[0] // the other worker projects the flags
 	total := 0
 	for range 8 {
 		n.send(users[0], group)
@@ -144,7 +144,7 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	room := n.create(Room, users[:3]...)
 	n.send(users[0], room)
 	n.mustDo(n.Join(users[3], room), nil)
-	n.carried()
+	n.projected()
 	if way := n.counting(room); way != OnRead {
 		t.Fatalf("counted by %s", way)
 	}
@@ -153,19 +153,19 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	if waiting, _ := n.Jobs(); waiting > 3 { // the joiner's, the author's and the mentioned one's
 		t.Errorf("%d jobs wait", waiting)
 	}
-	n.carried()
+	n.projected()
 	n.want("mentioned", users[1], 2, 1)
 	n.want("joined before it", users[3], 1, 0)
 	n.want("joined while it was counted at reading", users[4], 1, 0)
 	n.want("the author", users[0], 0, 0)
 	n.mustDo(n.Recall(users[0], message), nil)
-	n.carried()
+	n.projected()
 	n.want("recalled", users[1], 1, 0)
 	n.want("recalled", users[4], 0, 0)
 	for _, user := range users[1:] {
 		n.mustDo(n.Quit(user, room), nil)
 	}
-	n.carried()
+	n.projected()
 	if way := n.counting(room); way != OnWrite {
 		t.Errorf("small again, and counted by %s", way)
 	}
@@ -178,18 +178,18 @@ func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 	group := n.create(Group, users...)
 	n.send(users[0], group, users[1])
 	n.mustDo(n.Mute(users[1], group, true), nil)
-	n.carried()
+	n.projected()
 	if unread, mentions := n.shown(users[1]); unread != 0 || mentions != 0 {
 		t.Errorf("%d unread, %d mentions", unread, mentions)
 	}
 }
 
-// Messages that are sent together are carried in one pass, and one actor's view is brought up to date once.
+// Messages that are sent together are projected in one pass, and one actor's view is brought up to date once.
 func TestManyMessagesAreOnePass(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
 	group := n.create(Group, users...)
-	n.carried()
+	n.projected()
 	cmds := make([]*jobs.Command, 200)
 	for i := range cmds {
 		cmds[i] = must(n.Service.Send(users[i%2], group, "hello", nil))
@@ -216,7 +216,7 @@ func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
 	users := n.Users(3)
 	group := n.create(Group, users...)
-	n.carried()
+	n.projected()
 	ctx, stop := context.WithCancel(t.Context())
 	var running errgroup.Group
 	for _, worker := range n.fan.Workers(1) {
@@ -252,12 +252,12 @@ func TestADisconnectedDeviceIsOutside(t *testing.T) {
 	n.Must(n.DeviceGone(t.Context(), users[1], "phone"))
 	n.send(users[0], first)
 	n.send(users[0], second)
-	n.carried()
+	n.projected()
 	n.want("the laptop is inside the second", users[1], 1, 0)
 	n.Must(n.DeviceGone(t.Context(), users[1], "laptop"))
 	n.Must(n.DeviceGone(t.Context(), users[1], "nothing"))
 	n.send(users[0], second)
-	n.carried()
+	n.projected()
 	n.want("all are outside", users[1], 2, 0)
 }
 

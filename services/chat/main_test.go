@@ -68,8 +68,8 @@ func (n node) read(user services.UserID, id services.ConversationID, upTo servic
 	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
 }
 
-// carried runs all due jobs, including throttled passes.
-func (n node) carried() {
+// projected runs all due jobs, including throttled passes.
+func (n node) projected() {
 	n.TB.Helper()
 	for range 3 {
 		n.Work(n.fan)

@@ -270,7 +270,7 @@ func (w *world) pass(t *rapid.T) {
 
 // compare runs all due jobs, and compares everyone's badge and list with the count, also for P9.
 func (w *world) compare(t *rapid.T) {
-	w.n.carried()
+	w.n.projected()
 	for _, user := range w.people {
 		unread, mentions := w.truth(user)
 		for what, see := range map[string]func(services.UserID) (int, int){"badge": w.n.shown, "list": w.n.listed} {
@@ -280,7 +280,7 @@ func (w *world) compare(t *rapid.T) {
 		}
 	}
 	if clamped := w.n.fan.Projector.Clamped(); clamped > 0 {
-		t.Fatalf("%d numbers below nought", clamped)
+		t.Fatalf("%d negative numbers", clamped)
 	}
 }
 

@@ -338,13 +338,13 @@ func TestAnOlderCountIsIgnored(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		service := newService(w, w.Fanout)
 		user := w.Users(1)[0]
-		carry := func(version uint64, count int) {
+		projectCount := func(version uint64, count int) {
 			t.Helper()
 			w.Must(service.project(t.Context(), []State{{User: user, Type: general, Version: version, Unread: count}}))
 		}
-		carry(3, 30)
-		carry(2, 20)
-		carry(3, 31)
+		projectCount(3, 30)
+		projectCount(2, 20)
+		projectCount(3, 31)
 		if got, want := w.Document(user).Messages, []services.MessageTypeState{{Type: general, Version: 3, Unread: 30}}; !cmp.Equal(got, want) {
 			t.Errorf("the document has %+v", got)
 		}

@@ -67,7 +67,7 @@ type InFlight struct {
 // the list.
 type waiting struct {
 	posts.InFlightFanout
-	carried bool
+	pushed bool
 }
 
 // newInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
@@ -91,7 +91,7 @@ func (p *InFlight) List() []posts.InFlightFanout {
 		list = append(list, one)
 	}
 	for post, one := range p.waiting {
-		if _, begun := p.posts[post]; one.carried && !begun {
+		if _, begun := p.posts[post]; one.pushed && !begun {
 			list = append(list, one.InFlightFanout)
 		}
 	}

@@ -61,7 +61,7 @@ func TestPostsThatWaitForTheirFanout(t *testing.T) {
 	waits(5, 2, 3, 4, 1, 99)
 	e.waiting = append(e.waiting, "no post")
 	s.run(t)
-	s.inFlightAre(t, "two of them are carried", 1, 5)
+	s.inFlightAre(t, "two of them are pushed", 1, 5)
 	if got := s.InFlight.List()[1]; got != (posts.InFlightFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}

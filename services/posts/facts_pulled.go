@@ -96,7 +96,7 @@ var (
 
 	deleteFanout = sql.NewStatement("end a fan-out", `DELETE FROM fanouts WHERE post = $1`)
 
-	inFlightFanouts = sql.NewStatement("unfinished fan-outs", `SELECT post, author FROM fanouts ORDER BY post`)
+	inFlightFanouts = sql.NewStatement("fan-outs in flight", `SELECT post, author FROM fanouts ORDER BY post`)
 
 	oldestFanout = sql.NewStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 

@@ -116,7 +116,7 @@ func (c *crowd) unmute() {
 	c.pass()
 	_, muted := c.muted[of]
 	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
-		return // it ends just now
+		return // the mute ends at this moment, so either result is right
 	}
 	c.does(c.service.Unmute(of.reader, of.author), muted)
 	delete(c.muted, of)

@@ -23,8 +23,8 @@ var notOfPeople = map[string]string{
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
-// planted are rows that no act here makes.
-var planted = []string{
+// extraRows are rows of kinds that no act of this test makes.
+var extraRows = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
 	`INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at) VALUES (900001, 'follow', '31234567/2', '', 5, 'no', 1, 1), (900002, 'actor', '2/31234567', '', 5, 'no', 1, 1)`,
 	`INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver) VALUES (31234567, 1, 1, 0, NULL, FALSE, 0, 1) ON CONFLICT DO NOTHING`,
@@ -39,7 +39,7 @@ var planted = []string{
 func plant(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		for _, text := range planted {
+		for _, text := range extraRows {
 			if _, err := tx.Lines(n.TB.Context(), text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
