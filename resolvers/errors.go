@@ -58,6 +58,8 @@ func argumentAt(field ast.Path, err error) string {
 	return argument.String()
 }
 
+// present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name tables,
+// addresses or users.
 func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)

@@ -127,6 +127,8 @@ type inputOfDevice struct {
 	Input  any
 }
 
+// prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become part of the
+// input that a key compares.
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
 	fields := reflect.ValueOf(input).Elem()
 	if err := c.resolve(ctx, o.fields, fields, o.joins); err != nil {

@@ -35,6 +35,7 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 	})
 }
 
+// position is the stamp that a mark reaches. The errors do not disclose announcements for other segments: those read as missing ones.
 func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})

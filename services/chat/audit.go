@@ -18,6 +18,7 @@ type fact struct {
 	waiting waiting
 }
 
+// audit compares the states and sums of conversations, page by page.
 func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts []fact
 	states := shown.Conversations

@@ -93,6 +93,7 @@ func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 		c.ID.GlobalID(), last.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
+// mention stores a message's mentions, and returns the users whom they reach: present members without a block between them and the author.
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
 	apart, err := people.Apart(ctx, tx, message.Author, users)

@@ -252,6 +252,7 @@ func (l *Sequences) look(ctx context.Context) error {
 	return err
 }
 
+// read brings last sequences up to date. They only move forward, because this node may know of its own message before SQL answers.
 func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) error {
 	now := l.clock.Now()
 	for part := range slices.Chunk(ids, sequencesBatch) {

@@ -95,6 +95,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 // webhookReads are the acts that only read. They are not recorded.
 var webhookReads = []string{"list", "status", "dead"}
 
+// actOnWebhooks runs one act and prints its outcome. A secret stands alone on the first line, so that a script can take it.
 func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
 	report := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(out, format, args...)

@@ -79,6 +79,8 @@ func (p *progress) draw(text string) {
 	p.drawn = len(text)
 }
 
+// text is the state of an import in one line. The remaining time counts from the bytes of this run, because an earlier run's were skipped
+// and took no time.
 func (p *progress) text(report Report, bytes int64, took time.Duration) string {
 	var text strings.Builder
 	done := 0.0

@@ -38,6 +38,8 @@ func Erase(except string) []erase.Step {
 	}
 }
 
+// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads name. It deletes dead
+// jobs and those planned for later than soon, and waits for the others.
 func named(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.Bound(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {

@@ -77,6 +77,8 @@ func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	return addJobs(ctx, tx, single)
 }
 
+// addJobs inserts jobs. They are due from the begin of the transaction on, whose time is never ahead of the clock: with tx.Now the last
+// jobs of a batch would not be due yet when the workers are woken.
 func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	all := make([][]any, 0, len(jobs))
 	for _, job := range jobs {

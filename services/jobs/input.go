@@ -83,6 +83,7 @@ func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 	return append(to, '}'), nil
 }
 
+// appendSet prints a list as a set. A nil list comes only from an Omittable field, whose null is another request than an empty list.
 func appendSet(to []byte, list reflect.Value) ([]byte, error) {
 	if list.IsNil() {
 		return append(to, "null"...), nil

@@ -175,6 +175,8 @@ func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stal
 	return e.updateStale(ctx, actor)
 }
 
+// updateStale tries the updates that a user's views lack, and reports whether some are still lacking. It stops at the first failure: the
+// engine that did not answer one will not answer the others.
 func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
 	updates, stale := e.stale.take(user)
 	if updates == nil {

@@ -223,6 +223,8 @@ func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) erro
 	return s.projector.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
+// buildReplays makes a list under the rule of jobs.Merge: the list exists before its facts are read, so that a change in between reaches it
+// or makes the merge read again.
 func (s *Service) buildReplays(ctx context.Context, user services.UserID) error {
 	return jobs.Merge[redis.Stamp, replayMerge]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },

@@ -25,6 +25,8 @@ func (m *Memory) MovedSince(hosts []services.FollowedAuthor, version uint64) (mo
 	return moves
 }
 
+// moved adds the moves of one host's shows. First come shows that a board had at the version; then those that came onto boards since, for
+// which Was is empty.
 func (h *hostShows) moved(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // replays no longer move

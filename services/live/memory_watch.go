@@ -90,6 +90,7 @@ func (a *receivers[K]) notifyPending() {
 	a.notify(list)
 }
 
+// due lists the receivers to notify now, none within the gap after the last notification. The lock is held.
 func (a *receivers[K]) due(now time.Time) (list []K) {
 	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
 		return nil

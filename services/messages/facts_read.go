@@ -64,6 +64,7 @@ func states(ctx context.Context, db *sql.DB, user services.UserID) ([]State, err
 	return readStates(ctx, db.Runner, statesOfUser, user)
 }
 
+// readStates reads states from rows that each have one day of a state.
 func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []State, err error) {
 	type key struct {
 		user services.UserID

@@ -27,6 +27,8 @@ func newCopying() copying {
 	}
 }
 
+// add queues what SQL has answered, and wakes the loop. Only IDs are queued: the loop takes the values from the cache, which may be newer
+// by then.
 func (c *copying) add(posts []services.PostID, users []services.UserID) {
 	if len(posts)+len(users) == 0 {
 		return

@@ -47,6 +47,8 @@ func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, u
 	return r.read(ctx, posts, users, true)
 }
 
+// read is Read, with authors ReadWithAuthors. The authors of cached posts are known before the first round trip and share it. Those of
+// other posts are known only when these have been read.
 func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)

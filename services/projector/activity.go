@@ -37,6 +37,8 @@ func (p *Projector) SetActivity(ctx context.Context, thresholds services.Activit
 	return p.putActivity(ctx, thresholds, true)
 }
 
+// putActivity stores thresholds. The configuration of a node never replaces those of an admin, and equal ones change nothing: each change
+// moves AwayBefore, and users last seen before that count as idle.
 func (p *Projector) putActivity(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
 	err := p.store.Write(ctx, func(tx *sql.Tx) error {
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)

@@ -20,6 +20,7 @@ type feedFactsOf struct {
 	pulled   []services.FollowedAuthor // by their IDs
 }
 
+// auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts feedFactsOf
 	var err error

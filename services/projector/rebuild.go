@@ -167,6 +167,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 	return document, err
 }
 
+// rebuildFacts reads everything of a user's document. All positions are one statement.
 func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
 	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomePage)...)
 	if err != nil {
@@ -205,6 +206,8 @@ func FollowedAuthors(edges []services.Edge) []services.FollowedAuthor {
 	return authors
 }
 
+// feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,
+// and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
 	facts = rdb.FeedFacts{Reader: user, Seen: seen, Day: p.today(), Lifetime: p.Lifetime()}
 	if facts.Pulled, err = p.pulledBy(ctx, user); err != nil {

@@ -113,6 +113,7 @@ func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook guards a pipeline of reads. A refused one was not sent, so each of its commands gets the error here.
 func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if !isReading(ctx, cmds[0]) {

@@ -138,6 +138,8 @@ func (c *Client) target(ctx context.Context, options Options) (*target, error) {
 	return parseURL(options.URL)
 }
 
+// connect makes the client of a mode. In every mode a new connection asks for the server's lineage before it reads, except on the embedded
+// Redis, whose data ends with this process. Readers wait half of the read timeout, because they can read from SQL instead.
 func (c *Client) connect(options Options, at *target) (err error) {
 	c.mode = at.mode
 	if at.mode == modeEmbedded {

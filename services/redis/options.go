@@ -141,6 +141,7 @@ func parseSingle(scheme, text string) (*target, error) {
 	return &target{mode: modeSingle, single: options}, nil
 }
 
+// parseSeveral parses the URL of sentinels or of a cluster, which names several hosts: url.Parse does not accept these.
 func parseSeveral(scheme, rest string) (*target, error) {
 	hosts, query, path := rest, "", ""
 	hosts, query, _ = strings.Cut(hosts, "?")

@@ -240,6 +240,7 @@ func (d dialect) bind(args []any) []any {
 	return bound
 }
 
+// bindOne turns the types of the program into numbers, texts and lists. SQLite has no lists: there they are JSON.
 func (d dialect) bindOne(arg any) any {
 	switch value := arg.(type) {
 	case services.UserID:

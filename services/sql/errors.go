@@ -36,6 +36,7 @@ func Fault(what string, err error) error {
 	return fmt.Errorf("store: %s: %w", what, err)
 }
 
+// unavailable reports whether an error means that the engine did not do the work.
 func unavailable(err error) bool {
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,

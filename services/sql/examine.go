@@ -93,6 +93,8 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	}
 	x.check(most < 2*defaultMaxConns, services.Warning, fmt.Sprintf("max_connections is %d, and a node uses up to %d", most, defaultMaxConns+1),
 		fmt.Sprintf("Allow %d for each node, and some for yourself.", defaultMaxConns+1))
+	// The server read its clock at some time between the question and the answer: the middle is the best guess, and the error is at most
+	// took.
 	ahead := asked.Add(took / 2).Sub(FromMicros(now))
 	x.check(ahead.Abs() > clockTolerance+took, services.Failure, fmt.Sprintf("the clocks of this machine and of the server differ by %s", ahead.Abs().Round(time.Millisecond)),
 		"Run an NTP client on both: beyond 2 s a node takes no requests.")

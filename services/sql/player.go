@@ -176,6 +176,8 @@ func (h *heldRows) Scan(into ...any) error {
 	return nil
 }
 
+// assign stores a value of PostgreSQL as database/sql does when it scans: the functions of a batch scan both, and must not see a
+// difference. A value that does not fit is an error, and is never cut.
 func assign(into, value any) error {
 	if scanner, ok := into.(sql.Scanner); ok {
 		return scanner.Scan(value)

@@ -172,6 +172,8 @@ func (t *together) play() {
 	}
 }
 
+// playOne runs one function with the known answers. Its times and IDs are those of its last run: with new ones it would issue other
+// statements and never settle. It is settled if it issued exactly the statements that were sent, with PostgreSQL's answers to all of them.
 func (t *together) playOne(i int, p *player) (now script) {
 	before := t.scripts[i]
 	calls := 0

@@ -42,6 +42,7 @@ type request struct {
 	over  bool          // done is closed; used by the writer only
 }
 
+// openWriter opens the only connection that writes. The migrations run on it, before readers exist.
 func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
