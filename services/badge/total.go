@@ -8,7 +8,7 @@ import (
 	"tidings/services/badge/source"
 )
 
-// sum writes the totals, which are never stored, and the display text of each count.
+// sum writes the totals, which are never stored, and the display text of each count. It may be called again after a count has changed.
 func (v *view) sum(badges *services.Badges) {
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
@@ -23,7 +23,9 @@ func (v *view) sum(badges *services.Badges) {
 				break
 			}
 			if total != nil {
-				total.Add(*count)
+				part := *count
+				part.InTotal = true // all parts are in their source's sum; an earlier call has set it by the policy
+				total.Add(part)
 			}
 			v.show(badges, key, count)
 			if total == nil {

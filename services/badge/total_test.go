@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"tidings/services"
@@ -46,6 +47,21 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 	document.FeedMore = true
 	if got := render(document, noon).Total.Precision; got != services.Exact {
 		t.Errorf("a part that is out of it makes the total %s", got)
+	}
+}
+
+// Badges are summed again when counts turn STALE or UNKNOWN after rendering.
+func TestASecondSumChangesNothing(t *testing.T) {
+	for _, key := range services.Sources {
+		document := lit(2, 3, 4, 5)
+		document.Policy.Turned = map[services.Source]bool{key: true}
+		v := shownView(source.Settings{}, document, shownAt(noon))
+		badges := v.render()
+		first := *badges
+		v.sum(badges)
+		if diff := cmp.Diff(first, *badges); diff != "" {
+			t.Errorf("with %s turned (- first, + second):\n%s", key, diff)
+		}
 	}
 }
 
