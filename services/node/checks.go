@@ -12,9 +12,9 @@ import (
 	"tidings/services"
 	"tidings/services/badge/source"
 	"tidings/services/notifications"
+	"tidings/services/outbound"
 	"tidings/services/ratelimit"
 	"tidings/services/trace"
-	"tidings/services/webhooks"
 	"tidings/transport"
 )
 
@@ -67,7 +67,7 @@ var Checks = map[string]func(c Config) string{
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"webhooks-allow": func(c Config) string {
-		_, wrong := webhooks.ParseNetworks(c.WebhooksAllow)
+		_, wrong := outbound.ParseNetworks(c.WebhooksAllow)
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {

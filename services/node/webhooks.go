@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidings/services"
+	"tidings/services/outbound"
 	"tidings/services/sql"
 	"tidings/services/stream"
 	"tidings/services/webhooks"
@@ -14,7 +15,7 @@ import (
 
 // WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line.
 func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
-	allow, _ := webhooks.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
+	allow, _ := outbound.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
 	return webhooks.Config{
 		DB: db, Stream: changes, Node: cfg.Node, Types: cfg.SiteMessageTypes, Clock: services.SystemClock{},
 		Allow: allow, Timeout: cfg.WebhooksTimeout, Requests: cfg.WebhooksRequests,

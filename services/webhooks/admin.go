@@ -45,7 +45,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err := checkName(e.Name); err != nil {
 		return "", err
 	}
-	if err := checkURL(e.URL, s.cfg.Allow); err != nil {
+	if _, err := s.sender.guard.CheckURL("url", e.URL); err != nil {
 		return "", err
 	}
 	if err := e.Filter.check(s.cfg.Types); err != nil {

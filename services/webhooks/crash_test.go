@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/leases"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -17,12 +18,12 @@ import (
 
 // sendOnly does a round up to its record, as a process does that is killed or paused there.
 func (d *deliverer) sendOnly(ctx context.Context) error {
-	if err := d.hold(ctx); err != nil {
+	if err := d.held.Hold(ctx); err != nil {
 		return err
 	}
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
-	if err != nil || !found || e.token != d.s.token {
-		return errDeposed
+	if err != nil || !found || e.token != d.held.Token() {
+		return leases.ErrDeposed
 	}
 	if d.unsaved != nil {
 		return nil
@@ -53,19 +54,19 @@ func (c *cluster) act(users []services.UserID) {
 		_ = c.nodes[i].sendOnly(c.Ctx)
 		c.takeOver()
 		c.late = append(c.late, c.nodes[i])
-		c.nodes[i] = c.node().deliverer("app")
+		c.nodes[i] = deliver(c.node(), "app")
 	case 4:
 		c.takeOver()
 	case 5:
 		c.Clock.Advance(time.Duration(c.random.IntN(20)) * time.Minute)
 	default:
-		_, _ = c.nodes[i].step(c.Ctx) // it may not be the one that delivers
+		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that delivers
 	}
 	if len(c.late) > 0 && c.random.IntN(3) == 0 { // it wakes and records what it did
 		late := c.late[0]
 		c.late = c.late[1:]
 		if late.unsaved != nil {
-			if err := late.save(c.Ctx); err != errDeposed {
+			if err := late.save(c.Ctx); err != leases.ErrDeposed {
 				c.T.Errorf("a node without the lease recorded a round: %v", err)
 			}
 		}
@@ -75,8 +76,8 @@ func (c *cluster) act(users []services.UserID) {
 // takeOver ends the lease and gives the endpoint to another node.
 func (c *cluster) takeOver() {
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
-	next := c.node().deliverer("app")
-	if err := next.hold(c.Ctx); err != nil {
+	next := deliver(c.node(), "app")
+	if err := next.held.Hold(c.Ctx); err != nil {
 		c.T.Errorf("a free endpoint: %v", err)
 	}
 	c.nodes[c.random.IntN(len(c.nodes))] = next
@@ -95,7 +96,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 			users := b.MakeUsers(keys...)
 			s := w.node()
 			w.add(s, Filter{})
-			c := &cluster{world: w, random: random, nodes: []*deliverer{s.deliverer("app"), w.node().deliverer("app")}}
+			c := &cluster{world: w, random: random, nodes: []*deliverer{deliver(s, "app"), deliver(w.node(), "app")}}
 			for _, d := range c.nodes {
 				d.s.batch = 2
 			}
@@ -117,7 +118,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 				for _, d := range c.nodes {
 					for wait := time.Duration(0); wait == 0; {
 						var err error
-						if wait, err = d.step(b.Ctx); err != nil {
+						if wait, err = d.Step(b.Ctx); err != nil {
 							break // another one delivers
 						}
 					}
@@ -157,7 +158,7 @@ func TestAlertThatMoved(t *testing.T) {
 		s := w.node()
 		s.batch = 2
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		alert := func(likes int, user services.UserID) { w.like(likes, user) }
 		fall := func(likes int, user services.UserID) {
@@ -173,7 +174,7 @@ func TestAlertThatMoved(t *testing.T) {
 		alert(1, users[2])
 		fall(3, users[0]) // it stands behind the others now, and the alert is of before them
 		for range 2 {
-			sqltest.Must(d.step(b.Ctx))(t)
+			sqltest.Must(d.Step(b.Ctx))(t)
 		}
 		loud := map[string]int{}
 		for _, d := range w.receiver.take() {
@@ -187,7 +188,7 @@ func TestAlertThatMoved(t *testing.T) {
 		alert(6, users[0])
 		alert(2, users[1])
 		alert(2, users[2])
-		sqltest.Must(d.step(b.Ctx))(t) // ann and bob; more is left
+		sqltest.Must(d.Step(b.Ctx))(t) // ann and bob; more is left
 		fall(4, users[0])
 		w.settle(d)
 		clear(loud)
@@ -208,25 +209,25 @@ func TestOneNodeDelivers(t *testing.T) {
 		users := b.MakeUsers("ann")
 		first, second := w.node(), w.node()
 		w.add(first, Filter{})
-		here, there := first.deliverer("app"), second.deliverer("app")
+		here, there := deliver(first, "app"), deliver(second, "app")
 		w.settle(here)
-		if _, err := there.step(b.Ctx); err != errDeposed {
+		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
 			t.Fatalf("two nodes deliver: %v", err)
 		}
-		sqltest.Equal(t, sqltest.Must(second.free(b.Ctx))(t), []string(nil))
+		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string(nil))
 		w.like(1, users...)
 		sqltest.Equal(t, here.sendOnly(b.Ctx), nil)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
-		sqltest.Equal(t, sqltest.Must(second.free(b.Ctx))(t), []string{"app"})
+		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{"app"})
 		w.settle(there)
-		if _, err := here.step(b.Ctx); err != errDeposed {
+		if _, err := here.Step(b.Ctx); err != leases.ErrDeposed {
 			t.Errorf("the node before: %v", err)
 		}
 		got := w.receiver.take()
 		if len(got) != 2 || got[0].ID != got[1].ID || got[0].body != got[1].body {
 			t.Errorf("%+v", got)
 		}
-		there.resign(b.Ctx)
-		sqltest.Equal(t, sqltest.Must(first.free(b.Ctx))(t), []string{"app"})
+		there.Resign(b.Ctx)
+		sqltest.Equal(t, sqltest.Must(first.pool.Free(b.Ctx))(t), []string{"app"})
 	})
 }

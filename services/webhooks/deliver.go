@@ -7,41 +7,34 @@ import (
 	"time"
 
 	"tidings/services"
-	"tidings/services/sql"
+	"tidings/services/leases"
+	"tidings/services/outbound"
 	"tidings/services/stream"
 )
 
 const (
-	batch      = 500             // changes of one round
-	batchDue   = 100             // letters of one round
-	roundFor   = 3 * time.Second // after which a round begins no further request
-	breaker    = 5               // users in a row who fail, after which an endpoint is down
-	firstPause = 5 * time.Second // doubled after each failure
-	mostSent   = 200_000         // entries of sent
-	downPause  = 5 * time.Minute // the longest time between two requests to an endpoint that is down
-	retryPause = time.Hour       // the longest time between two attempts for a letter
-	giveUp     = 24 * time.Hour  // after the first attempt
-	awayFirst  = 30 * time.Second
-	awayMost   = 10 * time.Minute // until a user with an open socket is looked at again
+	batch     = 500              // changes of one round
+	batchDue  = 100              // letters of one round
+	roundFor  = 3 * time.Second  // after which a round begins no further request
+	breaker   = outbound.Breaker // users in a row who fail, after which an endpoint is down
+	mostSent  = 200_000          // entries of sent
+	awayFirst = 30 * time.Second
+	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
 )
-
-// errDeposed ends the deliverer of an endpoint that another node delivers, or that is gone.
-var errDeposed = services.Errorf(services.Unavailable, "another node delivers the webhook")
 
 // deliverer delivers one endpoint. Only one goroutine uses it.
 type deliverer struct {
 	s       *Service
+	held    *leases.Held
 	name    string
-	renewAt time.Time // the machine's time, as is the next
-	until   time.Time // the end of the lease, or earlier
-	unsaved *outcome  // of a round whose record failed: nothing is sent before it is on disk
+	unsaved *outcome // of a round whose record failed: nothing is sent before it is on disk
 	// sent has the versions delivered since the endpoint last had everything, by user. It is lost with the node, and then an alert
 	// may come twice.
 	sent map[services.UserID]uint64
 }
 
-func (s *Service) deliverer(name string) *deliverer {
-	return &deliverer{s: s, name: name, sent: map[services.UserID]uint64{}}
+func (s *Service) deliverer(held *leases.Held) *deliverer {
+	return &deliverer{s: s, held: held, name: held.Name, sent: map[services.UserID]uint64{}}
 }
 
 // fate is what became of one item of a round.
@@ -68,9 +61,9 @@ type item struct {
 	answer answer
 }
 
-// step does one round: due letters, then changes of the stream. It returns how long to wait before the next.
-func (d *deliverer) step(ctx context.Context) (wait time.Duration, err error) {
-	if err := d.hold(ctx); err != nil {
+// Step does one round: due letters, then changes of the stream. It returns how long to wait before the next.
+func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
+	if err := d.held.Hold(ctx); err != nil {
 		return 0, err
 	}
 	if d.unsaved != nil {
@@ -80,8 +73,8 @@ func (d *deliverer) step(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !found || e.token != d.s.token {
-		return 0, errDeposed
+	if !found || e.token != d.held.Token() {
+		return 0, leases.ErrDeposed
 	}
 	if e.halted || d.s.db.Now().Before(e.retryAt) {
 		return poll, nil
@@ -95,42 +88,14 @@ func (d *deliverer) step(ctx context.Context) (wait time.Duration, err error) {
 	return 0, d.save(ctx)
 }
 
-// hold makes this node the one that delivers, or keeps it so.
-func (d *deliverer) hold(ctx context.Context) error {
-	now := time.Now()
-	if now.Before(d.renewAt) {
-		return nil
-	}
-	if !d.s.On() {
-		return errDeposed
-	}
-	lease, leads := d.s.cfg.Timeout+leaseBeside, false
-	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, leaseWebhook, d.name, d.s.token, d.s.cfg.Node, lease.Microseconds())
-		leads = n > 0
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if !leads {
-		return errDeposed
-	}
-	d.renewAt, d.until = now.Add(lease/4), now.Add(lease)
-	return nil
-}
-
-// resign lets another node deliver at once.
-func (d *deliverer) resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, pauseFor)
-	defer cancel()
+// Resign lets another node deliver at once.
+func (d *deliverer) Resign(ctx context.Context) {
 	if d.unsaved != nil {
-		_ = d.save(ctx) // otherwise the next node repeats the round
+		saving, cancel := context.WithTimeout(ctx, leases.PauseFor)
+		_ = d.save(saving) // otherwise the next node repeats the round
+		cancel()
 	}
-	_ = d.s.db.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
-		_, err := tx.Run(ctx, resignWebhook, d.name, d.s.token)
-		return err
-	})
+	d.held.Resign(ctx)
 }
 
 // plan lists what to do next, a user at most once. all says that nothing else is in the stream.
@@ -256,7 +221,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	if down {
 		workers = 1
 	}
-	ctx, cancel := context.WithDeadline(ctx, d.until)
+	ctx, cancel := context.WithDeadline(ctx, d.held.Until())
 	defer cancel()
 	ends := time.Now().Add(roundFor)
 	secrets := signing(e.secrets, d.s.db.Now())

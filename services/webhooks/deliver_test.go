@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/outbound"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
@@ -23,7 +24,7 @@ func TestChangesAreDelivered(t *testing.T) {
 		w.like(1, users[1])
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		sqltest.Equal(t, len(w.receiver.take()), 0) // only what comes later
 		w.like(3, users[0])
@@ -60,7 +61,7 @@ func TestFromStart(t *testing.T) {
 		w.like(2, users...)
 		s := w.node()
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, FromStart: true}))(b.T)
-		w.settle(s.deliverer("app"))
+		w.settle(deliver(s, "app"))
 		got := w.receiver.take()
 		sqltest.Equal(b.T, w.totals(got), map[string]int{"ann": 2, "bob": 2})
 		for _, d := range got {
@@ -78,7 +79,7 @@ func TestBurstIsOneEventOfAUser(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		for i := range 50 {
 			w.like(i+1, users...)
@@ -100,7 +101,7 @@ func TestOneUserFails(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.receiver.set(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
@@ -157,7 +158,7 @@ func TestDownAndUp(t *testing.T) {
 		users := b.MakeUsers(keys...)
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusServiceUnavailable)
 		w.like(1, users...)
@@ -169,7 +170,7 @@ func TestDownAndUp(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		for range 12 {
-			b.Clock.Advance(downPause)
+			b.Clock.Advance(outbound.LongestDown)
 			w.settle(d)
 		}
 		if got := len(w.receiver.take()); got != 12 {
@@ -177,7 +178,7 @@ func TestDownAndUp(t *testing.T) {
 		}
 		w.like(2, users...)
 		w.receiver.status(http.StatusOK)
-		b.Clock.Advance(downPause)
+		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		got := w.receiver.take()
 		if len(got) != len(users) {
@@ -202,7 +203,7 @@ func TestDeadLetters(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		bad := func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "cat" {
@@ -216,7 +217,7 @@ func TestDeadLetters(t *testing.T) {
 			b.Clock.Advance(time.Hour)
 		}
 		dead := sqltest.Must(s.Dead(b.Ctx, "app", 10))(t)
-		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < giveUp || dead[0].Attempts < 10 {
+		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < outbound.GiveUp || dead[0].Attempts < 10 {
 			t.Fatalf("%+v", dead)
 		}
 		w.receiver.take()
@@ -253,7 +254,7 @@ func TestOnlyAwayUsers(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.setOnline(users[0], true)
 		w.like(1, users...)
@@ -286,7 +287,7 @@ func TestGoneAndRetryAfter(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.receiver.set(func(to http.ResponseWriter, _ delivery) {
 			to.Header().Set("Retry-After", "600")
@@ -323,7 +324,7 @@ func TestForget(t *testing.T) {
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusInternalServerError)
 		w.like(1, users...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/leases"
 	"tidings/services/sql"
 )
 
@@ -38,13 +39,7 @@ var (
 			(SELECT c.at FROM stream_changes c WHERE c.seq > w.read_to ORDER BY c.seq LIMIT 1)
 		FROM webhooks w WHERE $1 = '' OR w.name = $1 ORDER BY w.name`)
 
-	// The lease of a node that crashed ends by itself.
-	freeWebhooks = sql.NewStatement("webhooks that no node delivers", `SELECT name FROM webhooks WHERE until_us < {database clock} OR token = $1 ORDER BY name`)
-
-	leaseWebhook = sql.NewStatement("become the node that delivers a webhook", `UPDATE webhooks SET token = $2, node = $3, until_us = {database clock} + $4
-		WHERE name = $1 AND (token = $2 OR until_us < {database clock})`)
-
-	resignWebhook = sql.NewStatement("resign as the node that delivers a webhook", `UPDATE webhooks SET until_us = 0 WHERE name = $1 AND token = $2`)
+	leased = leases.NewTable("webhooks", "webhooks")
 
 	// Only the holder of the lease moves the position: a node that was paused for longer finds another token.
 	moveWebhook = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,

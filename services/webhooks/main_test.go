@@ -238,9 +238,12 @@ func (w *world) node(change ...func(*Config)) *Service {
 		one(&cfg)
 	}
 	s := New(cfg)
-	w.T.Cleanup(s.sender.closeIdle)
+	w.T.Cleanup(s.sender.client.CloseIdle)
 	return s
 }
+
+// deliver makes what delivers an endpoint on a node.
+func deliver(s *Service, name string) *deliverer { return s.deliverer(s.pool.Row(name)) }
 
 // add adds the endpoint app, from now on.
 func (w *world) add(s *Service, filter Filter) (secret string) {
@@ -254,7 +257,7 @@ func (w *world) add(s *Service, filter Filter) (secret string) {
 func (w *world) settle(d *deliverer) {
 	w.T.Helper()
 	for range 5000 {
-		wait, err := d.step(w.Ctx)
+		wait, err := d.Step(w.Ctx)
 		if err != nil {
 			w.T.Fatal(err)
 		}

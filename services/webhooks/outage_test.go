@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/outbound"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql/sqltest"
 )
@@ -23,7 +24,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 		users := b.MakeUsers(keys...)
 		s := w.node()
 		w.add(s, Filter{Away: true})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		last := len(users) - 1
 		w.setOnline(users[last], true)
@@ -36,7 +37,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 			t.Fatalf("%d requests: the round was not cut", got)
 		}
 		w.receiver.status(http.StatusOK)
-		b.Clock.Advance(downPause)
+		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		loud := map[string]int{}
 		for _, one := range w.receiver.take() {
@@ -60,25 +61,25 @@ func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")
 		s := w.node()
 		w.add(s, Filter{})
-		d := s.deliverer("app")
+		d := deliver(s, "app")
 		w.settle(d)
 		w.receiver.status(http.StatusServiceUnavailable)
 		w.like(1, users...)
 		w.settle(d)
 		for range 15 * len(users) {
-			b.Clock.Advance(downPause)
+			b.Clock.Advance(outbound.LongestDown)
 			w.settle(d)
 		}
 		var farthest time.Time
 		for _, letter := range sqltest.Must(letters(b.Ctx, b.DB, lettersOf, "app", users))(t) {
 			farthest = later(farthest, letter.DueAt)
 		}
-		if farthest.Before(b.DB.Now().Add(2 * downPause)) {
+		if farthest.Before(b.DB.Now().Add(2 * outbound.LongestDown)) {
 			t.Fatalf("the last letter is due at %v already", farthest)
 		}
 		w.receiver.take()
 		w.receiver.status(http.StatusOK)
-		b.Clock.Advance(downPause)
+		b.Clock.Advance(outbound.LongestDown)
 		w.settle(d)
 		if got := w.totals(w.receiver.take()); len(got) != len(users) {
 			t.Errorf("at once came %v", got)

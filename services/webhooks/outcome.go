@@ -2,11 +2,12 @@ package webhooks
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/outbound"
 	"tidings/services/sql"
 )
 
@@ -66,7 +67,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 	}
 	o.recovered = e.failures >= breaker && failures < breaker
 	if o.failures >= breaker && o.delivered+o.failed > 0 {
-		o.retryAt = later(o.retryAt, now.Add(pause(o.failures-breaker, downPause)))
+		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-breaker, outbound.LongestDown)))
 	}
 	return o
 }
@@ -78,12 +79,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// pause is the time after so many failures before, up to most, and up to a fifth less so that letters do not come together.
-func pause(failures int, most time.Duration) time.Duration {
-	long := min(firstPause<<min(failures, 20), most)
-	return long - rand.N(long/5)
-}
-
 // fail keeps a letter for an item whose request failed.
 func (o *outcome) fail(one item, now time.Time) {
 	letter := Letter{
@@ -92,8 +87,8 @@ func (o *outcome) fail(one item, now time.Time) {
 	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
 	}
-	end := letter.FirstAt.Add(giveUp)
-	letter.DueAt = now.Add(pause(letter.Attempts-1, retryPause))
+	end := letter.FirstAt.Add(outbound.GiveUp)
+	letter.DueAt = now.Add(outbound.Pause(letter.Attempts-1, outbound.LongestPause))
 	if end.Before(letter.DueAt) {
 		letter.DueAt = end
 	}
@@ -130,9 +125,9 @@ func (d *deliverer) save(ctx context.Context) error {
 		rows[i] = letter.row(d.name)
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, moveWebhook, d.name, d.s.token, int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
+		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
 		if err == nil && n == 0 {
-			err = errDeposed
+			err = leases.ErrDeposed
 		}
 		if err == nil && o.recovered {
 			_, err = tx.Run(ctx, wakeLetters, d.name, tx.Now)
@@ -145,7 +140,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		}
 		return err
 	})
-	if err == nil || err == errDeposed {
+	if err == nil || err == leases.ErrDeposed {
 		d.unsaved = nil
 	}
 	if err == nil {

@@ -2,8 +2,6 @@ package webhooks
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -116,29 +114,6 @@ var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 func checkName(name string) error {
 	if !nameForm.MatchString(name) {
 		return services.Errorf(services.Invalid, "name: %s is not a name of a webhook: up to 40 of a-z, 0-9 and - are allowed, not - first", services.Quote(name))
-	}
-	return nil
-}
-
-// checkURL is a first look at an address. Whether the server behind a name may be called is known once it is dialled.
-func checkURL(text string, allowed []netip.Prefix) error {
-	if text == "" {
-		return services.Errorf(services.Invalid, "url: is missing")
-	}
-	if err := services.CheckURL("url", text); err != nil {
-		return err
-	}
-	at, err := url.Parse(text)
-	if err != nil || at.Hostname() == "" {
-		return services.Errorf(services.Invalid, "url: %s is not an address", services.Quote(text))
-	}
-	if at.User != nil || at.Fragment != "" {
-		return services.Errorf(services.Invalid, "url: a user, a password or a fragment is not allowed: the receiver knows events by their signature")
-	}
-	if literal, err := netip.ParseAddr(at.Hostname()); err == nil {
-		if err := checkAddress(literal, at.Scheme, allowed); err != nil {
-			return services.Errorf(services.Invalid, "url: %s", err.Error())
-		}
 	}
 	return nil
 }

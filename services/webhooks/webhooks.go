@@ -17,14 +17,14 @@ package webhooks
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/outbound"
 	"tidings/services/sql"
 	"tidings/services/stream"
 )
@@ -49,22 +49,16 @@ type Config struct {
 const (
 	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it.
 	leaseBeside = 15 * time.Second
-	lookEvery   = 2 * time.Second        // for endpoints that no node delivers
 	poll        = 500 * time.Millisecond // for new changes
-	pauseFor    = time.Second            // after an engine did not answer
 )
 
 // Service is the webhooks on one node. It is safe for concurrent use.
 type Service struct {
 	cfg    Config
 	db     *sql.DB
-	token  string // of this node
+	pool   *leases.Pool
 	sender *sender
-	wake   chan struct{}
 	batch  int // changes of one round
-
-	mu      sync.Mutex
-	running map[string]bool // endpoints that this node delivers
 
 	delivered, failed atomic.Uint64
 }
@@ -77,10 +71,13 @@ func New(cfg Config) *Service {
 	if cfg.Requests == 0 {
 		cfg.Requests = 8
 	}
-	return &Service{
-		cfg: cfg, db: cfg.DB, token: rand.Text(), sender: newSender(cfg.Allow, cfg.Timeout, cfg.Requests), wake: make(chan struct{}, 1), batch: batch,
-		running: map[string]bool{},
-	}
+	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
+	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests)}, batch: batch}
+	s.pool = leases.NewPool(leases.Config{
+		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseBeside, On: s.On, Log: cfg.Log,
+		Work: func(held *leases.Held) leases.Worker { return s.deliverer(held) },
+	})
+	return s
 }
 
 // Stats are this node's numbers since its start.
@@ -92,48 +89,20 @@ type Stats struct {
 
 // Stats reads the numbers of this node.
 func (s *Service) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Endpoints: len(s.running)}
+	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Endpoints: s.pool.Running()}
 }
 
 // On reports whether this node delivers: it does while the change stream is on.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
 // Wake makes this node look for endpoints now.
-func (s *Service) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *Service) Wake() { s.pool.Wake() }
 
 // Run delivers the endpoints that no other node does, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	var deliverers sync.WaitGroup
-	defer s.sender.closeIdle()
-	defer deliverers.Wait()
+	defer s.sender.client.CloseIdle()
 	s.warnWhileOff(ctx)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		case <-s.wake:
-		}
-		names, err := s.free(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("webhooks wait", "error", err)
-		}
-		for _, name := range names {
-			if s.begin(name) {
-				deliverers.Go(func() { defer s.end(name); s.deliver(ctx, name) })
-			}
-		}
-		timer.Reset(lookEvery)
-	}
+	return s.pool.Run(ctx)
 }
 
 func (s *Service) warnWhileOff(ctx context.Context) {
@@ -143,55 +112,5 @@ func (s *Service) warnWhileOff(ctx context.Context) {
 	list, err := s.Endpoints(ctx, "")
 	if err == nil && len(list) > 0 {
 		s.cfg.Log.Warn("webhooks are not delivered by this node, because the change stream is off: start every node with --changes", "webhooks", len(list))
-	}
-}
-
-// free lists the endpoints that this node may deliver.
-func (s *Service) free(ctx context.Context) ([]string, error) {
-	if !s.On() {
-		return nil, nil
-	}
-	return sql.Column[string](ctx, s.db, freeWebhooks, s.token)
-}
-
-// begin reports whether this node was not delivering an endpoint until now.
-func (s *Service) begin(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running[name] {
-		return false
-	}
-	s.running[name] = true
-	return true
-}
-
-func (s *Service) end(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.running, name)
-}
-
-// deliver delivers an endpoint until ctx ends or another node does.
-func (s *Service) deliver(ctx context.Context, name string) {
-	d := s.deliverer(name)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		wait, err := d.step(ctx)
-		switch {
-		case ctx.Err() != nil:
-			d.resign(context.WithoutCancel(ctx))
-			return
-		case err == errDeposed:
-			return
-		case err != nil:
-			s.cfg.Log.Warn("a webhook waits", "webhook", name, "error", err)
-			wait = pauseFor
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
 	}
 }

@@ -69,10 +69,12 @@ var lines = map[string]int{
 	"services/export":        11,
 	"services/changelog":     12,
 	"services/erase":         12,
+	"services/leases":        12,
 	"services/rdb":           12,
 	"services/redis":         13,
 	"services/sql":           13,
 	"services/trace":         14,
+	"services/outbound":      14,
 	"services":               15,
 }
 

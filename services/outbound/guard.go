@@ -1,10 +1,11 @@
-package webhooks
+package outbound
 
 import (
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -43,6 +44,12 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
 	return networks, ""
 }
 
+// Guard says which addresses may be called.
+type Guard struct {
+	Allow   []netip.Prefix // networks that may be called though they are not public, also without https
+	Setting string         // that lists them, for errors
+}
+
 // public reports whether an address is one of the public internet.
 func public(address netip.Addr) bool {
 	if address.Is6() && !publicSix.Contains(address) {
@@ -51,29 +58,53 @@ func public(address netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// checkAddress is why events may not be sent to an address: it is not public, or is not encrypted, and is not allowed.
-func checkAddress(address netip.Addr, scheme string, allowed []netip.Prefix) error {
+// CheckAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed.
+func (g Guard) CheckAddress(address netip.Addr, scheme string) error {
 	address = address.WithZone("").Unmap()
 	switch {
-	case slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(address) }):
+	case slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(address) }):
 		return nil
 	case !public(address):
-		return services.Errorf(services.Invalid, "the address %s is not public: --webhooks-allow (TIDINGS_WEBHOOKS_ALLOW) lists networks that are allowed all the same", address)
+		return services.Errorf(services.Invalid, "the address %s is not public: %s lists networks that are allowed all the same", address, g.Setting)
 	case scheme != "https":
-		return services.Errorf(services.Invalid, "https is required: without it only networks of --webhooks-allow (TIDINGS_WEBHOOKS_ALLOW) are called")
+		return services.Errorf(services.Invalid, "https is required: without it only networks of %s are called", g.Setting)
 	}
 	return nil
 }
 
+// CheckURL is a first look at an address, the value of field. Whether the server behind a name may be called is known once it is
+// dialled.
+func (g Guard) CheckURL(field, text string) (*url.URL, error) {
+	if text == "" {
+		return nil, services.Errorf(services.Invalid, "%s: is missing", field)
+	}
+	if err := services.CheckURL(field, text); err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(text)
+	if err != nil || at.Hostname() == "" {
+		return nil, services.Errorf(services.Invalid, "%s: %s is not an address", field, services.Quote(text))
+	}
+	if at.User != nil || at.Fragment != "" {
+		return nil, services.Errorf(services.Invalid, "%s: a user, a password or a fragment is not allowed", field)
+	}
+	if literal, err := netip.ParseAddr(at.Hostname()); err == nil {
+		if err := g.CheckAddress(literal, at.Scheme); err != nil {
+			return nil, services.Errorf(services.Invalid, "%s: %s", field, err.Error())
+		}
+	}
+	return at, nil
+}
+
 // dialer connects to allowed addresses alone. The check is made of the address that is dialled, after the name was resolved, so
 // that a name that resolves to another address the second time does not get past it.
-func dialer(scheme string, allowed []netip.Prefix) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (g Guard) dialer(scheme string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("the address %s cannot be read", address)
 		}
-		return checkAddress(at.Addr(), scheme, allowed)
+		return g.CheckAddress(at.Addr(), scheme)
 	}}
 	return d.DialContext
 }

@@ -1,0 +1,222 @@
+// Package leases gives each row of a table to one node at a time, which works on it: a webhook, the devices of Web Push.
+//
+// It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as whoever holds it begins nothing
+// that may last beyond Until, and records what it did only where the row still has its token.
+//
+// On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains lets go of its rows
+// at once. While SQL does not answer, the work waits.
+package leases
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+const (
+	lookEvery = 2 * time.Second // for rows that no node holds
+	// PauseFor is how long work waits after an engine did not answer.
+	PauseFor = time.Second
+)
+
+// ErrDeposed ends the work on a row that another node holds, or that is gone.
+var ErrDeposed = services.Errorf(services.Unavailable, "another node does the work")
+
+// Table is the statements of a table with the columns name, token, until_us and node.
+type Table struct{ free, take, resign sql.Statement }
+
+// NewTable makes the statements of a table, whose rows are called what.
+func NewTable(what, table string) Table {
+	return Table{
+		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
+			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
+		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
+			`UPDATE %s SET token = $2, node = $3, until_us = {database clock} + $4 WHERE name = $1 AND (token = $2 OR until_us < {database clock})`, table)),
+		resign: sql.NewStatement("resign as the node that holds a row of "+what, fmt.Sprintf(
+			`UPDATE %s SET until_us = 0 WHERE name = $1 AND token = $2`, table)),
+	}
+}
+
+// Worker works on one row. Only one goroutine calls it.
+type Worker interface {
+	// Step does some work and returns how long to wait before the next. With ErrDeposed it is not called again.
+	Step(ctx context.Context) (wait time.Duration, err error)
+	// Resign ends the work: this node stops.
+	Resign(ctx context.Context)
+}
+
+// Config is what a pool needs.
+type Config struct {
+	DB    *sql.DB
+	Table Table
+	What  string // the rows are called so in the log
+	Node  string // the name of this node
+	Lease time.Duration
+	On    func() bool // whether this node works at all
+	Work  func(held *Held) Worker
+	Log   *slog.Logger
+}
+
+// Pool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
+type Pool struct {
+	cfg   Config
+	token string // of this node
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	running map[string]bool
+}
+
+// NewPool makes the pool of a node.
+func NewPool(cfg Config) *Pool {
+	return &Pool{cfg: cfg, token: rand.Text(), wake: make(chan struct{}, 1), running: map[string]bool{}}
+}
+
+// Wake makes this node look for rows now.
+func (p *Pool) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Running is how many rows this node works on.
+func (p *Pool) Running() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.running)
+}
+
+// Run works on the rows that no other node holds, until ctx ends.
+func (p *Pool) Run(ctx context.Context) error {
+	var working sync.WaitGroup
+	defer working.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-p.wake:
+		}
+		names, err := p.Free(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.cfg.Log.Warn(p.cfg.What+" wait", "error", err)
+		}
+		for _, name := range names {
+			if p.begin(name) {
+				working.Go(func() { defer p.end(name); p.work(ctx, name) })
+			}
+		}
+		timer.Reset(lookEvery)
+	}
+}
+
+// Free lists the rows that this node may work on.
+func (p *Pool) Free(ctx context.Context) ([]string, error) {
+	if !p.cfg.On() {
+		return nil, nil
+	}
+	return sql.Column[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
+}
+
+// begin reports whether this node was not working on a row until now.
+func (p *Pool) begin(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[name] {
+		return false
+	}
+	p.running[name] = true
+	return true
+}
+
+func (p *Pool) end(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, name)
+}
+
+// work works on a row until ctx ends or another node does.
+func (p *Pool) work(ctx context.Context, name string) {
+	w := p.cfg.Work(p.Row(name))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		wait, err := w.Step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			w.Resign(context.WithoutCancel(ctx))
+			return
+		case err == ErrDeposed:
+			return
+		case err != nil:
+			p.cfg.Log.Warn(p.cfg.What+" wait", "name", name, "error", err)
+			wait = PauseFor
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+}
+
+// Held is a row that this node holds, or tries to.
+type Held struct {
+	p       *Pool
+	Name    string
+	renewAt time.Time // the machine's time, as is the next
+	until   time.Time
+}
+
+// Row is a row that is not held yet.
+func (p *Pool) Row(name string) *Held { return &Held{p: p, Name: name} }
+
+// Token is what the row has while this node holds it.
+func (h *Held) Token() string { return h.p.token }
+
+// Until is the end of the lease, or earlier.
+func (h *Held) Until() time.Time { return h.until }
+
+// Hold makes this node the one that holds the row, or keeps it so. It asks SQL four times in a lease. ErrDeposed if another node does.
+func (h *Held) Hold(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(h.renewAt) {
+		return nil
+	}
+	cfg, leads := h.p.cfg, false
+	if !cfg.On() {
+		return ErrDeposed
+	}
+	err := cfg.DB.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, cfg.Table.take, h.Name, h.p.token, cfg.Node, cfg.Lease.Microseconds())
+		leads = n > 0
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !leads {
+		return ErrDeposed
+	}
+	h.renewAt, h.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
+	return nil
+}
+
+// Resign lets another node hold the row at once.
+func (h *Held) Resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, PauseFor)
+	defer cancel()
+	_ = h.p.cfg.DB.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
+		_, err := tx.Run(ctx, h.p.cfg.Table.resign, h.Name, h.p.token)
+		return err
+	})
+}

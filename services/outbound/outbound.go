@@ -1,0 +1,155 @@
+// Package outbound makes requests to addresses that others have named: webhooks, push services. It has what such requests share: the
+// guard of addresses, the client, and the times between attempts.
+//
+// It guarantees that no request goes to an address that is neither public nor allowed, whatever its name resolves to when it is
+// dialled; that no redirect is followed, whose target would be chosen by the receiver; and that a request ends within its time.
+//
+// On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated here: the
+// callers keep what is to be sent in SQL, and ask Pause when.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	mostRead   = 16 << 10    // bytes of an answer
+	longestAsk = time.Hour   // that a receiver may ask for by Retry-After
+	longError  = 200         // characters
+	idleFor    = time.Minute // of a connection
+	firstPause = 5 * time.Second
+)
+
+// GiveUp is how long after the first attempt something is tried again.
+const GiveUp = 24 * time.Hour
+
+// LongestPause is the longest time between two attempts for one thing; LongestDown between two requests to a receiver that fails as
+// a whole; Breaker is how many failures in a row say that it does.
+const (
+	LongestPause = time.Hour
+	LongestDown  = 5 * time.Minute
+	Breaker      = 5
+)
+
+// Pause is the time to wait after so many failures before the last one: doubled after each up to most, and up to a fifth less so that
+// attempts do not come together.
+func Pause(failures int, most time.Duration) time.Duration {
+	long := min(firstPause<<min(failures, 20), most)
+	return long - rand.N(long/5)
+}
+
+// Client makes requests. It is safe for concurrent use.
+type Client struct {
+	encrypted, plain *http.Transport
+	timeout          time.Duration
+}
+
+// NewClient makes a client with the time that a request has, and the connections to one host that are kept open.
+func NewClient(guard Guard, timeout time.Duration, each int) *Client {
+	transport := func(scheme string) *http.Transport {
+		return &http.Transport{
+			Proxy:       nil, // it would dial for us, and so past the check of addresses
+			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: mostRead,
+			MaxIdleConnsPerHost: each, IdleConnTimeout: idleFor, TLSHandshakeTimeout: timeout,
+		}
+	}
+	return &Client{encrypted: transport("https"), plain: transport("http"), timeout: timeout}
+}
+
+// CloseIdle closes connections that nothing uses.
+func (c *Client) CloseIdle() {
+	c.encrypted.CloseIdleConnections()
+	c.plain.CloseIdleConnections()
+}
+
+// Answer is what became of a request.
+type Answer struct {
+	Status int           // HTTP's; 0: there was no answer
+	Err    string        // why it counts as a failure; "" for a status of 200 to 299
+	After  time.Duration // until when the receiver asks to wait; 0: it does not
+	Took   time.Duration
+}
+
+// Send makes one request, within the client's time or the deadline of ctx if that is sooner.
+func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*http.Request, error)) (a Answer) {
+	began := time.Now()
+	defer func() { a.Took = time.Since(began) }()
+	within := c.timeout
+	if end, some := ctx.Deadline(); some {
+		within = min(within, time.Until(end))
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	request, err := build(ctx)
+	if err != nil {
+		return Answer{Err: plainError(err)}
+	}
+	over := c.encrypted
+	if request.URL.Scheme != "https" {
+		over = c.plain
+	}
+	got, err := over.RoundTrip(request) // a round trip follows no redirect
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return Answer{Err: fmt.Sprintf("there was no answer within %s", within.Round(time.Millisecond))}
+		}
+		return Answer{Err: plainError(err)}
+	}
+	defer got.Body.Close()
+	if got.ContentLength >= 0 && got.ContentLength <= mostRead {
+		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; what it says does not matter
+	}
+	return judge(got)
+}
+
+func judge(got *http.Response) Answer {
+	a := Answer{Status: got.StatusCode}
+	switch {
+	case got.StatusCode >= 200 && got.StatusCode < 300:
+		return a
+	case got.StatusCode >= 300 && got.StatusCode < 400:
+		a.Err = fmt.Sprintf("the receiver answered %d: redirects are not followed", got.StatusCode)
+	default:
+		a.Err = fmt.Sprintf("the receiver answered %d", got.StatusCode)
+	}
+	a.After = retryAfter(got.Header)
+	return a
+}
+
+// retryAfter reads the header: seconds, or a time by the receiver's own clock.
+func retryAfter(header http.Header) time.Duration {
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(seconds, 0), int(longestAsk/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(at.Sub(now), 0), longestAsk)
+}
+
+// plainError is the text of an error without the address, which may hold a token.
+func plainError(err error) string {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	text := strings.ToValidUTF8(err.Error(), "")
+	if short := []rune(text); len(short) > longError {
+		text = string(short[:longError])
+	}
+	return text
+}

@@ -1,0 +1,58 @@
+package outbound
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// No request goes to an address that is not public, by whatever name, unless it is allowed; public ones need https.
+func TestPrivateAddresses(t *testing.T) {
+	allowed, wrong := ParseNetworks([]string{"10.1.0.0/16", "192.168.7.7", "fd00::/8"})
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	guard := Guard{Allow: allowed, Setting: "--allow"}
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "2606:2800:220:1::1": true, "::ffff:93.184.216.34": true,
+		"10.1.2.3": true, "192.168.7.7": true, "fd12::1": true, "::ffff:10.1.2.3": true,
+		"10.2.0.1": false, "192.168.7.8": false, "127.0.0.1": false, "127.9.9.9": false, "0.0.0.0": false, "169.254.169.254": false, "172.16.0.1": false,
+		"172.31.255.255": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false, "198.18.0.1": false, "192.0.0.1": false,
+		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "ff02::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false,
+		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false, "::127.0.0.1": false,
+	} {
+		err := guard.CheckAddress(netip.MustParseAddr(address), "https")
+		if (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := guard.CheckAddress(netip.MustParseAddr("93.184.216.34"), "http"); err == nil {
+		t.Error("a public address is called without encryption")
+	}
+	if err := guard.CheckAddress(netip.MustParseAddr("10.1.2.3"), "http"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A receiver asks to wait by seconds or by a time of its own clock, and for an hour at most.
+func TestRetryAfter(t *testing.T) {
+	const date = "Tue, 24 Nov 2026 10:00:00 GMT"
+	for text, want := range map[string]time.Duration{
+		"": 0, "-5": 0, "0": 0, "7": 7 * time.Second, "3600": time.Hour, "99999999": time.Hour, "soon": 0, "99999999999999999999": 0,
+		"Tue, 24 Nov 2026 10:00:30 GMT": 30 * time.Second, "Tue, 24 Nov 2026 09:00:30 GMT": 0, "Wed, 25 Nov 2026 10:00:30 GMT": time.Hour,
+	} {
+		if got := retryAfter(http.Header{"Retry-After": {text}, "Date": {date}}); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// Pauses double up to their most, and are at most a fifth shorter.
+func TestPause(t *testing.T) {
+	for failures, want := range map[int]time.Duration{0: 5 * time.Second, 1: 10 * time.Second, 3: 40 * time.Second, 12: time.Hour, 1000: time.Hour} {
+		if got := Pause(failures, LongestPause); got > want || got < want*4/5 {
+			t.Errorf("after %d failures: %v", failures, got)
+		}
+	}
+}
