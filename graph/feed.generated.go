@@ -1408,7 +1408,7 @@ func (ec *executionContext) unmarshalInputEditPostInput(ctx context.Context, obj
 			if err != nil {
 				return it, err
 			}
-			it.Mentions = data
+			it.Mentions = graphql.OmittableOf(data)
 		case "url":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("url"))
 			data, err := ec.unmarshalOURL2ᚖstring(ctx, v)

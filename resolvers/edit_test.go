@@ -1,6 +1,11 @@
 package resolvers
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"tidings/services"
+)
 
 // An edit, as a mutation or as an event, returns the post as it is now, and keeps its position.
 func TestEditPost(t *testing.T) {
@@ -22,5 +27,46 @@ func TestEditPost(t *testing.T) {
 	}
 	if got := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil); got.at("viewer", "badges", "notifications", "total", "value") != float64(1) {
 		t.Errorf("who is mentioned by an edit: %+v", got)
+	}
+}
+
+// An edit without mentions leaves those that its text never named; null and another list take them back.
+func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
+	a := newAPI(t)
+	for _, user := range []string{"alice", "carol", "dora"} {
+		a.must(user, `{ viewer { id } }`, nil)
+	}
+	post := a.must("bob", `mutation { publishPost(input: {body: "@carol", mentions: ["user:alice"]}) { post { id } } }`, nil).at("publishPost", "post", "id")
+	for _, step := range []struct {
+		input event
+		want  map[string]int
+	}{
+		{event{"body": "nobody"}, map[string]int{"alice": 1, "carol": 0}},
+		{event{"body": "@carol and @alice"}, map[string]int{"alice": 1, "carol": 1}},
+		{event{"body": "@carol", "mentions": []string{"user:alice"}}, map[string]int{"alice": 1, "carol": 1}},
+		{event{"body": "@dora"}, map[string]int{"alice": 1, "carol": 0, "dora": 1}},
+		{event{"body": "@dora", "mentions": nil}, map[string]int{"alice": 0, "carol": 0, "dora": 1}},
+		{event{"body": "two", "mentions": []string{"user:alice", "user:carol"}}, map[string]int{"alice": 1, "carol": 1, "dora": 0}},
+		{event{"body": "three", "mentions": []string{}}, map[string]int{"alice": 0, "carol": 0}},
+	} {
+		step.input["postId"] = post
+		a.must("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": step.input})
+		a.Quiet(a.Fanout)
+		for user, want := range step.want {
+			got := a.must(user, `{ viewer { badges { notifications { mention { value } } } } }`, nil)
+			if got.at("viewer", "badges", "notifications", "mention", "value") != float64(want) {
+				t.Errorf("after %v %s has %+v, want %d", step.input, user, got, want)
+			}
+		}
+	}
+	many := make([]string, services.MaxMentions)
+	for i := range many {
+		many[i] = fmt.Sprintf("user:u%d", i)
+		a.must(many[i][len("user:"):], `{ viewer { id } }`, nil)
+	}
+	a.must("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": event{"postId": post, "body": "four", "mentions": many}})
+	got := a.as("bob", `mutation($i: EditPostInput!) { editPost(input: $i) { post { id } } }`, map[string]any{"i": event{"postId": post, "body": "@alice"}})
+	if len(got.Errors) != 1 || got.code() != services.Invalid {
+		t.Errorf("one more than a post mentions: %+v", got)
 	}
 }

@@ -27,10 +27,12 @@ var editPost = &operation[graph.EditPostInput]{
 		if err != nil {
 			return nil, err
 		}
-		draft, err := c.draft(ctx, in.Body, nil, in.Mentions)
+		mentions, given := in.Mentions.ValueOK()
+		draft, err := c.draft(ctx, in.Body, nil, mentions)
 		if err != nil {
 			return nil, err
 		}
+		draft.KeepListed = !given
 		return c.r.Feed.Edit(c.actor, id, draft)
 	},
 }

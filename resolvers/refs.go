@@ -29,6 +29,9 @@ type namedFields struct {
 	ref, url, data int // -1: the input has no such field
 }
 
+// omittableIDs is a list of IDs whose absence leaves what is there.
+type omittableIDs = graphql.Omittable[[]string]
+
 // namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know.
 func namedFieldsOf(input reflect.Type) namedFields {
 	fields := namedFields{ids: graph.IDFields(input), ref: -1, url: -1, data: -1}
@@ -43,7 +46,8 @@ func namedFieldsOf(input reflect.Type) namedFields {
 		}
 	}
 	for _, i := range fields.ids {
-		if kind := input.Field(i).Type.Kind(); kind != reflect.String && kind != reflect.Pointer && kind != reflect.Slice {
+		of := input.Field(i).Type
+		if kind := of.Kind(); kind != reflect.String && kind != reflect.Pointer && kind != reflect.Slice && of != reflect.TypeFor[omittableIDs]() {
 			panic(fmt.Sprintf("resolvers: the field %s of %s holds IDs in a %s", input.Field(i).Name, input.Name(), kind))
 		}
 	}
@@ -55,6 +59,14 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 	for _, i := range n.ids {
 		name, _, _ := strings.Cut(input.Type().Field(i).Tag.Get("json"), ",")
 		switch field := input.Field(i); {
+		case field.Kind() == reflect.Struct:
+			if ids := field.Interface().(omittableIDs).Value(); len(ids) > 0 {
+				replaced, err := eachOf(ids, name, replace)
+				if err != nil {
+					return err
+				}
+				field.Set(reflect.ValueOf(graphql.OmittableOf(replaced)))
+			}
 		case field.Kind() == reflect.String:
 			id, err := replace(name, field.String())
 			if err != nil {
@@ -69,17 +81,25 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 			}
 			field.Set(reflect.ValueOf(&id))
 		default:
-			ids := slices.Clone(field.Interface().([]string))
-			for k := range ids {
-				var err error
-				if ids[k], err = replace(name, ids[k]); err != nil {
-					return err
-				}
+			ids, err := eachOf(field.Interface().([]string), name, replace)
+			if err != nil {
+				return err
 			}
 			field.Set(reflect.ValueOf(ids))
 		}
 	}
 	return nil
+}
+
+// eachOf are the IDs of a list, replaced.
+func eachOf(list []string, field string, replace func(field, id string) (string, error)) (ids []string, err error) {
+	ids = slices.Clone(list)
+	for k := range ids {
+		if ids[k], err = replace(field, ids[k]); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // refsIn are the refs in the IDs of an input. INVALID for a malformed one.

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"tidings/services"
@@ -15,7 +16,7 @@ import (
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
 // notified, and the notifications of users no longer mentioned are withdrawn. The post keeps its position in feeds, its
-// counts and its parent; draft.Parent is ignored. NOT_FOUND if the post does not exist, is deleted or is hidden from the
+// counts and its parent; draft.Parent is ignored. See draft.KeepListed for an edit that says nothing of mentions. NOT_FOUND if the post does not exist, is deleted or is hidden from the
 // author; FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
@@ -29,11 +30,17 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			mentioned, err := mentionedBy(ctx, tx, author, draft)
+			were, err := posts.Mentions(ctx, tx.Runner, id)
 			if err != nil {
 				return nil, err
 			}
-			were, err := posts.Mentions(ctx, tx.Runner, id)
+			var kept []services.UserID
+			if draft.KeepListed {
+				if kept, err = listedIn(ctx, tx, before, were); err != nil {
+					return nil, err
+				}
+			}
+			mentioned, err := mentionedBy(ctx, tx, author, draft, kept)
 			if err != nil {
 				return nil, err
 			}
@@ -66,6 +73,17 @@ func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 		err = services.Errorf(services.NotFound, "postId: %s is deleted", post.GlobalID())
 	}
 	return post, err
+}
+
+// listedIn are those of the mentioned users that the body of the post does not name: a list mentioned them. The facts do not say more, so
+// that a user whom both mentioned goes with the body.
+func listedIn(ctx context.Context, tx *sql.Tx, post services.Post, mentioned []services.UserID) ([]services.UserID, error) {
+	named, err := namedIn(ctx, tx, post.Body)
+	if err != nil {
+		return nil, err
+	}
+	byBody := slices.Collect(maps.Values(named))
+	return slices.DeleteFunc(slices.Clone(mentioned), func(user services.UserID) bool { return slices.Contains(byBody, user) }), nil
 }
 
 // renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and

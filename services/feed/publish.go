@@ -21,6 +21,8 @@ type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
 	Mentions []string        // keys of users, beside those that the body names as @key
+	// KeepListed makes an edit keep the users whom the post mentions and its former body does not name.
+	KeepListed bool
 }
 
 func (d Draft) check() error {
@@ -60,7 +62,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			mentioned, err := mentionedBy(ctx, tx, author, draft)
+			mentioned, err := mentionedBy(ctx, tx, author, draft, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -125,9 +127,12 @@ func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return posts.Visible(ctx, tx, author, "parentId", id)
 }
 
-// mentionedBy returns the users that a draft mentions, each once, without those who block its author.
-func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft) ([]services.UserID, error) {
+// mentionedBy returns the kept users and those that a draft mentions, each once, without those who block its author.
+func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft, kept []services.UserID) ([]services.UserID, error) {
 	mentioned := map[services.UserID]bool{}
+	for _, user := range kept {
+		mentioned[user] = true
+	}
 	if len(draft.Mentions) > 0 {
 		numbers, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
@@ -141,14 +146,12 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 			mentioned[number] = true
 		}
 	}
-	if keys := services.MentionedKeys(draft.Body); len(keys) > 0 {
-		numbers, err := people.IDs(ctx, tx, keys)
-		if err != nil {
-			return nil, err
-		}
-		for _, number := range numbers {
-			mentioned[number] = true
-		}
+	named, err := namedIn(ctx, tx, draft.Body)
+	if err != nil {
+		return nil, err
+	}
+	for _, user := range named {
+		mentioned[user] = true
 	}
 	if len(mentioned) > services.MaxMentions {
 		return nil, tooManyMentions(len(mentioned))
@@ -160,6 +163,15 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	slices.Sort(list)
 	blockers, err := people.BlockersOf(ctx, tx, author, list)
 	return slices.DeleteFunc(list, func(user services.UserID) bool { return slices.Contains(blockers, user) }), err
+}
+
+// namedIn are the users that a body names as @key, by their keys.
+func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.UserID, error) {
+	keys := services.MentionedKeys(body)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return people.IDs(ctx, tx, keys)
 }
 
 // causesOf are the notifications of a new post, or those that a deletion of the post withdraws.
