@@ -45,9 +45,11 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	ctx = byHost(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
-	if err := r.Social.Meet(ctx, usersNamed(events)); err != nil {
+	refused, err := r.Social.Meet(ctx, usersNamed(events))
+	if err != nil {
 		return nil, sendFewer(ctx, len(events), err)
 	}
+	ctx = withRefused(ctx, refused)
 	defer dataloader.From(ctx).Forget()
 	results := make([]graph.IngestResult, len(events))
 	for from := 0; from < len(events); {

@@ -13,6 +13,7 @@ import (
 	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/erasures"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/sql/sqltest"
 
@@ -69,6 +70,30 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 	}
 	if got := a.must("dora", `{ viewer { user { name } } }`, nil); got.at("viewer", "user", "name") != "Dora" {
 		t.Errorf("the profile: %+v", got)
+	}
+}
+
+// An event that names a user who is being erased is refused, and none of the others.
+func TestIngestWhileAUserIsBeingErased(t *testing.T) {
+	a := newAPI(t)
+	carol := a.Named("carol")[0]
+	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
+		t.Fatal(err)
+	}
+	a.Memory.People.Drop(carol, "carol")
+	got := a.ingest(
+		event{"follow": event{"as": "user:alice", "userId": "user:carol"}}, publish("user:carol"), publish("user:new"),
+		event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob", "user:carol"}}},
+		event{"follow": event{"as": "user:alice", "userId": "user:bob"}},
+	)
+	if len(got.Errors) > 0 {
+		t.Fatalf("the request is refused: %+v", got.Errors)
+	}
+	for i, argument := range []string{"userId", "as", "", "memberIds", ""} {
+		code, message := got.at("ingest", "results", i, "error", "code"), fmt.Sprint(got.at("ingest", "results", i, "error", "message"))
+		if argument == "" && code != nil || argument != "" && (code != "CONFLICT" || !strings.HasPrefix(message, argument+": ")) {
+			t.Errorf("event %d: %v", i, got.at("ingest", "results", i))
+		}
 	}
 }
 

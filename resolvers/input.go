@@ -6,6 +6,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"tidings/services"
+	"tidings/services/people"
 )
 
 // orCleared is the value of a field of an edit: nil if the field is absent, which keeps the present value, and the zero value
@@ -43,6 +44,21 @@ func byScope(ctx context.Context) context.Context {
 // hosts reports whether the host application names the users: see byHost.
 func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
+type refusedKey struct{}
+
+// withRefused marks keys of users who are being erased, which the host application has named: each event that names one is refused, and
+// none of the others.
+func withRefused(ctx context.Context, keys []string) context.Context {
+	if len(keys) == 0 {
+		return ctx
+	}
+	refused := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		refused[key] = true
+	}
+	return context.WithValue(ctx, refusedKey{}, refused)
+}
+
 // number is the user of a global ID. NOT_FOUND if there is none, unless the context is one of byHost.
 func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.numbers(ctx, field, []string{id})
@@ -63,6 +79,9 @@ func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]s
 		var err error
 		if keys[i], err = services.ParseUserID(field, id); err != nil {
 			return nil, err
+		}
+		if refused, _ := ctx.Value(refusedKey{}).(map[string]bool); refused[keys[i]] {
+			return nil, services.About(field, people.BeingErased(keys[i]))
 		}
 	}
 	find := r.Social.KnownAll

@@ -69,11 +69,7 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 	})
 }
 
-// refuseErased is CONFLICT if one of the keys belongs to a user who is being erased. Until that is done, nobody can have the key.
-func refuseErased(ctx context.Context, tx *sql.Tx, keys []string) error {
-	found, err := sql.Column[string](ctx, tx, keysBeingErased, keys)
-	if err == nil && len(found) > 0 {
-		err = services.Errorf(services.Conflict, "the user %s is being erased: the key is free when that is done", services.Quote(found[0]))
-	}
-	return err
+// BeingErased is the error of naming a user who is being erased, by key: until the end of that, nobody has the key.
+func BeingErased(key string) error {
+	return services.Errorf(services.Conflict, "the user %s is being erased: the key is free when that is done", services.Quote(key))
 }

@@ -42,32 +42,47 @@ var (
 )
 
 // Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of
-// the keys. It takes the keys as they are; see services.CheckUserKey.
+// the keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
-	numbers, err := IDs(ctx, tx.Runner, keys)
+	numbers, refused, err := EnsureFree(ctx, tx, keys)
+	if err == nil && len(refused) > 0 {
+		err = BeingErased(refused[0])
+	}
+	return numbers, err
+}
+
+// EnsureFree is Ensure, but leaves out the keys that are being erased, and lists them.
+func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
+	numbers, err = IDs(ctx, tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
-		return numbers, err
+		return numbers, nil, err
 	}
 	if _, missing := lacking(keys, numbers); !missing {
-		return numbers, nil // a key was given twice
+		return numbers, nil, nil // a key was given twice
 	}
 	if err := tx.LockCounter(ctx, "users"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The former holder of the lock may have added some of them meanwhile.
 	if numbers, err = IDs(ctx, tx.Runner, keys); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	fresh, _ := lacking(keys, numbers)
-	if len(fresh) == 0 {
-		return numbers, nil
+	fresh, missing := lacking(keys, numbers)
+	if missing {
+		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
+		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
-	if err := refuseErased(ctx, tx, fresh); err != nil {
-		return nil, err
+	if err == nil && len(fresh) > 0 {
+		err = add(ctx, tx, fresh, numbers)
 	}
+	return numbers, refused, err
+}
+
+// add gives new keys their IDs, under the counter's lock.
+func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	last -= int64(len(fresh))
 	newRows := make([][]any, len(fresh))
@@ -77,7 +92,7 @@ func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services
 		numbers[key] = services.UserID(last)
 	}
 	_, err = tx.Insert(ctx, insertUsers, newRows)
-	return numbers, err
+	return err
 }
 
 // lacking lists the keys that have no user ID yet, each once.

@@ -112,18 +112,30 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 	return numbers, nil
 }
 
-// Meet creates the users, among some, who do not exist, in one transaction, so that Number then knows all of them. Invalid keys are
-// skipped.
-func (s *Service) Meet(ctx context.Context, keys []string) error {
+// meetAtOnce is how many users one transaction of Meet creates: others who create users wait for it.
+const meetAtOnce = 2000
+
+// Meet creates those of some users that do not exist, so that Number then knows all of them. Invalid keys are passed over, and so are
+// those of users who are being erased, which it returns.
+func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
 	})
-	if len(fresh) == 0 {
-		return nil
+	for part := range slices.Chunk(fresh, meetAtOnce) {
+		left, err := s.meet(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		refused = append(refused, left...)
 	}
+	return refused, nil
+}
+
+// meet is Meet for keys that this node does not know.
+func (s *Service) meet(ctx context.Context, fresh []string) (refused []string, err error) {
 	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
 		number, known := numbers[key]
@@ -133,19 +145,19 @@ func (s *Service) Meet(ctx context.Context, keys []string) error {
 		return known
 	})
 	if len(fresh) == 0 {
-		return nil
+		return nil, nil
 	}
 	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
-		numbers, err = people.Ensure(ctx, tx, fresh)
+		numbers, refused, err = people.EnsureFree(ctx, tx, fresh)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%d users: %w", len(fresh), err)
+		return nil, fmt.Errorf("%d users: %w", len(fresh), err)
 	}
 	for key, number := range numbers {
 		s.people.KeepNumber(key, number)
 	}
-	return nil
+	return refused, nil
 }
 
 // Known finds a user by key without creating them; ok is false when the key was never used.
