@@ -105,17 +105,12 @@ func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.items.Add(key, item[V]{at: at})
 }
 
-// DropWhere forgets the values that meet a condition.
-func (c *Cache[K, V]) DropWhere(meets func(V) bool) (dropped []K) {
+// DropIf forgets a value if it meets a condition, and reports whether it did.
+func (c *Cache[K, V]) DropIf(key K, meets func(V) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, key := range c.items.Keys() {
-		if had, ok := c.items.Peek(key); ok && had.known && meets(had.value) {
-			c.items.Remove(key)
-			dropped = append(dropped, key)
-		}
-	}
-	return dropped
+	had, ok := c.items.Peek(key)
+	return ok && had.known && meets(had.value) && c.items.Remove(key)
 }
 
 // Clear forgets all values and all changes.

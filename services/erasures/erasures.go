@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -44,7 +45,7 @@ type Config struct {
 	Steps  []erase.Step
 	// Grace is how long after the beginning requests of the user may still be under way: the last pass begins later. 0 means 30 s.
 	Grace time.Duration
-	// Gone is called on every node when an erasure has begun; nil for none.
+	// Gone is called on every node when an erasure has begun, and again if the node has met the user since; nil for none.
 	Gone func(key string)
 }
 
@@ -52,6 +53,9 @@ type Config struct {
 type Service struct {
 	cfg    Config
 	places map[string]int // the index of each step
+
+	mu      sync.Mutex
+	leaving map[services.UserID]bool // for whom Gone was called
 }
 
 // Erasure is one erasure: what was removed so far, by kind.
@@ -70,7 +74,7 @@ func New(cfg Config) *Service {
 	if cfg.Grace == 0 {
 		cfg.Grace = 30 * time.Second
 	}
-	s := &Service{cfg: cfg, places: map[string]int{}}
+	s := &Service{cfg: cfg, places: map[string]int{}, leaving: map[services.UserID]bool{}}
 	for i, step := range cfg.Steps {
 		if _, taken := s.places[step.Name]; taken {
 			panic("erasures: two steps are named " + step.Name)
@@ -94,7 +98,10 @@ var (
 
 	erasureByKey = sql.NewStatement("the erasure of a key", `SELECT id, began_at, done_at, counts FROM erasures WHERE key = $1 AND key <> ''`)
 
-	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key, began_at FROM erasures WHERE user_number > 0 ORDER BY user_number`)
+	// The lock waits for the end of an erasure that is being committed.
+	erasedUser = sql.NewStatement("the user of an erasure", `SELECT user_number FROM erasures WHERE key = $1 AND key <> '' {for update}`)
+
+	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 ORDER BY user_number`)
 
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
@@ -108,7 +115,7 @@ var (
 func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	erasure, user, err := Begin(ctx, s.cfg.DB, key)
 	if err == nil && user != 0 {
-		s.gone(user, key, erasure.BeganAt)
+		s.gone(user, key)
 		s.cfg.Jobs.Wake()
 	}
 	return erasure, err
@@ -120,33 +127,54 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		return erasure, 0, err
 	}
 	err = db.Write(ctx, func(tx *sql.Tx) (err error) {
-		var found bool
 		user = 0
-		if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || found {
+		var found bool
+		if erasure, found, err = begun(ctx, tx, key); err != nil || found {
 			return err
 		}
 		if found, err = tx.One(ctx, lockKey, []any{key}, &user); err != nil {
 			return err
 		}
-		if !found {
-			return services.NoUser("userId", key)
-		}
-		erasure = Erasure{Name: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
-		if _, err := tx.Run(ctx, insertErasure, erasure.Name, user, key, tx.Now, "", "{}"); err != nil {
+		if !found { // another request may have begun meanwhile
+			if erasure, found, err = begun(ctx, tx, key); err == nil && !found {
+				err = services.NoUser("userId", key)
+			}
 			return err
 		}
-		if _, err := tx.Run(ctx, deleteUser, user); err != nil {
-			return err
-		}
-		if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
-			return err
-		}
-		if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
-			return err
-		}
-		return jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
+		erasure, err = begin(ctx, tx, key, user)
+		return err
 	})
 	return erasure, user, err
+}
+
+// begin deletes the row of a user, and leaves the rest to a job.
+func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (Erasure, error) {
+	erasure := Erasure{Name: strings.ToLower(rand.Text()), BeganAt: tx.Now, Removed: map[string]int{}}
+	if _, err := tx.Run(ctx, insertErasure, erasure.Name, user, key, tx.Now, "", "{}"); err != nil {
+		return erasure, err
+	}
+	if _, err := tx.Run(ctx, deleteUser, user); err != nil {
+		return erasure, err
+	}
+	if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
+		return erasure, err
+	}
+	if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
+		return erasure, err
+	}
+	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
+}
+
+// begun is the erasure of a key that goes on. If its job is dead, to ask again gives it another one.
+func begun(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
+	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
+		return erasure, found, err
+	}
+	var user services.UserID
+	if found, err = tx.One(ctx, erasedUser, []any{key}, &user); err != nil || !found {
+		return erasure, false, err
+	}
+	return erasure, true, jobs.Revive(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
 // ByName is an erasure; found is false if there is none.
@@ -173,21 +201,32 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 
 // learn makes this node forget the users who are being erased.
 func (s *Service) learn(ctx context.Context) error {
-	return s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
+	leaving := map[services.UserID]bool{}
+	err := s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
 		var number services.UserID
 		var key string
-		var at int64
-		err := scan(&number, &key, &at)
+		err := scan(&number, &key)
 		if err == nil {
-			s.gone(number, key, sql.FromMicros(at))
+			leaving[number] = true
+			s.gone(number, key)
 		}
 		return err
 	})
+	if err == nil {
+		s.mu.Lock()
+		s.leaving = leaving
+		s.mu.Unlock()
+	}
+	return err
 }
 
-func (s *Service) gone(user services.UserID, key string, at time.Time) {
-	s.cfg.People.Drop(user, at)
-	if s.cfg.Gone != nil {
+func (s *Service) gone(user services.UserID, key string) {
+	met := s.cfg.People.Drop(user, key)
+	s.mu.Lock()
+	known := s.leaving[user]
+	s.leaving[user] = true
+	s.mu.Unlock()
+	if s.cfg.Gone != nil && (met || !known) {
 		s.cfg.Gone(key)
 	}
 }
@@ -265,7 +304,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 			done = true
 			return errors.Join(err, s.save(ctx, tx, at))
 		default:
-			at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+			return s.nextPass(ctx, tx, &at)
 		}
 		return s.save(ctx, tx, at)
 	})
@@ -276,6 +315,20 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 		s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
 	}
 	return at, done, err
+}
+
+// nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the erasure
+// began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it finds
+// nothing: a request may still add something behind it.
+func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *place) error {
+	at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
+		at.found = 1
+	}
+	if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
+		return err
+	}
+	return s.save(ctx, tx, *at)
 }
 
 func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {

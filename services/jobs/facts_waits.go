@@ -10,6 +10,11 @@ import (
 var (
 	lastJob = sql.NewStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
 
+	// Few jobs are of a kind that is revived.
+	jobOfKey = sql.NewStatement("a job of a key", `SELECT id FROM jobs WHERE kind = $1 AND key = $2 LIMIT 1`)
+
+	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)
+
 	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND due_at <= $2 ORDER BY id LIMIT 1`)
 )
 
@@ -24,4 +29,17 @@ func Last(ctx context.Context, s *sql.DB) (id int64, err error) {
 func Waits(ctx context.Context, s *sql.DB, upTo int64, dueBy time.Time) (waits bool, err error) {
 	var id int64
 	return s.One(ctx, jobUpTo, []any{upTo, dueBy}, &id)
+}
+
+// Revive enqueues a job with a key in place of a dead one. It does nothing while the queue has one of the same kind and key, waiting or
+// leased.
+func Revive(ctx context.Context, tx *sql.Tx, job NewJob) error {
+	var id int64
+	if found, err := tx.One(ctx, jobOfKey, []any{job.Kind, job.Key}, &id); err != nil || found {
+		return err
+	}
+	if _, err := tx.Run(ctx, forgetDead, job.Kind, job.Key); err != nil {
+		return err
+	}
+	return Enqueue(ctx, tx, job)
 }

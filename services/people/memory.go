@@ -34,14 +34,26 @@ func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory
 		facts:   facts,
 		numbers: changelog.NewCache[string](capacity, func(services.UserID) time.Time { return time.Time{} }),
 	}
-	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.Emptied(m.Clear), Apply: changelog.Each(m.apply)})
+	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.Emptied(m.empty), Apply: m.apply})
 	return m
 }
 
-func (m *Memory) apply(entry changelog.Entry) {
-	if number, err := services.ParseUserIDText(entry.Key); err == nil {
+// apply is for the entries of changed profiles. One without a user was of somebody who was erased before this node read it: then it
+// forgets everybody, because it may still have their ID.
+func (m *Memory) apply(entries []changelog.Entry) bool {
+	for _, entry := range entries {
+		number, err := services.ParseUserIDText(entry.Key)
+		if err != nil {
+			return false
+		}
 		m.Changed(number, entry.ChangedAt())
 	}
+	return true
+}
+
+func (m *Memory) empty() {
+	m.Clear()
+	m.numbers.Clear()
 }
 
 // ReadFacts reads people from SQL into found and into the cache.
@@ -53,10 +65,14 @@ func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found m
 	return err
 }
 
-// Drop forgets a user who is being erased, and returns whether their key was known.
-func (m *Memory) Drop(user services.UserID, at time.Time) bool {
-	m.Changed(user, at)
-	return len(m.numbers.DropWhere(func(number services.UserID) bool { return number == user })) > 0
+// endOfTime is later than any change of a profile.
+var endOfTime = time.Unix(1<<40, 0)
+
+// Drop forgets a user who is being erased, and reports whether their key was known. No copy of their profile is kept from then on; but
+// somebody who has read their ID before may still give it to KeepNumber.
+func (m *Memory) Drop(user services.UserID, key string) bool {
+	m.Changed(user, endOfTime)
+	return m.numbers.DropIf(key, func(number services.UserID) bool { return number == user })
 }
 
 // Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always right,

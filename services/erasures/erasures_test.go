@@ -1,0 +1,210 @@
+package erasures
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/nodecache"
+	"tidings/services/people"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+const leaver = "leaver"
+
+// world is a node with erasures of some steps, and a user.
+type world struct {
+	*fanouttest.World
+	*Service
+	user services.UserID
+	told []string
+}
+
+func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *world {
+	t.Helper()
+	w := &world{World: fanouttest.New(t, options)}
+	w.Service = New(Config{
+		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Memory.People, Log: w.Memory.Log, Clock: w.Clock, Steps: steps,
+		Gone: func(key string) { w.told = append(w.told, key) },
+	})
+	w.user = w.Named(leaver)[0]
+	w.follow()
+	return w
+}
+
+// follow brings the node cache up to date.
+func (w *world) follow() {
+	w.TB.Helper()
+	_, err := w.Memory.Log.RunOnce(w.TB.Context())
+	w.Must(err)
+}
+
+func (w *world) begin() Erasure {
+	w.TB.Helper()
+	erasure, err := w.Begin(w.TB.Context(), leaver)
+	w.Must(err)
+	return erasure
+}
+
+// end runs the erasure to its end.
+func (w *world) end(erasure Erasure) Erasure {
+	w.TB.Helper()
+	for range 100 {
+		w.Work(w.Fanout)
+		now, found, err := w.ByName(w.TB.Context(), erasure.Name)
+		if w.Must(err); !found || now.Done() {
+			return now
+		}
+		w.Clock.Advance(time.Second)
+	}
+	w.TB.Fatal("the erasure does not end")
+	return Erasure{}
+}
+
+// nothing is a step that finds nothing.
+func nothing(name string) erase.Step {
+	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) { return erase.Done{}, nil }}
+}
+
+// A request that was under way when the erasure began adds something within the grace, behind a pass that is as long as the grace. The
+// pass found nothing, but it is not the last one.
+func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
+	var w *world
+	left, runs := 1, 0
+	w = newWorld(t, fanouttest.Options{Redis: "embedded"},
+		erase.Step{Name: "facts", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+			found := left
+			left = 0
+			return erase.Done{Removed: erase.Count("posts", found)}, nil
+		}},
+		erase.Step{Name: "long", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+			if runs++; runs == 3 {
+				left = 1 // after 3 s
+				w.Clock.Advance(time.Minute)
+			}
+			return erase.Done{}, nil
+		}})
+	if done := w.end(w.begin()); left != 0 || done.Removed["posts"] != 2 {
+		t.Errorf("%d are left, removed %v", left, done.Removed)
+	}
+}
+
+// A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node forgets
+// it again, long before the end, and closes what was opened with it.
+func TestANodeForgetsAUserWhoIsLeavingAgain(t *testing.T) {
+	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
+	w.Memory.People.KeepNumber(leaver, w.user)
+	erasure := w.begin()
+	w.follow()
+	if w.Memory.People.KnowsNumber(leaver) || len(w.told) != 1 {
+		t.Errorf("the user is known, told %q", w.told)
+	}
+	w.Memory.People.KeepNumber(leaver, w.user)
+	w.Work(w.Fanout)
+	w.follow()
+	if w.Memory.People.KnowsNumber(leaver) || len(w.told) != 2 {
+		t.Errorf("the user is known again, told %q", w.told)
+	}
+	w.end(erasure)
+	w.follow()
+	if len(w.told) != 2 {
+		t.Errorf("told %q", w.told)
+	}
+}
+
+// A node that does not read the log while a user is erased, as one that hangs, finds entries that say nothing: it forgets everybody,
+// and does not take the ID of its cache for that of whoever has the key now.
+func TestALateNodeForgetsWhoWasErased(t *testing.T) {
+	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, people.EraseLog(people.LogProfile, nodecache.LogPull))
+	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
+	follow := func() {
+		t.Helper()
+		_, err := late.Log.RunOnce(t.Context())
+		w.Must(err)
+	}
+	follow()
+	number, found, err := late.People.Number(t.Context(), leaver)
+	if err != nil || !found || number != w.user {
+		t.Fatal(number, found, err)
+	}
+	w.end(w.begin())
+	again := w.Named(leaver)[0]
+	follow()
+	if number, _, err := late.People.Number(t.Context(), leaver); err != nil || number != again {
+		t.Errorf("the key is of %d, the late node says %d, %v", again, number, err)
+	}
+}
+
+// A profile that a node with a clock ahead has changed just before is newer than the erasure. No node shows it any more.
+func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
+	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
+	w.Memory.People.Keep(w.user, services.User{Number: w.user, Key: leaver, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
+	w.begin()
+	w.follow()
+	if user, known := w.Memory.People.Get(w.user); known {
+		t.Errorf("the node has %+v", user)
+	}
+}
+
+// An erasure whose job was given up, by an error that has been mended since, goes on when somebody asks for it again; while it has a job,
+// to ask adds none.
+func TestToAskAgainRevivesAnErasure(t *testing.T) {
+	broken := true
+	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
+		if broken {
+			return erase.Done{}, errors.New("broken")
+		}
+		return erase.Done{}, nil
+	}})
+	erasure := w.begin()
+	for range 3 {
+		w.begin()
+	}
+	if waiting, dead := w.Jobs(); waiting != 1 || dead != 0 {
+		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
+	}
+	for range 100 {
+		w.Work(w.Fanout)
+		w.Clock.Advance(time.Minute)
+	}
+	if waiting, dead := w.Jobs(); waiting != 0 || dead != 1 {
+		t.Fatalf("%d jobs wait, %d are dead: the test proves nothing", waiting, dead)
+	}
+	broken = false
+	if again := w.begin(); again.Name != erasure.Name {
+		t.Errorf("asked again it is %q, it was %q", again.Name, erasure.Name)
+	}
+	w.end(erasure)
+	if waiting, dead := w.Jobs(); waiting != 0 || dead != 0 {
+		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
+	}
+}
+
+// Of requests at the same time one begins the erasure, and the others answer it.
+func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
+	w := newWorld(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}, nothing("nothing"))
+	for range 10 {
+		w.Named(leaver)
+		var all sync.WaitGroup
+		names, errs := make([]string, 6), make([]error, 6)
+		for i := range names {
+			all.Go(func() {
+				erasure, _, err := Begin(t.Context(), w.Store, leaver)
+				names[i], errs[i] = erasure.Name, err
+			})
+		}
+		all.Wait()
+		for i := range names {
+			if errs[i] != nil || names[i] != names[0] {
+				t.Errorf("erasure %q, %v; another is %q", names[i], errs[i], names[0])
+			}
+		}
+		w.end(Erasure{Name: names[0]})
+	}
+}
