@@ -17,7 +17,7 @@ var (
 		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
 
 	// Messages are numbered without gaps, so the row stays, recalled and without an author.
-	blankMessage = sql.NewStatement("blank an erased message", `UPDATE conversation_messages SET author = 0 WHERE conversation = $1 AND number = $2`)
+	blankMessages = sql.NewStatement("blank erased messages", `UPDATE conversation_messages SET author = 0 WHERE conversation = $1 AND {in number $2 BIGINT}`)
 
 	eraseMentions = sql.NewStatement("erase mentions in a conversation", `DELETE FROM conversation_mentions WHERE conversation = $1 AND user_number = $2`)
 
@@ -36,6 +36,13 @@ func (s *Service) Erase() []erase.Step {
 	}
 }
 
+// messagesAtOnce is how many messages one transaction removes from a conversation: each is compared with the position of each member,
+// and whoever sends a message waits.
+func messagesAtOnce(members int) int {
+	const compared, least = 200_000, 10
+	return max(least, min(erase.Batch, compared/max(members, 1)))
+}
+
 // eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock.
 func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	var id services.ConversationID
@@ -47,29 +54,27 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 	if err != nil {
 		return done, err
 	}
-	type message struct{ number, recalled int64 }
-	var messages []message
-	err = tx.Each(ctx, messagesToErase, []any{id, at.User, erase.Batch}, func(scan func(...any) error) error {
-		var one message
-		err := scan(&one.number, &one.recalled)
-		messages = append(messages, one)
+	limit := messagesAtOnce(c.Members)
+	var messages, standing []int64
+	err = tx.Each(ctx, messagesToErase, []any{id, at.User, limit}, func(scan func(...any) error) error {
+		var number, recalled int64
+		err := scan(&number, &recalled)
+		if messages = append(messages, number); recalled == 0 {
+			standing = append(standing, number)
+		}
 		return err
 	})
+	if err == nil && len(standing) > 0 {
+		err = withdraw(ctx, tx, id, standing, at.User)
+	}
+	if err == nil && len(messages) > 0 {
+		_, err = tx.Run(ctx, blankMessages, id, messages)
+	}
 	if err != nil {
 		return done, err
 	}
 	done = erase.Done{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
-	for _, one := range messages {
-		if one.recalled == 0 {
-			if err := withdraw(ctx, tx, id, one.number, at.User); err != nil {
-				return done, err
-			}
-		}
-		if _, err := tx.Run(ctx, blankMessage, id, one.number); err != nil {
-			return done, err
-		}
-	}
-	if len(messages) == erase.Batch {
+	if len(messages) == limit {
 		done.After = at.After // continue with this conversation
 	} else {
 		if _, err := removeMembers(ctx, tx, id, []services.UserID{at.User}); err != nil {

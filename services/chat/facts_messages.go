@@ -28,17 +28,22 @@ var (
 	lockMessage = sql.NewStatement("lock a message", `SELECT author, sent_at, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND number = $2 {for update}`)
 
-	recallMessage = sql.NewStatement("recall a message", `UPDATE conversation_messages SET body = '', recalled_at = $3 WHERE conversation = $1 AND number = $2`)
+	recallMessages = sql.NewStatement("recall messages", `UPDATE conversation_messages SET body = '', recalled_at = $3
+		WHERE conversation = $1 AND {in number $2 BIGINT}`)
 
 	revise = sql.NewStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
 
-	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND number = $2 RETURNING user_number`)
+	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND {in number $2 BIGINT}
+		RETURNING user_number, number`)
 
-	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members SET mentions = mentions - 1
-		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND base < $3 AND left_at = 0`)
+	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members AS m
+		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
+		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
 
-	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members SET k = k - 1, mv = mv + 1
-		WHERE conversation = $1 AND base < $2 AND left_at = 0 AND user_number <> $3`)
+	// One statement for all messages: a ROOM has many members, and most of them have not read it.
+	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members AS m
+		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
+		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 )
 
 // insertMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
@@ -137,30 +142,42 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	case at > 0:
 		return c, false, nil
 	}
-	if err := withdraw(ctx, tx, conversation, number, author); err != nil {
+	if err := withdraw(ctx, tx, conversation, []int64{number}, author); err != nil {
 		return c, false, err
 	}
 	c.Revision++
 	return c, true, nil
 }
 
-// withdraw deletes the text of a message that stands, in a locked conversation, and stops counting it.
-func withdraw(ctx context.Context, tx *sql.Tx, conversation services.ConversationID, number int64, author services.UserID) error {
-	if _, err := tx.Run(ctx, recallMessage, conversation, number, tx.HappenedAt()); err != nil {
+// withdraw deletes the texts of messages of one author that stand, in a locked conversation, and stops counting them.
+func withdraw(ctx context.Context, tx *sql.Tx, conversation services.ConversationID, numbers []int64, author services.UserID) error {
+	if _, err := tx.Run(ctx, recallMessages, conversation, numbers, tx.HappenedAt()); err != nil {
 		return err
 	}
 	if _, err := tx.Run(ctx, revise, conversation); err != nil {
 		return err
 	}
-	mentioned, err := sql.Column[services.UserID](ctx, tx, dropMentions, conversation, number)
+	var mentioned []services.UserID
+	var mentions sql.Rows
+	err := tx.Each(ctx, dropMentions, []any{conversation, numbers}, func(scan func(...any) error) error {
+		var user services.UserID
+		var number int64
+		err := scan(&user, &number)
+		mentioned, mentions = append(mentioned, user), append(mentions, []any{user, number})
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if len(mentioned) > 0 { // the version rises once, below
-		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, number); err != nil {
+	if len(mentioned) > 0 { // the version rises below
+		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, mentions); err != nil {
 			return err
 		}
 	}
-	_, err = tx.Run(ctx, lowerMembers, conversation, number, author)
+	list := make(sql.Rows, len(numbers))
+	for i, number := range numbers {
+		list[i] = []any{number}
+	}
+	_, err = tx.Run(ctx, lowerMembers, conversation, list, slices.Max(numbers), author)
 	return err
 }
