@@ -26,6 +26,14 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 	return payload, nil
 }
 
+// targetUser is the target of an act on a user. What is no ID of a user is none: nothing would find it when the user is erased.
+func targetUser(id string) string {
+	if _, err := services.ParseUserID("userId", id); err != nil {
+		return ""
+	}
+	return id
+}
+
 // subjectOf is the user or application that the token of a request names.
 func subjectOf(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)

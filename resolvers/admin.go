@@ -88,7 +88,7 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 }
 
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
-	return asAdmin(ctx, r, "recountBadges", input.UserID, "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
+	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
 		user, err := r.number(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 	if input.Mode != nil {
 		mode = input.Mode.String()
 	}
-	return asAdmin(ctx, r, "pinAuthorMode", input.UserID, mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
+	return asAdmin(ctx, r, "pinAuthorMode", targetUser(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
 		author, err := r.number(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err

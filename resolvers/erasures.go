@@ -10,7 +10,7 @@ import (
 
 // eraseUser begins the erasure of a user, or returns its progress.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
-	return asAdmin(ctx, r, "eraseUser", input.UserID, "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
+	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
 		if err != nil {
 			return nil, err

@@ -2,7 +2,8 @@
 //
 // An act is written before its work begins, so that none is lost, and an act that cannot be written is not done. Its outcome is
 // written in the transaction of the work itself, where the work has one: it says DONE exactly if the work is committed. An act whose
-// node was killed in the middle stays STARTED. Acts are kept for a bounded time. They hold no token, no secret and no text of users.
+// node was killed in the middle stays STARTED. Acts are kept for a bounded time. They hold no token, no secret and no text of users, and
+// no name of a user who is not there.
 package acts
 
 import (
@@ -103,10 +104,14 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	return err
 }
 
-// end writes the outcome of an act.
+// end writes the outcome of an act. One on a user who is not there keeps no name: they may have been erased.
 func (a Act) end(ctx context.Context, tx *sql.Tx, outcome string) error {
-	target := a.Target
-	if target == "" && a.Made != nil && outcome == Done {
+	if outcome == string(services.NotFound) && strings.HasPrefix(a.Target, services.UserType+":") {
+		_, err := tx.Run(ctx, setNobody, a.ID, outcome)
+		return err
+	}
+	target := ""
+	if a.Target == "" && a.Made != nil && outcome == Done {
 		target = a.Made()
 	}
 	_, err := tx.Run(ctx, setOutcome, a.ID, outcome, target)

@@ -92,7 +92,7 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 		}{
 			{"committed", []error{nil}, Done, Done},
 			{"rolled back", []error{services.Errorf(services.Conflict, "no")}, Started, "CONFLICT"},
-			{"a part committed", []error{nil, services.Errorf(services.NotFound, "no")}, Done, "NOT_FOUND"},
+			{"a part committed", []error{nil, services.Errorf(services.Forbidden, "no")}, Done, "FORBIDDEN"},
 			{"an error of the program", []error{errors.New("no")}, Started, "INTERNAL"},
 			{"no transaction", nil, Started, Done},
 		} {
@@ -234,6 +234,34 @@ func TestOldActsAreDropped(t *testing.T) {
 		}
 		if list := k.list(); len(list) != 1 || list[0].Action != "young" {
 			t.Errorf("left: %+v", list)
+		}
+	})
+}
+
+// An act on a user who is not there, as one who was erased, keeps no name; nor does an act under way whose user is erased meanwhile.
+func TestAnActOnNobodyHasNoName(t *testing.T) {
+	eachKept(t, func(k kept) {
+		missing := services.Errorf(services.NotFound, "no")
+		for _, c := range []struct {
+			target, want string
+			err          error
+		}{{"user:bob", "", missing}, {"post:1", "post:1", missing}, {"user:bob", "user:bob", services.Errorf(services.Forbidden, "no")}, {"user:bob", "user:bob", nil}} {
+			act := pin
+			act.Target = c.target
+			_ = k.Do(k.Ctx, act, func(context.Context) error { return c.err })
+			if got := k.last(); got.Target != c.want || (got.Details == "") != (c.want == "") {
+				t.Errorf("%s, %v: kept %+v", c.target, c.err, got)
+			}
+		}
+		_ = k.Do(k.Ctx, pin, func(context.Context) error {
+			k.MustWrite(func(tx *sql.Tx) error {
+				_, err := ForgetTarget(k.Ctx, tx, pin.Target)
+				return err
+			})
+			return nil
+		})
+		if got := k.last(); got.Target != "" || got.Outcome != Done {
+			t.Errorf("kept %+v of an act whose user was erased", got)
 		}
 	})
 }

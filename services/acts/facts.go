@@ -5,7 +5,10 @@ import "tidings/services/sql"
 var (
 	insertAct = sql.NewStatement("begin an act", `INSERT INTO acts (id, actor, action, target, details, outcome) VALUES ($1, $2, $3, $4, $5, $6)`)
 
-	setOutcome = sql.NewStatement("end an act", `UPDATE acts SET outcome = $2, target = $3 WHERE id = $1`)
+	// The target of an act is written once: it may have been taken out meanwhile.
+	setOutcome = sql.NewStatement("end an act", `UPDATE acts SET outcome = $2, target = CASE WHEN CAST($3 AS TEXT) = '' THEN target ELSE $3 END WHERE id = $1`)
+
+	setNobody = sql.NewStatement("end an act on nobody", `UPDATE acts SET outcome = $2, target = '', details = '' WHERE id = $1`)
 
 	listActs = sql.NewStatement("list acts", `SELECT id, actor, action, target, details, outcome FROM acts WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 

@@ -172,8 +172,8 @@ func rank(name string) int {
 func TestRecordedActs(t *testing.T) {
 	n, _ := operatorsNode(t)
 	for query, want := range map[string]string{
-		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss|user:nobody|",
-		`mutation{recountBadges(input:{userId:"rubbish"}){differed}}`:                            "recountBadges FAILED|INVALID|boss|rubbish|",
+		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss||",
+		`mutation{recountBadges(input:{userId:"rubbish"}){differed}}`:                            "recountBadges FAILED|INVALID|boss||",
 		`mutation{removeWebhook(input:{name:"none\u0000"}){name}}`:                               "removeWebhook FAILED|NOT_FOUND|boss|none\uFFFD|",
 		`mutation{setFanoutThresholds(input:{bigFollowers:0,hugeFollowers:1}){fanout{waiting}}}`: "setFanoutThresholds FAILED|INVALID|boss||big 0, huge 1",
 	} {
