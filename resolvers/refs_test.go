@@ -317,3 +317,39 @@ func TestADirectConversationTakesARef(t *testing.T) {
 		t.Errorf("%+v %+v", got.Data, got.Errors)
 	}
 }
+
+// The ref of a DIRECT conversation is that of both: whoever creates it again is answered with it, and reopens it after a block. A GROUP
+// is its creator's.
+func TestTheRefOfADirectConversationIsOfBoth(t *testing.T) {
+	a := newAPI(t)
+	create := func(as, kind, other, ref string) answer {
+		return a.asHost(as, `mutation($kind: ConversationKind!, $other: [ID!]!, $ref: String) { createConversation(input: {kind: $kind, memberIds: $other, ref: $ref}) { created conversation { id memberCount } } }`,
+			map[string]any{"kind": kind, "other": []string{"user:" + other}, "ref": ref})
+	}
+	id := create("alice", "DIRECT", "bob", "dm").at("createConversation", "conversation", "id")
+	again := func(as, other string) {
+		t.Helper()
+		got := create(as, "DIRECT", other, "dm")
+		if got.at("createConversation", "created") != false || got.at("createConversation", "conversation", "id") != id || got.at("createConversation", "conversation", "memberCount") != 2.0 {
+			t.Errorf("%s creates %v again: %+v %+v", as, id, got.Data, got.Errors)
+		}
+	}
+	again("alice", "bob")
+	again("bob", "alice")
+	for _, one := range []string{"bob", "alice"} {
+		a.must("alice", `mutation { block(input: {userId: "user:bob"}) { changed } }`, nil)
+		a.must("alice", `mutation { unblock(input: {userId: "user:bob"}) { changed } }`, nil)
+		again(one, map[string]string{"alice": "bob", "bob": "alice"}[one])
+		a.mustHost("bob", `mutation { sendMessage(input: {conversationId: "conversation:ref:dm", body: "hi"}) { message { id } } }`, nil)
+	}
+	if got := create("alice", "DIRECT", "carol", "dm"); got.at("createConversation", "conversation", "id") != id {
+		t.Errorf("the ref of alice's conversation: %+v %+v", got.Data, got.Errors)
+	}
+	if got := create("carol", "DIRECT", "alice", "dm"); got.code() != services.Conflict {
+		t.Errorf("carol takes the ref: %+v %+v", got.Data, got.Errors)
+	}
+	create("alice", "GROUP", "bob", "group")
+	if got := create("bob", "GROUP", "alice", "group"); got.code() != services.Conflict {
+		t.Errorf("bob takes the ref of alice's group: %+v %+v", got.Data, got.Errors)
+	}
+}

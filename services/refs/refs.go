@@ -25,15 +25,26 @@ type Holder struct {
 // the command changes nothing and returns that object's ID, whatever else was asked for and whether it was deleted since. If the
 // object was there before, it gets the ref if it has none. CONFLICT if another user's object has the ref, or the object has
 // another one. The label has been checked.
+//
+// Two users have one DIRECT conversation, whoever of them creates it: it is the object of both, and to create it again may reopen it.
 func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-		if ids, err := held(ctx, tx, kind, label.Ref, cmd.Actor); ids != nil || err != nil {
-			return ids, err
+		holder, found, err := holderIn(ctx, tx, kind, label.Ref)
+		if err != nil {
+			return nil, err
+		}
+		if found && kind != services.ConversationType {
+			return holder.answer(cmd.Actor, label.Ref)
 		}
 		ids, err := apply(ctx, tx)
 		unchanged := errors.Is(err, jobs.ErrUnchanged)
-		if err != nil && !unchanged || unchanged && label.Ref == "" {
+		switch {
+		case found && (err == nil || unchanged) && ids[0] == holder.Object.GlobalID():
+			return ids, err
+		case found:
+			return holder.answer(cmd.Actor, label.Ref)
+		case err != nil && !unchanged || unchanged && label.Ref == "":
 			return ids, err
 		}
 		object, err := services.ParseObject("id", ids[0])
@@ -54,27 +65,35 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	}
 }
 
-// held is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. nil if the ref is free.
-func held(ctx context.Context, tx *sql.Tx, kind, ref string, creator services.UserID) ([]string, error) {
+// holderIn is the object that has a ref, in a transaction.
+func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder, found bool, err error) {
 	if ref == "" {
-		return nil, nil
+		return holder, false, nil
 	}
-	holder := Holder{Object: services.Object{Type: kind}}
-	found, err := tx.One(ctx, holderOf, []any{kind, ref}, &holder.Object.Number, &holder.Owner)
-	switch {
-	case err != nil || !found:
-		return nil, err
-	case holder.Owner != creator:
+	holder.Object.Type = kind
+	found, err = tx.One(ctx, holderOf, []any{kind, ref}, &holder.Object.Number, &holder.Owner)
+	return holder, found, err
+}
+
+// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged.
+func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
+	if h.Owner != creator {
 		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
 	}
-	return []string{holder.Object.GlobalID()}, jobs.ErrUnchanged
+	return []string{h.Object.GlobalID()}, jobs.ErrUnchanged
 }
 
 // attach is for a label that was not inserted: another transaction has claimed the ref meanwhile, whose object it then returns;
 // or the object was there before and has a label.
 func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) ([]string, error) {
-	if had, err := held(ctx, tx, object.Type, label.Ref, creator); had != nil || err != nil || label.Ref == "" {
-		return had, err
+	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
+	switch {
+	case err != nil || label.Ref == "":
+		return nil, err
+	case found && holder.Object == object:
+		return nil, nil // it has the ref
+	case found:
+		return holder.answer(creator, label.Ref)
 	}
 	named, err := tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
