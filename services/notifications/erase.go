@@ -13,7 +13,8 @@ var (
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
-	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing`)
+	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
+		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
 	boundOfCauses = erase.Bound("notification_causes", "recipient")
 )
@@ -27,8 +28,8 @@ var Erase = []erase.Step{
 	erase.Rows("", "notification_heads", "recipient", "recipient"),
 }
 
-// eraseActor brings the notifications of the next recipient in line with the facts, and deletes what the user caused. It is one
-// recipient at a time, because their other transactions wait.
+// eraseActor brings notifications of the next recipient in line with the facts, and deletes what the user caused. It is one recipient at
+// a time, and of them a page, because their other transactions wait.
 func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	end, last, err := boundOfCauses(ctx, tx, at.After)
 	if err != nil {
@@ -42,14 +43,17 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if recipient == at.User {
 		return erase.Done{After: int64(recipient), More: true}, nil // the next step removes all of theirs
 	}
-	for after, more := (Cause{}), true; more; {
-		if _, after, more, err = applyCausesOf(ctx, tx, recipient, at.User, after, causesPerPage); err != nil {
-			return erase.Done{}, err
-		}
+	_, _, more, err := applyCausesOf(ctx, tx, recipient, at.User, Cause{}, erase.Batch)
+	if err != nil {
+		return erase.Done{}, err
 	}
-	n, err := tx.Run(ctx, eraseCauses, recipient, at.User)
+	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)
 	if err == nil {
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
-	return erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}, err
+	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
+	if n > 0 && (more || n == erase.Batch) {
+		done.After = at.After // this recipient again
+	}
+	return done, err
 }

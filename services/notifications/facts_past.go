@@ -18,7 +18,11 @@ const lastSequence = 999
 
 // pastRange is the range of positions of the events of a moment: the first, and the last.
 func pastRange(moment services.PostID, user services.UserID) (first, last services.PostID) {
-	start, sequence := services.FirstPlace(moment.Time(), user), moment.Sequence()
+	return rangeOf(moment, user, moment.Sequence())
+}
+
+func rangeOf(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
+	start := services.FirstPlace(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)
 	if sequence == lastSequence {
 		return first, start + services.PostsAMillisecond - 1
@@ -36,6 +40,16 @@ type span struct {
 	first, last services.PostID
 }
 
+// spansOf are the range of an event's moment, and that of the last events of its millisecond. The first one may be full: causes of no
+// past time take positions one after the other, whatever their ranges, and more than a thousand may have come in a millisecond.
+func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) {
+	for i, sequence := range []int64{moment.Sequence(), lastSequence} {
+		first, last := rangeOf(moment, recipient, sequence)
+		spans[i] = span{recipient, first, last}
+	}
+	return spans
+}
+
 // places are the last taken positions of ranges; absent where none is.
 type places map[span]services.PostID
 
@@ -43,17 +57,19 @@ type places map[span]services.PostID
 func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (places, error) {
 	var spans []span
 	var asked sql.Rows
+	known := map[span]bool{}
 	for _, r := range missing {
 		if r.moment == 0 {
 			continue
 		}
-		one := span{recipient: r.Recipient}
-		one.first, one.last = pastRange(r.moment, r.Recipient)
-		if one.first > b.heads[r.Recipient].place || slices.Contains(spans, one) { // nothing is taken beyond the head
-			continue
+		for _, one := range spansOf(r.Recipient, r.moment) {
+			if one.first > b.heads[r.Recipient].place || known[one] { // nothing is taken beyond the head
+				continue
+			}
+			known[one] = true
+			asked = append(asked, []any{len(spans), one.recipient, one.first, one.last})
+			spans = append(spans, one)
 		}
-		asked = append(asked, []any{len(spans), one.recipient, one.first, one.last})
-		spans = append(spans, one)
 	}
 	taken := make(places, len(spans))
 	if len(spans) == 0 {
@@ -71,14 +87,17 @@ func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (plac
 }
 
 // next takes the next position of a moment.
-func (p places) next(recipient services.UserID, moment services.PostID) services.PostID {
-	one := span{recipient: recipient}
-	one.first, one.last = pastRange(moment, recipient)
-	place := one.first
-	if last, taken := p[one]; taken {
-		place = last + 1
+func (p places) next(recipient services.UserID, moment services.PostID) (place services.PostID) {
+	for _, one := range spansOf(recipient, moment) {
+		place = one.first
+		if last, taken := p[one]; taken {
+			place = last + 1
+		}
+		if place <= one.last {
+			p[one] = place
+			break
+		}
 	}
-	p[one] = place
 	return place
 }
 

@@ -1,0 +1,53 @@
+package notifications
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/posts"
+	"tidings/services/sql"
+)
+
+// More causes than the range of one event holds have come in a millisecond. Causes that are told later as of that millisecond get
+// positions of their own behind them, and not taken ones.
+func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		list := n.Posts(users[0], 3)
+		at := n.Clock.Now().Truncate(time.Millisecond)
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			b, err := lockCounters(ctx, tx, []counter{{users[0], services.CategoryFollow}})
+			if err != nil {
+				return err
+			}
+			first := services.FirstPlace(at, users[0])
+			var full []raised
+			for i := range services.PostID(2 * positionsPerEvent) {
+				full = append(full, raised{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, at: sql.Micros(at), place: first + i})
+			}
+			b.heads[users[0]].place, b.heads[users[0]].changed = full[len(full)-1].place, true
+			if err := b.insert(ctx, full); err != nil {
+				return err
+			}
+			_, err = b.save(ctx)
+			return err
+		})
+		moments := services.NewIDClock(n.Clock, 1)
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			var causes []Cause
+			for _, post := range list {
+				if _, err := posts.InsertLike(ctx, tx, post, users[1], at); err != nil {
+					return err
+				}
+				causes = append(causes, Cause{Recipient: users[0], Category: services.CategoryLike, Subject: post, Actor: users[1], Moment: moments.NextAt(at)})
+			}
+			_, err := applyCauses(ctx, tx, causes)
+			return err
+		})
+		if got := len(n.listed(users[0], 10)); got != len(list) {
+			t.Errorf("%d notifications are listed, want %d", got, len(list))
+		}
+	})
+}
