@@ -3,7 +3,8 @@ package resolvers
 // Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
 // time: see transport.Config.
 var Weights = map[string]int{
-	"Query.nodes":                       5, // for each node
+	"Query.nodes":                       5,  // for each node
+	"Query.users":                       20, // for each user
 	"Query.__schema":                    1000,
 	"Query.__type":                      100,
 	"Viewer.badges":                     20,
