@@ -16,15 +16,16 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// Before the ID: two past events of one millisecond take theirs one after the other.
+			if err := s.lockLog(ctx, tx); err != nil {
+				return nil, err
+			}
 			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
 			show, err := ScheduleShow(id, host, draft, s.now(tx))
 			if err != nil {
-				return nil, err
-			}
-			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
 			upcoming, err := countUpcoming(ctx, tx, host, MaxUpcomingShows)
