@@ -33,17 +33,22 @@ function* users(schema, typeName) {
   }
 }
 
+// A default is a part of the contract: without it the argument or input field is required, and with another one, or a first one, a request
+// that leaves the part out means something else.
+const isDefault = ({ type }) => /_DEFAULT(_VALUE)?_CHANGED$/.test(type);
+
 // breaking lists what would break, on a day such as 2031-12-31.
 export async function breaking(goldenText, presentText, today) {
   const golden = buildSchema(goldenText);
-  const changes = (await diff(golden, buildSchema(presentText))).filter((change) => change.criticality.level === CriticalityLevel.Breaking);
+  const changes = (await diff(golden, buildSchema(presentText))).filter((change) => change.criticality.level === CriticalityLevel.Breaking || isDefault(change));
   const due = (part) => removalOf(part) !== undefined && removalOf(part) <= today;
   const gone = new Set(changes.filter((change) => change.type === 'TYPE_REMOVED').map((change) => change.path));
   // A type goes with the last part that has it, and an argument with its field.
   const mayGo = (typeName) => [...users(golden, typeName)].every(({ of, parts = [] }) => gone.has(of) || parts.some(due));
-  const allowed = ({ type, path }) => {
+  const allowed = (change) => {
+    const { type, path } = change;
     if (type === 'TYPE_REMOVED') return mayGo(path);
-    if (!type.endsWith('_REMOVED')) return false;
+    if (!type.endsWith('_REMOVED') && !isDefault(change)) return false;
     return due(partOf(golden, path)) || due(partOf(golden, path.split('.').slice(0, 2).join('.')));
   };
   return changes.filter((change) => !allowed(change)).map((change) => `breaking: ${change.path}: ${change.message}`);

@@ -11,8 +11,8 @@ type Liker { name: String }
 type Photo { id: ID! }
 union Any = Post | Photo
 enum Kind { POST  NOTE @deprecated(reason: "Use POST. Removal: 2030-01-01.") }
-input Filter { kind: Kind  word: String }
-type Mutation { find(filter: Filter!): Boolean }
+input Filter { kind: Kind  word: String  away: Boolean! = false  size: Int = 20 @deprecated(reason: "Use word. Removal: 2030-01-01.") }
+type Mutation { find(filter: Filter!, most: Int = 10): Boolean }
 `;
 
 const changed = (from, to) => {
@@ -33,6 +33,13 @@ const breaks = {
   'an input field is gone': changed('word: String', ''),
   'an input field became required': changed('word: String', 'word: String!'),
   'an input field that is required was added': changed('word: String', 'word: String  by: ID!'),
+  'an input field lost its default': changed('Boolean! = false', 'Boolean!'),
+  'an input field has another default': changed('Boolean! = false', 'Boolean! = true'),
+  'an input field got a default': changed('word: String', 'word: String = "a"'),
+  'an optional input field lost its default': changed('Boolean! = false', 'Boolean'),
+  'an argument lost its default': changed('most: Int = 10', 'most: Int'),
+  'an argument has another default': changed('most: Int = 10', 'most: Int = 20'),
+  'an argument got a default': changed('(of: [Kind!])', '(of: [Kind!] = [POST])'),
   'what was deprecated has another type': changed('): Likes! @deprecated', '): Int! @deprecated'),
 };
 
@@ -46,6 +53,8 @@ const fine = {
   'an optional argument was added': changed('(first: Int)', '(first: Int, after: String)'),
   'an optional input field was added': changed('word: String', 'word: String  by: ID'),
   'a field became non-null': changed('title: String', 'title: String!'),
+  'an input field with a default was added': changed('word: String', 'word: String  more: Boolean! = true'),
+  'a required input field became optional': changed('filter: Filter!', 'filter: Filter'),
   'a field was deprecated': changed('title: String', 'title: String @deprecated(reason: "Use body. Removal: 2031-01-01.")'),
   'an enum has a value more': changed('{ POST ', '{ POST STORY '),
 };
@@ -59,6 +68,8 @@ const removed = {
     .replace('type Likes { count: Int!  by: Liker }', '').replace('type Liker { name: String }', ''),
   'an argument': changed(', old: Int @deprecated(reason: "Nobody needs it. Removal: 2030-01-01.")', ''),
   'an argument of a field': changed('likes(first: Int)', 'likes'),
+  'an input field with a default': changed('size: Int = 20 @deprecated(reason: "Use word. Removal: 2030-01-01.")', ''),
+  'a default of an input field': changed('size: Int = 20', 'size: Int'),
   'an enum value': changed('NOTE @deprecated(reason: "Use POST. Removal: 2030-01-01.")', ''),
 };
 
