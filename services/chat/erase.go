@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/erase"
@@ -65,7 +66,10 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		return err
 	})
 	if err == nil && len(standing) > 0 {
-		err = withdraw(ctx, tx, id, standing, at.User)
+		err = withdraw(ctx, tx, c, standing, at.User)
+	}
+	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // it loses its author alone
+		_, err = tx.Run(ctx, raiseOthers, id, 0, at.User)
 	}
 	if err == nil && len(messages) > 0 {
 		_, err = tx.Run(ctx, blankMessages, id, messages)

@@ -44,6 +44,10 @@ var (
 	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members AS m
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
+
+	// The members whom lowerMembers leaves: together the two write as many rows as the recall of a message that nobody has read.
+	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
+		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )
 
 // insertMessage adds a message to a conversation and returns both as they are now. The author has read up to it. A mention counts
@@ -142,24 +146,25 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	case at > 0:
 		return c, false, nil
 	}
-	if err := withdraw(ctx, tx, conversation, []int64{number}, author); err != nil {
+	if err := withdraw(ctx, tx, c, []int64{number}, author); err != nil {
 		return c, false, err
 	}
 	c.Revision++
 	return c, true, nil
 }
 
-// withdraw deletes the texts of messages of one author that stand, in a locked conversation, and stops counting them.
-func withdraw(ctx context.Context, tx *sql.Tx, conversation services.ConversationID, numbers []int64, author services.UserID) error {
-	if _, err := tx.Run(ctx, recallMessages, conversation, numbers, tx.HappenedAt()); err != nil {
+// withdraw deletes the texts of messages of one author that stand, in a locked c.ID, and stops counting them. The
+// lists of all members show the last message, so the states of all of them get a new version when it is withdrawn.
+func withdraw(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, author services.UserID) error {
+	if _, err := tx.Run(ctx, recallMessages, c.ID, numbers, tx.HappenedAt()); err != nil {
 		return err
 	}
-	if _, err := tx.Run(ctx, revise, conversation); err != nil {
+	if _, err := tx.Run(ctx, revise, c.ID); err != nil {
 		return err
 	}
 	var mentioned []services.UserID
 	var mentions sql.Rows
-	err := tx.Each(ctx, dropMentions, []any{conversation, numbers}, func(scan func(...any) error) error {
+	err := tx.Each(ctx, dropMentions, []any{c.ID, numbers}, func(scan func(...any) error) error {
 		var user services.UserID
 		var number int64
 		err := scan(&user, &number)
@@ -170,7 +175,7 @@ func withdraw(ctx context.Context, tx *sql.Tx, conversation services.Conversatio
 		return err
 	}
 	if len(mentioned) > 0 { // the version rises below
-		if _, err := tx.Run(ctx, unmentionMembers, conversation, mentioned, mentions); err != nil {
+		if _, err := tx.Run(ctx, unmentionMembers, c.ID, mentioned, mentions); err != nil {
 			return err
 		}
 	}
@@ -178,6 +183,9 @@ func withdraw(ctx context.Context, tx *sql.Tx, conversation services.Conversatio
 	for i, number := range numbers {
 		list[i] = []any{number}
 	}
-	_, err = tx.Run(ctx, lowerMembers, conversation, list, slices.Max(numbers), author)
+	newest := slices.Max(numbers)
+	if _, err = tx.Run(ctx, lowerMembers, c.ID, list, newest, author); err == nil && newest == c.Head {
+		_, err = tx.Run(ctx, raiseOthers, c.ID, newest, author)
+	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/erase"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/projector"
 	"tidings/services/sql"
@@ -76,6 +77,7 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 		n.shown(users[1])
 		return n.Document(users[1]).Conversations.Version
 	}
+	var earlier, newest services.MessageID
 	last := version()
 	for _, step := range []struct {
 		what    string
@@ -90,6 +92,26 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 		{"a message in a muted conversation", func() { n.send(users[0], group) }, true},
 		{"its mark", func() { n.read(users[1], group, 0) }, true},
 		{"the user's own message", func() { n.send(users[1], group) }, true},
+		{"two messages that are read", func() {
+			earlier, newest = n.send(users[0], group), n.send(users[0], group)
+			n.read(users[1], group, 0)
+		}, true},
+		{"the recall of a read message", func() { n.mustDo(n.Recall(users[0], earlier), nil) }, false},
+		{"the recall of the last message, which is read", func() { n.mustDo(n.Recall(users[0], newest), nil) }, true},
+		{"its second recall", func() { n.mustDo(n.Recall(users[0], newest), nil) }, false},
+		{"the user's own message after it", func() { newest = n.send(users[1], group) }, true},
+		{"its recall, on another device", func() { n.mustDo(n.Recall(users[1], newest), nil) }, true},
+		{"a last message that is read and recalled", func() {
+			newest = n.send(users[0], group)
+			n.read(users[1], group, 0)
+			n.mustDo(n.Recall(users[0], newest), nil)
+		}, true},
+		{"the erasure of its author", func() {
+			n.Write(func(ctx context.Context, tx *sql.Tx) error {
+				_, err := n.eraseConversation(ctx, tx, erase.At{User: users[0]})
+				return err
+			})
+		}, true},
 		{"a second conversation opened", func() { n.mustDo(n.Enter(users[1], other, "phone"), nil) }, true},
 		{"a message in an open conversation", func() { n.send(users[0], other) }, true},
 		{"quitting", func() { n.mustDo(n.Quit(users[1], other), nil) }, true},
