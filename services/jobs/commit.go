@@ -14,6 +14,10 @@ import (
 // it updates the actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others;
 // errs[i] is of cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
+	few := len(cmds) <= manyCommands
+	if few {
+		ctx = withAhead(ctx)
+	}
 	writes := make([]func(*sql.Tx) error, len(cmds))
 	for i, cmd := range cmds {
 		writes[i] = func(tx *sql.Tx) error { return cmd.run(ctx, tx) }
@@ -31,12 +35,17 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 			errs[i] = cmd.refusal
 		}
 	}
-	e.Wake()
+	if few {
+		e.wakeAhead()
+	} else {
+		e.Wake()
+	}
 	e.afterCommit(ctx, cmds, errs)
 	return errs
 }
 
-// Beyond manyCommands commands, the jobs update the actors' own views, except for updates that need no SQL and the first few
+// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of those of bulk work, such as an
+// ingest of 500 events. Beyond it, the jobs update the actors' own views, except for updates that need no SQL and the first few
 // reads: each single read would cost several round trips to PostgreSQL.
 const (
 	manyCommands = 20

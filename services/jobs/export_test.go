@@ -5,3 +5,6 @@ func (e *Engine) Doubt(claimed []Job) { e.inDoubt.add(claimed) }
 
 // MaxRounds is how often a merge reads the facts.
 const MaxRounds = maxRounds
+
+// HeadStart is how much earlier short work is due.
+const HeadStart = headStart

@@ -20,6 +20,7 @@ type NewJob struct {
 	Group string
 
 	cause trace.Cause // of the command that enqueued it
+	ahead bool        // of waiting bulk work, see headStart
 }
 
 // Job is work that this process holds a lease on. Tries is how often it has failed. Token fences the lease: after it has
@@ -32,6 +33,7 @@ type Job struct {
 	Token     string
 	CreatedAt time.Time
 	Cause     trace.Cause // the span that it is a consequence of
+	Ahead     bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see headStart
 }
 
 var (
@@ -65,9 +67,9 @@ var (
 // others now.
 func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	single := make([]NewJob, 0, len(jobs))
-	cause := trace.CauseOf(ctx)
+	cause, ahead := trace.CauseOf(ctx), isAhead(ctx)
 	for _, job := range jobs {
-		job.cause = cause
+		job.cause, job.ahead = cause, ahead
 		if job.Group != "" {
 			tx.Keep(groupedJobs, job)
 			continue
@@ -83,17 +85,21 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	all := make([][]any, 0, len(jobs))
 	for _, job := range jobs {
 		due := job.NotBefore
-		if due.IsZero() {
-			due = tx.Began
+		made := tx.Began
+		switch {
+		case !due.IsZero():
+			// A job planned for later counts as created when it is due, so that the planned delay is not measured as waiting.
+			if due.After(made) {
+				made = due
+			}
+		case job.ahead:
+			due = made.Add(-headStart)
+		default:
+			due = made
 		}
 		payload := job.Payload
 		if payload == nil {
 			payload = []byte{}
-		}
-		// A job planned for later counts as created when it is due, so that the planned delay is not measured as waiting.
-		made := tx.Began
-		if due.After(made) {
-			made = due
 		}
 		all = append(all, []any{job.Kind, job.Key, payload, due, made, job.cause.Text()})
 	}
@@ -114,7 +120,7 @@ var groupedJobs = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, grouped []any
 		if !known {
 			place = len(jobs)
 			places[of] = place
-			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause})
+			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause, ahead: job.ahead})
 		} else {
 			jobs[place].Payload = append(jobs[place].Payload, '\n')
 		}

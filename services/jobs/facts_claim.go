@@ -51,18 +51,23 @@ var claims sync.Map // int: statement
 // same job. An error may come with jobs: the answer to the commit was lost, and this node may hold them. Release returns
 // them to the queue.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
+	return claimWaiting(ctx, s, kinds, limit, lease, 0)
+}
+
+// claimWaiting is Claim for jobs that have been due for some time: since headStart, those that go ahead.
+func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
 	}
 	// Read first, to save the writer and the disk an empty transaction.
-	now := s.Now()
+	now := s.Now().Add(-waited)
 	kinds, err := firstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
 	var claimed []Job
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		due, err := due(ctx, tx, kinds, limit)
+		due, err := due(ctx, tx, kinds, limit, tx.Now.Add(-waited))
 		if err != nil || len(due) == 0 {
 			claimed = nil
 			return err
@@ -92,9 +97,9 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 	return claimed, err
 }
 
-// due lists and locks the jobs that are due, the longest due first.
-func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, error) {
-	args := []any{tx.Now, limit}
+// due lists and locks the jobs that are due by a time, the longest due first.
+func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Time) ([]Job, error) {
+	args := []any{by, limit}
 	for _, kind := range kinds {
 		args = append(args, kind)
 	}
@@ -111,6 +116,7 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int) ([]Job, err
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due, &cause)
 		job.Cause = trace.ParseCause(cause)
 		job.CreatedAt = sql.FromMicros(created)
+		job.Ahead = job.due < created
 		due = append(due, job)
 		return err
 	})

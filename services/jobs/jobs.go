@@ -41,6 +41,7 @@ type Engine struct {
 	classes map[Class][]string // the names of the kinds
 	beats   []func(ctx context.Context, nodes []Node) error
 	wakeUp  map[Class]chan struct{}
+	prompt  chan struct{} // wakes the worker of the jobs that go ahead
 
 	stale    staleViews
 	inDoubt  inDoubt
@@ -61,7 +62,7 @@ func New(cfg Config) *Engine {
 	}
 	e := &Engine{
 		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
-		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{},
+		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{}, prompt: make(chan struct{}, 1),
 	}
 	for _, class := range []Class{Short, Bulk, Urgent} {
 		e.wakeUp[class] = make(chan struct{}, 1)
@@ -71,10 +72,22 @@ func New(cfg Config) *Engine {
 
 // Wake makes idle workers check for jobs now.
 func (e *Engine) Wake() {
-	for _, wakeUp := range e.wakeUp {
-		select {
-		case wakeUp <- struct{}{}:
-		default:
-		}
+	e.wakeAhead()
+	signal(e.wakeUp[Short])
+}
+
+// wakeAhead is Wake after a commit whose jobs go ahead. The worker of all short jobs is left alone: it would claim the same jobs.
+// It looks at the queue by itself in time, and helps if there are more than the other worker can do.
+func (e *Engine) wakeAhead() {
+	signal(e.prompt)
+	signal(e.wakeUp[Bulk])
+	signal(e.wakeUp[Urgent])
+}
+
+// signal leaves a token, unless the channel is full.
+func signal(tokens chan<- struct{}) {
+	select {
+	case tokens <- struct{}{}:
+	default:
 	}
 }

@@ -26,15 +26,20 @@ const (
 type Worker struct {
 	engine *Engine
 	class  Class
+	waited time.Duration // it claims jobs that have been due for so long: headStart for those that go ahead, otherwise 0
+	limit  int           // of one claim
+	wakeUp <-chan struct{}
 }
 
-// Workers makes this node's workers: one for short jobs, some for bulk jobs, and one for urgent ones.
+// Workers makes this node's workers: one for short jobs, some for bulk jobs, one for urgent ones, and one for the short jobs that go
+// ahead.
 func (e *Engine) Workers(bulk int) []*Worker {
-	workers := []*Worker{{e, Short}}
-	for range max(bulk, 1) {
-		workers = append(workers, &Worker{e, Bulk})
+	workers := []*Worker{{engine: e, class: Short, limit: claimLimit, wakeUp: e.wakeUp[Short]}}
+	for range max(bulk, 1) { // workers and nodes share the chunks
+		workers = append(workers, &Worker{engine: e, class: Bulk, limit: 1, wakeUp: e.wakeUp[Bulk]})
 	}
-	return append(workers, &Worker{e, Urgent})
+	return append(workers, &Worker{engine: e, class: Urgent, limit: 1, wakeUp: e.wakeUp[Urgent]},
+		&Worker{engine: e, class: Short, waited: headStart, limit: aheadLimit, wakeUp: e.prompt})
 }
 
 // Run runs jobs until ctx ends, and then finishes the jobs in progress.
@@ -58,7 +63,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-e.wakeUp[w.class]:
+		case <-w.wakeUp:
 			if err != nil { // pause, even if woken
 				select {
 				case <-ctx.Done():
@@ -75,11 +80,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // those jobs are released without counting a try.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
-	limit := claimLimit
-	if w.class != Short {
-		limit = 1 // chunks are shared among workers and nodes
-	}
-	jobs, err := Claim(ctx, e.db, e.classes[w.class], limit, e.cfg.Lease)
+	jobs, err := claimWaiting(ctx, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.waited)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.noteHalt()
@@ -136,7 +137,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
-				ctx, span := trace.StartFrom(ctx, []trace.Cause{job.Cause}, "job", job.Kind)
+				ctx, span := trace.StartFrom(inherit(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
 				outcomes[i] = e.noted(kind.Each(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
@@ -160,7 +161,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	for k, job := range batch {
 		causes[k] = job.Cause
 	}
-	ctx, span := trace.StartFrom(ctx, causes, "job", name)
+	ctx, span := trace.StartFrom(inherit(ctx, batch...), causes, "job", name)
 	span.Count(len(batch))
 	var failed error
 	for k, outcome := range e.kinds[name].Batch(ctx, batch) {

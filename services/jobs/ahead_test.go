@@ -1,0 +1,94 @@
+package jobs_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+const burst = 300
+
+// adds is a command that enqueues one job.
+func adds(job jobs.NewJob) *jobs.Command {
+	return &jobs.Command{Name: "add", Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		return nil, jobs.Enqueue(ctx, tx, job)
+	}}
+}
+
+// commitAll commits commands together, each with a job of the key.
+func (n *node) commitAll(count int, kind, key string) {
+	n.tb.Helper()
+	commands := make([]*jobs.Command, count)
+	for i := range commands {
+		commands[i] = adds(jobs.Keyed(kind, key))
+	}
+	for _, err := range n.Commit(n.tb.Context(), commands...) {
+		n.must(err)
+	}
+}
+
+// keysOf are the keys of jobs in their order.
+func keysOf(claimed []jobs.Job) (keys []string) {
+	for _, job := range claimed {
+		keys = append(keys, job.Key)
+	}
+	return keys
+}
+
+// The jobs of a small commit go ahead of those of a burst that waits: a worker of their own claims them alone, and the worker of all
+// short jobs claims them first. So do the jobs that they enqueue; those of the burst's jobs do not.
+func TestShortWorkGoesAheadOfABurst(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		var done []string
+		n.Register(does("last", func(_ context.Context, job jobs.Job) error {
+			done = append(done, job.Key)
+			return nil
+		}), does("first", func(ctx context.Context, job jobs.Job) error {
+			if job.Key == "" {
+				return nil
+			}
+			return n.Replace(ctx, job, []jobs.NewJob{jobs.Keyed("last", job.Key)})
+		}))
+		n.commitAll(burst, "first", "")
+		n.enqueue(jobs.Keyed("first", "of the burst"))
+		n.commitAll(1, "first", "of a mutation")
+		workers := n.Workers(1)
+		prompt := workers[len(workers)-1]
+		for step := range 2 { // the job, and then the one that it enqueues
+			if claimed, err := prompt.RunOnce(t.Context()); claimed != 1 || err != nil {
+				t.Fatalf("step %d: %d jobs went ahead (%v), want 1", step, claimed, err)
+			}
+		}
+		if claimed, err := prompt.RunOnce(t.Context()); claimed != 0 || err != nil {
+			t.Errorf("then %d jobs went ahead (%v), want none of the burst", claimed, err)
+		}
+		n.commitAll(1, "first", "of a mutation")
+		if _, err := workers[0].RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		claimed := n.claimOf("last")
+		if want := []string{"of a mutation", "of the burst"}; !slices.Equal(done, want[:1]) || !slices.Equal(keysOf(claimed), want) {
+			t.Errorf("done were %v, then claimed %v, want %v", done, keysOf(claimed), want)
+		}
+	})
+}
+
+// No job waits for ever behind those that go ahead, and none goes ahead of its own time.
+func TestGoingAheadIsBounded(t *testing.T) {
+	n := small(t, nil, does("a", nothing))
+	n.commitAll(burst, "a", "long")
+	n.clock.advance(jobs.HeadStart + time.Second)
+	n.commitAll(1, "a", "short")
+	n.must(n.Commit(t.Context(), adds(jobs.NewJob{Kind: "a", Key: "planned", NotBefore: n.clock.Now().Add(time.Second)}))[0])
+	if got := keysOf(n.claim()); !slices.Equal(got, []string{"long", "short"}) {
+		t.Errorf("claimed were %v, want those of the burst first, which have waited for longer, and not the planned one", got)
+	}
+	n.clock.advance(time.Second)
+	if got := keysOf(n.claim()); !slices.Equal(got, []string{"planned"}) {
+		t.Errorf("claimed were %v, want the planned one", got)
+	}
+}
