@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The row of a burst: a host application sends 10,000 events at once, and meanwhile people publish, one after the other. Each of
+// them has one follower with a socket, whom nothing of the burst concerns. The push to the follower must not wait for the burst.
+const (
+	burstSenders = 4 // requests at a time
+	burstEvery   = 50 * time.Millisecond
+)
+
+func burstAuthor(i int) string { return fmt.Sprint("burst-author-", i) }
+func burstReader(i int) string { return fmt.Sprint("burst-reader-", i) }
+func burstPerson(i int) string { return fmt.Sprint("burst-person-", i) }
+
+// burstEvents are mixed events of a round among the people of the burst, whose own posts are known: of ten, five like, two follow,
+// two comment and one publishes.
+func burstEvents(count, people int, posts []string, round int) []event {
+	events := make([]event, count)
+	for i := range events {
+		who, whom := burstPerson((i+round)%people), burstPerson((i*7+round*13+1)%people)
+		post := posts[(i*3+round)%len(posts)]
+		switch i % 10 {
+		case 0, 2, 4, 6, 8:
+			events[i] = like(who, post)
+		case 1, 5:
+			if who == whom {
+				whom = burstPerson((i + round + 1) % people)
+			}
+			events[i] = follow(who, whom)
+		case 3, 7:
+			events[i] = comment(who, post)
+		default:
+			events[i] = publish(who, postBody(i))
+		}
+	}
+	return events
+}
+
+func (b *bench) measureBurst(ctx context.Context) error {
+	return b.alone(ctx, "burst", burstDatabase, b.raceBurst)
+}
+
+func (b *bench) raceBurst(ctx context.Context, server *program) error {
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: burstSenders + 1}
+	size := b.worlds.burst
+	people, pairs := size/10, size/100
+	b.say("burst: seeding %s people, and %d authors with one follower each", thousands(int64(people)), pairs)
+	posts, err := seedBurst(ctx, server.api, people, pairs)
+	if err != nil {
+		return err
+	}
+	followers, err := openFleet(ctx, server.address, pairs, subscribe(server.address, func(i int) string { return "dev:" + burstReader(i) }))
+	if err != nil {
+		return err
+	}
+	defer followers.close()
+	var idle, behind, taken, done series
+	for round := range b.socketRounds {
+		b.say("burst: round %d of %d", round+1, b.socketRounds)
+		quiet, err := pushes(ctx, server.api, followers, nil)
+		if err != nil {
+			return err
+		}
+		events := burstEvents(size, people, posts, round)
+		start := time.Now()
+		var in, all time.Duration
+		during, err := pushes(ctx, server.api, followers, func() error {
+			err := sendBurst(ctx, server.api, events)
+			in = time.Since(start)
+			return err
+		})
+		if err == nil {
+			err = server.api.waitForJobs(ctx)
+			all = time.Since(start)
+		}
+		if err != nil {
+			return err
+		}
+		idle, behind = append(idle, newSample(quiet, sum(quiet))), append(behind, newSample(during, sum(during)))
+		taken, done = append(taken, rateOf(size, in)), append(done, rateOf(size, all))
+	}
+	what := "a follower's push behind a burst of " + thousands(int64(size)) + " events"
+	b.report.lines = append(b.report.lines, line{
+		what: what + ": p99", limit: "without the burst: " + milliseconds(idle.p99()), ours: "p50 " + milliseconds(behind.p50()),
+		value: float64(behind.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
+	})
+	b.report.details = append(b.report.details,
+		detail{what: what, who: "push, without the burst", values: idle}, detail{what: what, who: "push, behind it", values: behind},
+		detail{what: what, who: "the burst's events, taken", values: taken}, detail{what: what, who: "the burst's events, with their jobs", values: done})
+	return nil
+}
+
+// rateOf is the sample of events that took so long together.
+func rateOf(events int, took time.Duration) sample {
+	one := newSample([]time.Duration{took}, took)
+	one.rate = float64(events) / took.Seconds()
+	return one
+}
+
+func seedBurst(ctx context.Context, a *api, people, pairs int) (posts []string, err error) {
+	var events, first []event
+	for i := range people {
+		first = append(first, publish(burstPerson(i), postBody(i)))
+	}
+	readers := make([]string, pairs)
+	for i := range pairs {
+		readers[i] = burstReader(i)
+		events = append(events, follow(readers[i], burstAuthor(i)))
+	}
+	if posts, err = a.ingest(ctx, first); err == nil {
+		_, err = a.ingest(ctx, events)
+	}
+	if err == nil {
+		err = visit(ctx, a, readers)
+	}
+	if err == nil {
+		err = a.waitForJobs(ctx)
+	}
+	return posts, err
+}
+
+// sendBurst sends the events by a few connections.
+func sendBurst(ctx context.Context, a *api, events []event) error {
+	errs := make([]error, burstSenders)
+	var group sync.WaitGroup
+	for i, part := range slices.Collect(slices.Chunk(events, (len(events)+burstSenders-1)/burstSenders)) {
+		group.Go(func() { _, errs[i] = a.ingest(ctx, part) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// pushes lets each author publish once, and returns in order how long each follower waited, from when the mutation was sent. beside
+// begins with the first of them.
+func pushes(ctx context.Context, a *api, followers *fleet, beside func() error) ([]time.Duration, error) {
+	all, failed := followers.expect(), make(chan error, 1)
+	if beside == nil {
+		beside = func() error { return nil }
+	}
+	go func() { failed <- beside() }()
+	sent := make([]int64, len(followers.sockets))
+	errs := make([]error, len(sent))
+	var group sync.WaitGroup
+	start := time.Now()
+	for i := range sent {
+		group.Go(func() {
+			if errs[i] = pause(ctx, time.Until(start.Add(time.Duration(i)*burstEvery))); errs[i] != nil {
+				return
+			}
+			sent[i] = followers.now()
+			errs[i] = a.publish(ctx, burstAuthor(i), postBody(i))
+		})
+	}
+	group.Wait()
+	if err := cmp.Or(errors.Join(errs...), <-failed); err != nil {
+		return nil, err
+	}
+	select {
+	case <-all:
+	case <-time.After(volleyLimit):
+		return nil, fmt.Errorf("%d of %d followers got no push within %v", followers.pending.Load(), len(sent), volleyLimit)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	late := make([]time.Duration, len(sent))
+	for i, s := range followers.sockets {
+		late[i] = time.Duration(s.at.Load() - sent[i])
+	}
+	slices.Sort(late)
+	return late, nil
+}
