@@ -157,4 +157,4 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
 // Queued is how many writes wait for SQLite's writer.
-func (s *DB) Queued() int { return len(s.writer.queue) }
+func (s *DB) Queued() int { return len(s.writer.short) + len(s.writer.long) }

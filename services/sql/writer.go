@@ -13,6 +13,10 @@ import (
 // groupSize is how many functions share a transaction at most. One WriteAll is never split.
 const groupSize = 256
 
+// A request of more than fewFunctions functions is long: a batch of an ingest, or of jobs. Somebody waits for a short one, so it shares
+// no transaction with a long one, and waits for one of them at most: the two take turns.
+const fewFunctions = 20
+
 // Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
 // caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
 // 5 s.
@@ -23,12 +27,13 @@ const (
 
 // writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, each caller within savepoints
 // of their own, so that many callers share one wait for the disk. It never waits for more to come: while one group is written
-// the next one gathers.
+// the next one gathers. Short and long requests have a queue each, see fewFunctions.
 type writer struct {
 	store *DB
 	db    *sql.DB
 	conn  *preparedConn
-	queue chan *request
+	short chan *request
+	long  chan *request
 	done  chan struct{}
 }
 
@@ -49,7 +54,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	w := &writer{store: s, db: db, queue: make(chan *request, groupSize), done: make(chan struct{})}
+	w := &writer{store: s, db: db, short: make(chan *request, groupSize), long: make(chan *request, groupSize), done: make(chan struct{})}
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -70,7 +75,8 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 
 // close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
-	close(w.queue)
+	close(w.short)
+	close(w.long)
 	<-w.done
 	for _, prepared := range w.conn.prepared {
 		_ = prepared.Close() // closing the connection frees it
@@ -82,9 +88,12 @@ func (w *writer) close() error {
 // ctx ends while another process locks the file is answered soon; their functions never run. After that they wait, since only
 // the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
-	r := &request{ctx: ctx, fns: fns, done: make(chan struct{})}
+	r, queue := &request{ctx: ctx, fns: fns, done: make(chan struct{})}, w.short
+	if len(fns) > fewFunctions {
+		queue = w.long
+	}
 	select {
-	case w.queue <- r:
+	case queue <- r:
 	case <-ctx.Done():
 		return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
 	}
@@ -108,14 +117,50 @@ func (w *writer) run() {
 		}
 		go w.run() // a function ended the goroutine: see commit
 	}()
-	for first := range w.queue {
-		w.commit(w.gather(first))
+	now, other := w.short, w.long
+	for {
+		first, queue := next(now, other)
+		if first == nil {
+			break
+		}
+		if queue == now { // it is the other one's turn
+			now, other = other, now
+		}
+		w.commit(gather(first, queue))
 	}
 	finished = true
 }
 
-// gather takes what is queued without waiting for more.
-func (w *writer) gather(first *request) []*request {
+// next takes a request from one of two queues, of the first if both have some, and waits while both are empty. nil: both are closed.
+func next(first, second chan *request) (r *request, from chan *request) {
+	select {
+	case r, open := <-first:
+		if open {
+			return r, first
+		}
+	default:
+		select {
+		case r, open := <-first:
+			if open {
+				return r, first
+			}
+		case r, open := <-second:
+			if open {
+				return r, second
+			}
+		}
+	}
+	// One is closed, so the other one is or will be. What is in them is still to be written.
+	for _, queue := range []chan *request{first, second} {
+		if r, open := <-queue; open {
+			return r, queue
+		}
+	}
+	return nil, nil
+}
+
+// gather takes what is in a queue without waiting for more.
+func gather(first *request, queue chan *request) []*request {
 	var group []*request
 	size := 0
 	take := func(r *request) {
@@ -127,7 +172,7 @@ func (w *writer) gather(first *request) []*request {
 	take(first)
 	for size < groupSize {
 		select {
-		case next, open := <-w.queue:
+		case next, open := <-queue:
 			if !open {
 				return group
 			}

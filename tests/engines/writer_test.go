@@ -109,6 +109,44 @@ func TestGroupFailsOneByOne(t *testing.T) {
 	equal(t, b.published(), []services.PostID{6, 1})
 }
 
+// Short writes do not wait for all the batches before them: the two take turns, and a batch does not wait for ever.
+func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
+	b := newBundle(t, sqltest.SQLite(t))
+	letGo := b.hold()
+	const size = 21 // the shortest batch
+	var ran []string
+	var waits []func() error
+	write := func(name string, functions int) {
+		fns := make([]func(*sql.Tx) error, functions)
+		for i := range fns {
+			fns[i] = func(*sql.Tx) error {
+				if i == 0 {
+					ran = append(ran, name)
+				}
+				return nil
+			}
+		}
+		before, done := b.Queued(), make(chan error, 1)
+		go func() { done <- errors.Join(b.WriteAll(b.ctx, fns)...) }()
+		eventually.Holds(t, "the write queues", func() bool { return b.Queued() > before })
+		waits = append(waits, func() error { return <-done })
+	}
+	// The first batch has 300 functions, so that no other one shares its transaction.
+	write("batch 1", 300)
+	write("batch 2", size)
+	write("short 1", 1)
+	write("short 2", size-1)
+	if err := letGo(); err != nil {
+		t.Fatal(err)
+	}
+	for _, wait := range waits {
+		if err := wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	equal(t, ran, []string{"batch 1", "short 1", "short 2", "batch 2"})
+}
+
 func TestCallerGivesUpInTheQueue(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
