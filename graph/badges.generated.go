@@ -527,6 +527,29 @@ func (ec *executionContext) fieldContext_CategoryCount_category(_ context.Contex
 	return graphql.NewScalarFieldContext("CategoryCount", field, false, false, errors.New("field of type NotificationCategory does not have child fields"))
 }
 
+func (ec *executionContext) _CategoryCount_name(ctx context.Context, field graphql.CollectedField, obj *services.CategoryCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CategoryCount_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CategoryCount_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CategoryCount", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CategoryCount_count(ctx context.Context, field graphql.CollectedField, obj *services.CategoryCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -557,6 +580,29 @@ func (ec *executionContext) fieldContext_CategoryCount_count(_ context.Context, 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _CategoryCount_older(ctx context.Context, field graphql.CollectedField, obj *services.CategoryCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CategoryCount_older(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Older, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CategoryCount_older(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CategoryCount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _ConversationBadges_total(ctx context.Context, field graphql.CollectedField, obj *services.ConversationCounts) (ret graphql.Marshaler) {
@@ -1395,8 +1441,18 @@ func (ec *executionContext) _CategoryCount(ctx context.Context, sel ast.Selectio
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "name":
+			out.Values[i] = ec._CategoryCount_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "count":
 			out.Values[i] = ec._CategoryCount_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "older":
+			out.Values[i] = ec._CategoryCount_older(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -99,6 +99,14 @@ type Notification struct {
 	Read       bool
 	Older      bool
 
+	// Of the host application's categories; else nil.
+	HostCategory *string
+	Title        *string
+	Body         *string
+	URL          *string
+	Data         *string
+	GroupKey     *string
+
 	Found []NotificationCause // as many as the operation asks for at most
 }
 

@@ -109,6 +109,7 @@ func TestEnumsEqualTheConstants(t *testing.T) {
 	for i, category := range services.Categories {
 		categories[i] = string(category)
 	}
+	categories = append(categories, string(services.CategoryHost))
 	for name, values := range map[string][]string{
 		"Precision":            {string(services.Exact), string(services.AtLeast), string(services.Stale), string(services.Unknown)},
 		"FeedEnd":              {string(services.EndOfFeed), string(services.EndOfRetention)},

@@ -287,7 +287,7 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -462,6 +462,20 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 				return it, err
 			}
 			it.MarkLiveBoardSeen = data
+		case "notify":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("notify"))
+			data, err := ec.unmarshalONotifyInput2ᚖtidingsᚋgraphᚐNotifyInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Notify = data
+		case "withdrawNotification":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("withdrawNotification"))
+			data, err := ec.unmarshalOWithdrawNotificationInput2ᚖtidingsᚋgraphᚐWithdrawNotificationInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WithdrawNotification = data
 		case "scheduleShow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scheduleShow"))
 			data, err := ec.unmarshalOScheduleShowInput2ᚖtidingsᚋgraphᚐScheduleShowInput(ctx, v)

@@ -427,6 +427,32 @@ type CreateConversationInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 }
 
+// The input of defineCategory. Of a category that is defined already, each setting becomes what is given here or its default.
+type DefineCategoryInput struct {
+	// The name: 1 to 32 of a-z, 0-9, `.`, `_` and `-`, a letter first.
+	Name string `json:"name"`
+	// The whole days for which an unseen notification counts, 1 to 7; null: it counts until it is seen.
+	ExpiryDays *int `json:"expiryDays,omitempty"`
+	// Whether notifications with one `groupKey` in one half day (UTC) are one notification. A change holds for what is told after it.
+	Grouped bool `json:"grouped"`
+	// How the count is shown. A dot is never part of the total.
+	Style BadgeStyle `json:"style"`
+	// Whether the count is part of the total. Without it, a number is. INVALID if true for a dot.
+	InTotal *bool `json:"inTotal,omitempty"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of defineCategory. A field that could not be read after the change is null; the change is kept.
+type DefineCategoryPayload struct {
+	// Whether this call made the category; false if it was defined before.
+	Created bool `json:"created"`
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
+	// The category.
+	Category *HostCategory `json:"category,omitempty"`
+}
+
 // The input of deletePost.
 type DeletePostInput struct {
 	// The viewer's own post: post:KEY.
@@ -677,6 +703,24 @@ type HomeFeedChange struct {
 	Viewer Viewer `json:"viewer"`
 }
 
+// A category of notifications that the host application has defined.
+type HostCategory struct {
+	// The name, as in `name` of CategoryCount and `hostCategory` of Notification.
+	Name string `json:"name"`
+	// The whole days for which an unseen notification counts, 1 to 7; null: it counts until it is seen.
+	ExpiryDays *int `json:"expiryDays,omitempty"`
+	// Whether notifications with one `groupKey` in one half day (UTC) are one notification.
+	Grouped bool `json:"grouped"`
+	// How the count is shown.
+	Style BadgeStyle `json:"style"`
+	// Whether the count is part of the total.
+	InTotal bool `json:"inTotal"`
+	// The time at which it was defined.
+	CreatedAt time.Time `json:"createdAt"`
+	// The time of the last change of its settings.
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
 // A mutation, by its name, with its own input: exactly one of these. In an input, the viewer is the user of `as`.
 type IngestAction struct {
 	// Publishes a post into the home feeds of the viewer's followers.
@@ -727,6 +771,10 @@ type IngestAction struct {
 	UnmuteConversation *UnmuteConversationInput `json:"unmuteConversation,omitempty"`
 	// Marks the live board as seen.
 	MarkLiveBoardSeen *MarkLiveBoardSeenInput `json:"markLiveBoardSeen,omitempty"`
+	// Notifies up to 10,000 users of something that the host application tells, in a category of its own.
+	Notify *NotifyInput `json:"notify,omitempty"`
+	// Takes back what notify told, from all recipients.
+	WithdrawNotification *WithdrawNotificationInput `json:"withdrawNotification,omitempty"`
 	// Schedules a show of the viewer.
 	ScheduleShow *ScheduleShowInput `json:"scheduleShow,omitempty"`
 	// Changes an upcoming show of the viewer, or the title and cover of a show that is live or over.
@@ -1081,8 +1129,10 @@ type MarkNotificationsReadInput struct {
 	Ids []string `json:"ids,omitempty"`
 	// The `upTo` of a notification: everything that had arrived when it was shown, in `categories` if they are given. The `upTo` of the first notification of a list covers the whole list.
 	UpTo *string `json:"upTo,omitempty"`
-	// All notifications of these categories, up to `upTo` if it is given.
+	// All notifications of these categories, up to `upTo` if it is given. HOST: all of the host application.
 	Categories []services.Category `json:"categories,omitempty"`
+	// Categories of the host application, by their names, beside `categories`. INVALID for one that is not defined.
+	HostCategories []string `json:"hostCategories,omitempty"`
 	// All notifications. Only `readToken` may go with it.
 	All *bool `json:"all,omitempty"`
 	// The `readToken` of the list that was shown. Items that were marked unread after it, on any device, stay unread. Without it, the mark applies as of now.
@@ -1103,8 +1153,10 @@ type MarkNotificationsReadPayload struct {
 
 // The input of markNotificationsSeen.
 type MarkNotificationsSeenInput struct {
-	// The categories; without it: all.
+	// The categories; HOST: all of the host application. Without it and `hostCategories`: all.
 	Categories []services.Category `json:"categories,omitempty"`
+	// Categories of the host application, by their names, beside `categories`. INVALID for one that is not defined.
+	HostCategories []string `json:"hostCategories,omitempty"`
 	// The `upTo` of the first notification that was shown, or `newest` of the badges. Later notifications still count. Without it, all are seen. INVALID for a position beyond the newest notification, NOT_FOUND for one of another user's list.
 	UpTo *string `json:"upTo,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
@@ -1266,6 +1318,42 @@ type NotificationEdge struct {
 	Cursor string `json:"cursor"`
 	// The notification.
 	Node Notification `json:"node"`
+}
+
+// The input of notify.
+type NotifyInput struct {
+	// The name of a category that the host application has defined.
+	Category string `json:"category"`
+	// The recipients: user:KEY, 1 to 10,000. The user of `actorId` is left out.
+	To []string `json:"to"`
+	// The user who acted: user:KEY. It does not count for recipients who block the user, or from whom the user hides what they publish. Without it: nobody in particular.
+	ActorID *string `json:"actorId,omitempty"`
+	// What it is about: post:KEY or show:KEY. Recipients who may not see it are notified without it.
+	SubjectID *string `json:"subjectId,omitempty"`
+	// The title, 1 to 255 characters.
+	Title string `json:"title"`
+	// The text, up to 4,096 characters.
+	Body string `json:"body"`
+	// The address that the notification leads to.
+	URL *string `json:"url,omitempty"`
+	// Data to attach to the notification: a JSON object of at most 4 KB, for every recipient.
+	Data *string `json:"data,omitempty"`
+	// In a grouped category, what was told to a user with one key in one half day (UTC) is one notification, which shows the newest; 1 to 128 characters. Without it, each is a notification of its own.
+	GroupKey *string `json:"groupKey,omitempty"`
+	// The host application's own ID of this, 1 to 128 printable characters, unique among all that it told by notify. If it was used before, nobody is notified: the answer is the first one, with `created` false. An ID can name it: hostNotification:ref:REF.
+	Ref *string `json:"ref,omitempty"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of notify. A field that could not be read after the change is null; the change is kept.
+type NotifyPayload struct {
+	// The ID for withdrawNotification: hostNotification:KEY.
+	HostNotificationID string `json:"hostNotificationId"`
+	// Whether this call notified anybody; false if the host application did before with the same `ref`: see `ref`.
+	Created bool `json:"created"`
+	// The number of recipients, without the user who acted. They have it within moments.
+	Recipients *int `json:"recipients,omitempty"`
 }
 
 // The position of a page in its list.
@@ -1486,6 +1574,20 @@ type RemindMePayload struct {
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// The input of removeCategory.
+type RemoveCategoryInput struct {
+	// The name of the category.
+	Name string `json:"name"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of removeCategory.
+type RemoveCategoryPayload struct {
+	// The name of the category that was removed.
+	Name string `json:"name"`
 }
 
 // The input of removeMembers.
@@ -2232,6 +2334,20 @@ type WithdrawAnnouncementPayload struct {
 	Changed bool `json:"changed"`
 	// The ID of the withdrawn announcement.
 	AnnouncementID string `json:"announcementId"`
+}
+
+// The input of withdrawNotification.
+type WithdrawNotificationInput struct {
+	// What was told: hostNotification:KEY.
+	HostNotificationID string `json:"hostNotificationId"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of withdrawNotification.
+type WithdrawNotificationPayload struct {
+	// Whether the mutation changed anything; false if it was withdrawn before.
+	Changed bool `json:"changed"`
 }
 
 // What became of an operator's act.

@@ -90,6 +90,7 @@ type ComplexityRoot struct {
 		Cleaner            func(childComplexity int) int
 		Erasure            func(childComplexity int, name string) int
 		Fanout             func(childComplexity int) int
+		HostCategories     func(childComplexity int) int
 		Jobs               func(childComplexity int) int
 		SiteMessage        func(childComplexity int, id string) int
 		WebhookDeadLetters func(childComplexity int, name string, first *int) int
@@ -247,6 +248,8 @@ type ComplexityRoot struct {
 	CategoryCount struct {
 		Category func(childComplexity int) int
 		Count    func(childComplexity int) int
+		Name     func(childComplexity int) int
+		Older    func(childComplexity int) int
 	}
 
 	CleanNowPayload struct {
@@ -338,6 +341,12 @@ type ComplexityRoot struct {
 		Badges        func(childComplexity int) int
 		Conversations func(childComplexity int) int
 		Viewer        func(childComplexity int) int
+	}
+
+	DefineCategoryPayload struct {
+		Category func(childComplexity int) int
+		Changed  func(childComplexity int) int
+		Created  func(childComplexity int) int
 	}
 
 	DeletePostPayload struct {
@@ -435,6 +444,16 @@ type ComplexityRoot struct {
 		NewPosts func(childComplexity int) int
 		NewestID func(childComplexity int) int
 		Viewer   func(childComplexity int) int
+	}
+
+	HostCategory struct {
+		CreatedAt  func(childComplexity int) int
+		ExpiryDays func(childComplexity int) int
+		Grouped    func(childComplexity int) int
+		InTotal    func(childComplexity int) int
+		Name       func(childComplexity int) int
+		Style      func(childComplexity int) int
+		UpdatedAt  func(childComplexity int) int
 	}
 
 	IngestError struct {
@@ -615,6 +634,7 @@ type ComplexityRoot struct {
 		CleanNow               func(childComplexity int) int
 		ClearDot               func(childComplexity int, input ClearDotInput) int
 		CreateConversation     func(childComplexity int, input CreateConversationInput) int
+		DefineCategory         func(childComplexity int, input DefineCategoryInput) int
 		DeletePost             func(childComplexity int, input DeletePostInput) int
 		EditAnnouncement       func(childComplexity int, input EditAnnouncementInput) int
 		EditPost               func(childComplexity int, input EditPostInput) int
@@ -641,6 +661,7 @@ type ComplexityRoot struct {
 		MarkSiteMessagesUnread func(childComplexity int, input MarkSiteMessagesUnreadInput) int
 		Mute                   func(childComplexity int, input MuteInput) int
 		MuteConversation       func(childComplexity int, input MuteConversationInput) int
+		Notify                 func(childComplexity int, input NotifyInput) int
 		PinAuthorMode          func(childComplexity int, input PinAuthorModeInput) int
 		PublishAnnouncement    func(childComplexity int, input PublishAnnouncementInput) int
 		PublishPost            func(childComplexity int, input PublishPostInput) int
@@ -649,6 +670,7 @@ type ComplexityRoot struct {
 		RecallMessage          func(childComplexity int, input RecallMessageInput) int
 		RecountBadges          func(childComplexity int, input RecountBadgesInput) int
 		RemindMe               func(childComplexity int, input RemindMeInput) int
+		RemoveCategory         func(childComplexity int, input RemoveCategoryInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
 		RemoveViewItem         func(childComplexity int, input RemoveViewItemInput) int
 		RemoveWebhook          func(childComplexity int, input RemoveWebhookInput) int
@@ -676,6 +698,7 @@ type ComplexityRoot struct {
 		Unmute                 func(childComplexity int, input UnmuteInput) int
 		UnmuteConversation     func(childComplexity int, input UnmuteConversationInput) int
 		WithdrawAnnouncement   func(childComplexity int, input WithdrawAnnouncementInput) int
+		WithdrawNotification   func(childComplexity int, input WithdrawNotificationInput) int
 	}
 
 	MutePayload struct {
@@ -686,18 +709,24 @@ type ComplexityRoot struct {
 	}
 
 	Notification struct {
-		ActorCount func(childComplexity int) int
-		Actors     func(childComplexity int) int
-		At         func(childComplexity int) int
-		Category   func(childComplexity int) int
-		Causes     func(childComplexity int, first *int) int
-		ID         func(childComplexity int) int
-		Older      func(childComplexity int) int
-		Read       func(childComplexity int) int
-		Seen       func(childComplexity int) int
-		Show       func(childComplexity int) int
-		Subject    func(childComplexity int) int
-		UpTo       func(childComplexity int) int
+		ActorCount   func(childComplexity int) int
+		Actors       func(childComplexity int) int
+		At           func(childComplexity int) int
+		Body         func(childComplexity int) int
+		Category     func(childComplexity int) int
+		Causes       func(childComplexity int, first *int) int
+		Data         func(childComplexity int) int
+		GroupKey     func(childComplexity int) int
+		HostCategory func(childComplexity int) int
+		ID           func(childComplexity int) int
+		Older        func(childComplexity int) int
+		Read         func(childComplexity int) int
+		Seen         func(childComplexity int) int
+		Show         func(childComplexity int) int
+		Subject      func(childComplexity int) int
+		Title        func(childComplexity int) int
+		URL          func(childComplexity int) int
+		UpTo         func(childComplexity int) int
 	}
 
 	NotificationBadges struct {
@@ -728,6 +757,12 @@ type ComplexityRoot struct {
 		Badges        func(childComplexity int) int
 		Notifications func(childComplexity int) int
 		Viewer        func(childComplexity int) int
+	}
+
+	NotifyPayload struct {
+		Created            func(childComplexity int) int
+		HostNotificationID func(childComplexity int) int
+		Recipients         func(childComplexity int) int
 	}
 
 	OlderNotifications struct {
@@ -838,6 +873,10 @@ type ComplexityRoot struct {
 		Changed func(childComplexity int) int
 		Show    func(childComplexity int) int
 		Viewer  func(childComplexity int) int
+	}
+
+	RemoveCategoryPayload struct {
+		Name func(childComplexity int) int
 	}
 
 	RemoveViewItemPayload struct {
@@ -1164,7 +1203,7 @@ type ComplexityRoot struct {
 		ID             func(childComplexity int) int
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
-		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) int
+		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
 		User           func(childComplexity int) int
 		Views          func(childComplexity int, codes []string, first *int, after *string) int
@@ -1202,6 +1241,10 @@ type ComplexityRoot struct {
 	WithdrawAnnouncementPayload struct {
 		AnnouncementID func(childComplexity int) int
 		Changed        func(childComplexity int) int
+	}
+
+	WithdrawNotificationPayload struct {
+		Changed func(childComplexity int) int
 	}
 }
 
@@ -1320,6 +1363,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Fanout(childComplexity), true
+	case "Admin.hostCategories":
+		if e.ComplexityRoot.Admin.HostCategories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.HostCategories(childComplexity), true
 	case "Admin.jobs":
 		if e.ComplexityRoot.Admin.Jobs == nil {
 			break
@@ -1949,6 +1998,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CategoryCount.Count(childComplexity), true
+	case "CategoryCount.name":
+		if e.ComplexityRoot.CategoryCount.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryCount.Name(childComplexity), true
+	case "CategoryCount.older":
+		if e.ComplexityRoot.CategoryCount.Older == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryCount.Older(childComplexity), true
 
 	case "CleanNowPayload.cleaner":
 		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
@@ -2285,6 +2346,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ConversationsChange.Viewer(childComplexity), true
 
+	case "DefineCategoryPayload.category":
+		if e.ComplexityRoot.DefineCategoryPayload.Category == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DefineCategoryPayload.Category(childComplexity), true
+	case "DefineCategoryPayload.changed":
+		if e.ComplexityRoot.DefineCategoryPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DefineCategoryPayload.Changed(childComplexity), true
+	case "DefineCategoryPayload.created":
+		if e.ComplexityRoot.DefineCategoryPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DefineCategoryPayload.Created(childComplexity), true
+
 	case "DeletePostPayload.badges":
 		if e.ComplexityRoot.DeletePostPayload.Badges == nil {
 			break
@@ -2594,6 +2674,49 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.HomeFeedChange.Viewer(childComplexity), true
+
+	case "HostCategory.createdAt":
+		if e.ComplexityRoot.HostCategory.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.CreatedAt(childComplexity), true
+	case "HostCategory.expiryDays":
+		if e.ComplexityRoot.HostCategory.ExpiryDays == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.ExpiryDays(childComplexity), true
+	case "HostCategory.grouped":
+		if e.ComplexityRoot.HostCategory.Grouped == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.Grouped(childComplexity), true
+	case "HostCategory.inTotal":
+		if e.ComplexityRoot.HostCategory.InTotal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.InTotal(childComplexity), true
+	case "HostCategory.name":
+		if e.ComplexityRoot.HostCategory.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.Name(childComplexity), true
+	case "HostCategory.style":
+		if e.ComplexityRoot.HostCategory.Style == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.Style(childComplexity), true
+	case "HostCategory.updatedAt":
+		if e.ComplexityRoot.HostCategory.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HostCategory.UpdatedAt(childComplexity), true
 
 	case "IngestError.argument":
 		if e.ComplexityRoot.IngestError.Argument == nil {
@@ -3289,6 +3412,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateConversation(childComplexity, args["input"].(CreateConversationInput)), true
+	case "Mutation.defineCategory":
+		if e.ComplexityRoot.Mutation.DefineCategory == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_defineCategory_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DefineCategory(childComplexity, args["input"].(DefineCategoryInput)), true
 	case "Mutation.deletePost":
 		if e.ComplexityRoot.Mutation.DeletePost == nil {
 			break
@@ -3575,6 +3709,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.MuteConversation(childComplexity, args["input"].(MuteConversationInput)), true
+	case "Mutation.notify":
+		if e.ComplexityRoot.Mutation.Notify == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_notify_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.Notify(childComplexity, args["input"].(NotifyInput)), true
 	case "Mutation.pinAuthorMode":
 		if e.ComplexityRoot.Mutation.PinAuthorMode == nil {
 			break
@@ -3663,6 +3808,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemindMe(childComplexity, args["input"].(RemindMeInput)), true
+	case "Mutation.removeCategory":
+		if e.ComplexityRoot.Mutation.RemoveCategory == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_removeCategory_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RemoveCategory(childComplexity, args["input"].(RemoveCategoryInput)), true
 	case "Mutation.removeMembers":
 		if e.ComplexityRoot.Mutation.RemoveMembers == nil {
 			break
@@ -3960,6 +4116,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.WithdrawAnnouncement(childComplexity, args["input"].(WithdrawAnnouncementInput)), true
+	case "Mutation.withdrawNotification":
+		if e.ComplexityRoot.Mutation.WithdrawNotification == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_withdrawNotification_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.WithdrawNotification(childComplexity, args["input"].(WithdrawNotificationInput)), true
 
 	case "MutePayload.badges":
 		if e.ComplexityRoot.MutePayload.Badges == nil {
@@ -4004,6 +4171,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.At(childComplexity), true
+	case "Notification.body":
+		if e.ComplexityRoot.Notification.Body == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Body(childComplexity), true
 	case "Notification.category":
 		if e.ComplexityRoot.Notification.Category == nil {
 			break
@@ -4021,6 +4194,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.Causes(childComplexity, args["first"].(*int)), true
+	case "Notification.data":
+		if e.ComplexityRoot.Notification.Data == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Data(childComplexity), true
+	case "Notification.groupKey":
+		if e.ComplexityRoot.Notification.GroupKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.GroupKey(childComplexity), true
+	case "Notification.hostCategory":
+		if e.ComplexityRoot.Notification.HostCategory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.HostCategory(childComplexity), true
 	case "Notification.id":
 		if e.ComplexityRoot.Notification.ID == nil {
 			break
@@ -4057,6 +4248,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Notification.Subject(childComplexity), true
+	case "Notification.title":
+		if e.ComplexityRoot.Notification.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.Title(childComplexity), true
+	case "Notification.url":
+		if e.ComplexityRoot.Notification.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Notification.URL(childComplexity), true
 	case "Notification.upTo":
 		if e.ComplexityRoot.Notification.UpTo == nil {
 			break
@@ -4175,6 +4378,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.NotificationsChange.Viewer(childComplexity), true
+
+	case "NotifyPayload.created":
+		if e.ComplexityRoot.NotifyPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotifyPayload.Created(childComplexity), true
+	case "NotifyPayload.hostNotificationId":
+		if e.ComplexityRoot.NotifyPayload.HostNotificationID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotifyPayload.HostNotificationID(childComplexity), true
+	case "NotifyPayload.recipients":
+		if e.ComplexityRoot.NotifyPayload.Recipients == nil {
+			break
+		}
+
+		return e.ComplexityRoot.NotifyPayload.Recipients(childComplexity), true
 
 	case "OlderNotifications.comment":
 		if e.ComplexityRoot.OlderNotifications.Comment == nil {
@@ -4606,6 +4828,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RemindMePayload.Viewer(childComplexity), true
+
+	case "RemoveCategoryPayload.name":
+		if e.ComplexityRoot.RemoveCategoryPayload.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RemoveCategoryPayload.Name(childComplexity), true
 
 	case "RemoveViewItemPayload.changed":
 		if e.ComplexityRoot.RemoveViewItemPayload.Changed == nil {
@@ -5880,7 +6109,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
+		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["hostCategories"].([]string), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
 	case "Viewer.siteMessages":
 		if e.ComplexityRoot.Viewer.SiteMessages == nil {
 			break
@@ -6063,6 +6292,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WithdrawAnnouncementPayload.Changed(childComplexity), true
 
+	case "WithdrawNotificationPayload.changed":
+		if e.ComplexityRoot.WithdrawNotificationPayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WithdrawNotificationPayload.Changed(childComplexity), true
+
 	}
 	return 0, false
 }
@@ -6079,6 +6315,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCancelShowInput,
 		ec.unmarshalInputClearDotInput,
 		ec.unmarshalInputCreateConversationInput,
+		ec.unmarshalInputDefineCategoryInput,
 		ec.unmarshalInputDeletePostInput,
 		ec.unmarshalInputEditAnnouncementInput,
 		ec.unmarshalInputEditPostInput,
@@ -6106,6 +6343,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputMarkSiteMessagesUnreadInput,
 		ec.unmarshalInputMuteConversationInput,
 		ec.unmarshalInputMuteInput,
+		ec.unmarshalInputNotifyInput,
 		ec.unmarshalInputPinAuthorModeInput,
 		ec.unmarshalInputPublishAnnouncementInput,
 		ec.unmarshalInputPublishPostInput,
@@ -6115,6 +6353,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRecallMessageInput,
 		ec.unmarshalInputRecountBadgesInput,
 		ec.unmarshalInputRemindMeInput,
+		ec.unmarshalInputRemoveCategoryInput,
 		ec.unmarshalInputRemoveMembersInput,
 		ec.unmarshalInputRemoveViewItemInput,
 		ec.unmarshalInputRemoveWebhookInput,
@@ -6143,6 +6382,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputUnmuteConversationInput,
 		ec.unmarshalInputUnmuteInput,
 		ec.unmarshalInputWithdrawAnnouncementInput,
+		ec.unmarshalInputWithdrawNotificationInput,
 	)
 	first := true
 
@@ -6234,7 +6474,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -6249,6 +6489,7 @@ var sources = []*ast.Source{
 	{Name: "admin.graphqls", Input: sourceData("admin.graphqls"), BuiltIn: false},
 	{Name: "badges.graphqls", Input: sourceData("badges.graphqls"), BuiltIn: false},
 	{Name: "board.graphqls", Input: sourceData("board.graphqls"), BuiltIn: false},
+	{Name: "categories.graphqls", Input: sourceData("categories.graphqls"), BuiltIn: false},
 	{Name: "changes.graphqls", Input: sourceData("changes.graphqls"), BuiltIn: false},
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
@@ -6316,6 +6557,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_fanout(ctx, field)
 	case "acts":
 		return ec.fieldContext_Admin_acts(ctx, field)
+	case "hostCategories":
+		return ec.fieldContext_Admin_hostCategories(ctx, field)
 	case "changes":
 		return ec.fieldContext_Admin_changes(ctx, field)
 	case "erasure":
@@ -6630,8 +6873,12 @@ func (ec *executionContext) childFields_CategoryCount(ctx context.Context, field
 	switch field.Name {
 	case "category":
 		return ec.fieldContext_CategoryCount_category(ctx, field)
+	case "name":
+		return ec.fieldContext_CategoryCount_name(ctx, field)
 	case "count":
 		return ec.fieldContext_CategoryCount_count(ctx, field)
+	case "older":
+		return ec.fieldContext_CategoryCount_older(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CategoryCount", field.Name)
 }
@@ -6816,6 +7063,18 @@ func (ec *executionContext) childFields_ConversationsChange(ctx context.Context,
 		return ec.fieldContext_ConversationsChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ConversationsChange", field.Name)
+}
+
+func (ec *executionContext) childFields_DefineCategoryPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "created":
+		return ec.fieldContext_DefineCategoryPayload_created(ctx, field)
+	case "changed":
+		return ec.fieldContext_DefineCategoryPayload_changed(ctx, field)
+	case "category":
+		return ec.fieldContext_DefineCategoryPayload_category(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DefineCategoryPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7010,6 +7269,26 @@ func (ec *executionContext) childFields_HomeFeedChange(ctx context.Context, fiel
 		return ec.fieldContext_HomeFeedChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type HomeFeedChange", field.Name)
+}
+
+func (ec *executionContext) childFields_HostCategory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_HostCategory_name(ctx, field)
+	case "expiryDays":
+		return ec.fieldContext_HostCategory_expiryDays(ctx, field)
+	case "grouped":
+		return ec.fieldContext_HostCategory_grouped(ctx, field)
+	case "style":
+		return ec.fieldContext_HostCategory_style(ctx, field)
+	case "inTotal":
+		return ec.fieldContext_HostCategory_inTotal(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_HostCategory_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_HostCategory_updatedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HostCategory", field.Name)
 }
 
 func (ec *executionContext) childFields_IngestError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7370,6 +7649,18 @@ func (ec *executionContext) childFields_Notification(ctx context.Context, field 
 		return ec.fieldContext_Notification_upTo(ctx, field)
 	case "category":
 		return ec.fieldContext_Notification_category(ctx, field)
+	case "hostCategory":
+		return ec.fieldContext_Notification_hostCategory(ctx, field)
+	case "title":
+		return ec.fieldContext_Notification_title(ctx, field)
+	case "body":
+		return ec.fieldContext_Notification_body(ctx, field)
+	case "url":
+		return ec.fieldContext_Notification_url(ctx, field)
+	case "data":
+		return ec.fieldContext_Notification_data(ctx, field)
+	case "groupKey":
+		return ec.fieldContext_Notification_groupKey(ctx, field)
 	case "subject":
 		return ec.fieldContext_Notification_subject(ctx, field)
 	case "show":
@@ -7450,6 +7741,18 @@ func (ec *executionContext) childFields_NotificationsChange(ctx context.Context,
 		return ec.fieldContext_NotificationsChange_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type NotificationsChange", field.Name)
+}
+
+func (ec *executionContext) childFields_NotifyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "hostNotificationId":
+		return ec.fieldContext_NotifyPayload_hostNotificationId(ctx, field)
+	case "created":
+		return ec.fieldContext_NotifyPayload_created(ctx, field)
+	case "recipients":
+		return ec.fieldContext_NotifyPayload_recipients(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type NotifyPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_OlderNotifications(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7654,6 +7957,14 @@ func (ec *executionContext) childFields_RemindMePayload(ctx context.Context, fie
 		return ec.fieldContext_RemindMePayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemindMePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RemoveCategoryPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_RemoveCategoryPayload_name(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemoveCategoryPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RemoveViewItemPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8364,6 +8675,14 @@ func (ec *executionContext) childFields_WithdrawAnnouncementPayload(ctx context.
 		return ec.fieldContext_WithdrawAnnouncementPayload_announcementId(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WithdrawAnnouncementPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_WithdrawNotificationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changed":
+		return ec.fieldContext_WithdrawNotificationPayload_changed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WithdrawNotificationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

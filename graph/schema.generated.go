@@ -27,6 +27,7 @@ type AdminResolver interface {
 	Author(ctx context.Context, obj *Admin, userID string) (*AuthorAudience, error)
 	Fanout(ctx context.Context, obj *Admin) (*FanoutState, error)
 	Acts(ctx context.Context, obj *Admin, first *int, after *string) (*AdminActs, error)
+	HostCategories(ctx context.Context, obj *Admin) ([]HostCategory, error)
 	Changes(ctx context.Context, obj *Admin, first *int, after *string) (*BadgeChanges, error)
 	Erasure(ctx context.Context, obj *Admin, name string) (*Erasure, error)
 	SiteMessage(ctx context.Context, obj *Admin, id string) (*SiteMessageReport, error)
@@ -41,6 +42,10 @@ type MutationResolver interface {
 	SetActivityThresholds(ctx context.Context, input SetActivityThresholdsInput) (*SetActivityThresholdsPayload, error)
 	PinAuthorMode(ctx context.Context, input PinAuthorModeInput) (*PinAuthorModePayload, error)
 	MarkLiveBoardSeen(ctx context.Context, input MarkLiveBoardSeenInput) (*MarkLiveBoardSeenPayload, error)
+	DefineCategory(ctx context.Context, input DefineCategoryInput) (*DefineCategoryPayload, error)
+	RemoveCategory(ctx context.Context, input RemoveCategoryInput) (*RemoveCategoryPayload, error)
+	Notify(ctx context.Context, input NotifyInput) (*NotifyPayload, error)
+	WithdrawNotification(ctx context.Context, input WithdrawNotificationInput) (*WithdrawNotificationPayload, error)
 	CreateConversation(ctx context.Context, input CreateConversationInput) (*ConversationPayload, error)
 	JoinConversation(ctx context.Context, input JoinConversationInput) (*ConversationPayload, error)
 	QuitConversation(ctx context.Context, input QuitConversationInput) (*QuitConversationPayload, error)
@@ -130,7 +135,7 @@ type ViewerResolver interface {
 	AwayDigest(ctx context.Context, obj *Viewer, since *time.Time) (*services.Digest, error)
 	SiteMessages(ctx context.Context, obj *Viewer, first *int, after *string, typeArg *string, unreadOnly bool) (*SiteMessageConnection, error)
 	Announcements(ctx context.Context, obj *Viewer, first *int, after *string) (*AnnouncementConnection, error)
-	Notifications(ctx context.Context, obj *Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*NotificationConnection, error)
+	Notifications(ctx context.Context, obj *Viewer, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) (*NotificationConnection, error)
 	Mutes(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	Blocks(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	Hides(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
@@ -355,6 +360,20 @@ func (ec *executionContext) field_Mutation_createConversation_args(ctx context.C
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (CreateConversationInput, error) {
 			return ec.unmarshalNCreateConversationInput2tidingsᚋgraphᚐCreateConversationInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_defineCategory_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (DefineCategoryInput, error) {
+			return ec.unmarshalNDefineCategoryInput2tidingsᚋgraphᚐDefineCategoryInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -727,6 +746,20 @@ func (ec *executionContext) field_Mutation_mute_args(ctx context.Context, rawArg
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_notify_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (NotifyInput, error) {
+			return ec.unmarshalNNotifyInput2tidingsᚋgraphᚐNotifyInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_pinAuthorMode_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -831,6 +864,20 @@ func (ec *executionContext) field_Mutation_remindMe_args(ctx context.Context, ra
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (RemindMeInput, error) {
 			return ec.unmarshalNRemindMeInput2tidingsᚋgraphᚐRemindMeInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_removeCategory_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (RemoveCategoryInput, error) {
+			return ec.unmarshalNRemoveCategoryInput2tidingsᚋgraphᚐRemoveCategoryInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1209,6 +1256,20 @@ func (ec *executionContext) field_Mutation_withdrawAnnouncement_args(ctx context
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (WithdrawAnnouncementInput, error) {
 			return ec.unmarshalNWithdrawAnnouncementInput2tidingsᚋgraphᚐWithdrawAnnouncementInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_withdrawNotification_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (WithdrawNotificationInput, error) {
+			return ec.unmarshalNWithdrawNotificationInput2tidingsᚋgraphᚐWithdrawNotificationInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1624,22 +1685,30 @@ func (ec *executionContext) field_Viewer_notifications_args(ctx context.Context,
 		return nil, err
 	}
 	args["categories"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "unreadOnly",
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "hostCategories",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["hostCategories"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "unreadOnly",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["unreadOnly"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "unseenOnly",
+	args["unreadOnly"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "unseenOnly",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["unseenOnly"] = arg4
+	args["unseenOnly"] = arg5
 	return args, nil
 }
 
@@ -1927,6 +1996,38 @@ func (ec *executionContext) fieldContext_Admin_acts(ctx context.Context, field g
 	if fc.Args, err = ec.field_Admin_acts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Admin_hostCategories(ctx context.Context, field graphql.CollectedField, obj *Admin) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Admin_hostCategories(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Admin().HostCategories(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []HostCategory) graphql.Marshaler {
+			return ec.marshalOHostCategory2ᚕtidingsᚋgraphᚐHostCategoryᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Admin_hostCategories(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Admin",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_HostCategory(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -2498,6 +2599,182 @@ func (ec *executionContext) fieldContext_Mutation_markLiveBoardSeen(ctx context.
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_markLiveBoardSeen_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_defineCategory(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_defineCategory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().DefineCategory(ctx, fc.Args["input"].(DefineCategoryInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *DefineCategoryPayload) graphql.Marshaler {
+			return ec.marshalODefineCategoryPayload2ᚖtidingsᚋgraphᚐDefineCategoryPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_defineCategory(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DefineCategoryPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_defineCategory_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_removeCategory(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_removeCategory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RemoveCategory(ctx, fc.Args["input"].(RemoveCategoryInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *RemoveCategoryPayload) graphql.Marshaler {
+			return ec.marshalORemoveCategoryPayload2ᚖtidingsᚋgraphᚐRemoveCategoryPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_removeCategory(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RemoveCategoryPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_removeCategory_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_notify(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_notify(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().Notify(ctx, fc.Args["input"].(NotifyInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *NotifyPayload) graphql.Marshaler {
+			return ec.marshalONotifyPayload2ᚖtidingsᚋgraphᚐNotifyPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_notify(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_NotifyPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_notify_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_withdrawNotification(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_withdrawNotification(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().WithdrawNotification(ctx, fc.Args["input"].(WithdrawNotificationInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *WithdrawNotificationPayload) graphql.Marshaler {
+			return ec.marshalOWithdrawNotificationPayload2ᚖtidingsᚋgraphᚐWithdrawNotificationPayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_withdrawNotification(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WithdrawNotificationPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_withdrawNotification_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -6297,7 +6574,7 @@ func (ec *executionContext) _Viewer_notifications(ctx context.Context, field gra
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Viewer().Notifications(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["categories"].([]services.Category), fc.Args["unreadOnly"].(*bool), fc.Args["unseenOnly"].(*bool))
+			return ec.Resolvers.Viewer().Notifications(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["categories"].([]services.Category), fc.Args["hostCategories"].([]string), fc.Args["unreadOnly"].(*bool), fc.Args["unseenOnly"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *NotificationConnection) graphql.Marshaler {
@@ -6878,6 +7155,44 @@ func (ec *executionContext) _Admin(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "hostCategories":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Admin_hostCategories(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "changes":
 			field := field
 
@@ -7202,6 +7517,34 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "markLiveBoardSeen":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_markLiveBoardSeen(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "defineCategory":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_defineCategory(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "removeCategory":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_removeCategory(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "notify":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_notify(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "withdrawNotification":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_withdrawNotification(ctx, field)
 			})
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++

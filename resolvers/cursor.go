@@ -104,22 +104,36 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 	return place, nil
 }
 
+// hostCursors is the number in cursors of the first category of the host application: its ID follows.
+const hostCursors = 1 << 16
+
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
 // another cursor.
-func notificationPositionText(viewer services.UserID, position notifications.Position) string {
+func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
+	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
+		category = hostCursors + host.ID
+	}
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-func parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
+func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
 	if err != nil {
 		return position, err
 	}
+	position.At = time.UnixMicro(int64(at)).UTC()
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
-			return notifications.Position{At: time.UnixMicro(int64(at)).UTC(), Category: category, Subject: services.PostID(subject)}, nil
+			position.Category, position.Subject = category, services.PostID(subject)
+			return position, nil
+		}
+	}
+	for _, host := range r.Notifications.Memory.Now().All() {
+		if subject, err := notificationCursor.parse("after", services.UserID(hostCursors+host.ID), text[middle:]); err == nil {
+			position.Category, position.Subject = host.Name, services.PostID(subject)
+			return position, nil
 		}
 	}
 	return position, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), notificationCursor)

@@ -58,7 +58,9 @@ var (
 
 	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
+		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
 		"count":    within(func(c *services.CategoryCount) *services.Count { return &c.Count }, countObject),
+		"older":    leaf(func(to []byte, c *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(c.Older), 10) }),
 	}}
 
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{

@@ -72,12 +72,23 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	return list
 }
 
+// markedIn are the categories that a mark named, for its payload.
+func markedIn(categories []services.Category, hosts []string) []services.Category {
+	of, _ := inCategories(categories, hosts) // the mark was done
+	return of
+}
+
 // keysIn are the objects that notifications refer to: their subjects and their actors.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
 		case n.Category == services.CategoryReminder:
 			keys.shows = append(keys.shows, n.Subject)
+		case n.Host != nil && n.Host.About.Type == services.PostType:
+			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
+		case n.Host != nil && n.Host.About.Type == services.ShowType:
+			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
+		case n.Host != nil:
 		case n.Subject != 0:
 			keys.posts = append(keys.posts, n.Subject)
 		}
@@ -144,6 +155,13 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 				causes = append(causes, graphUser(user))
 			}
 		}
+	default: // of the host application
+		if shown.Subject != nil {
+			causes = append(causes, *shown.Subject)
+		}
+		if shown.Show != nil {
+			causes = append(causes, *shown.Show)
+		}
 	}
 	return causes
 }
@@ -164,11 +182,20 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
-		if post, ok := visible.posts[n.Subject]; ok {
+		postID, showID := n.Subject, services.PostID(0)
+		if n.Category == services.CategoryReminder {
+			postID, showID = 0, n.Subject
+		}
+		if n.Host != nil {
+			postID, showID = addHostContent(&shown[i], n.Host)
+			shown[i].HostCategory = new(string(n.Category))
+			shown[i].Category = services.CategoryHost
+		}
+		if post, ok := visible.posts[postID]; ok {
 			subject := graphPost(post, visible.people[post.Author], together)
 			shown[i].Subject = &subject
 		}
-		if show, ok := visible.shows[n.Subject]; ok && n.Category == services.CategoryReminder {
+		if show, ok := visible.shows[showID]; ok {
 			started := r.graphShow(show, visible.people[show.Host])
 			shown[i].Show = &started
 		}
@@ -184,10 +211,23 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	return shown, nil
 }
 
+// addHostContent adds what the host application told, and returns the post or the show that it is about; 0 is none.
+func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
+	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
+	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
+	switch host.About.Type {
+	case services.PostType:
+		return services.PostID(host.About.Number), 0
+	case services.ShowType:
+		return 0, services.PostID(host.About.Number)
+	}
+	return 0, 0
+}
+
 // readNotifications makes a page of the viewer's notifications.
 func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.Query) (*graph.NotificationConnection, error) {
 	if after != nil {
-		before, err := parseNotificationPosition(viewer.Number, *after)
+		before, err := r.parseNotificationPosition(viewer.Number, *after)
 		if err != nil {
 			return nil, err
 		}
@@ -210,14 +250,14 @@ func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, p
 		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: services.ReadToken(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
 	}
 	for i, node := range shown {
-		cursor := notificationPositionText(viewer.Number, page.Notifications[i].Position())
+		cursor := r.notificationPositionText(viewer.Number, page.Notifications[i].Position())
 		result.Edges[i] = graph.NotificationEdge{Cursor: cursor, Node: node}
 	}
 	if len(shown) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
 	}
 	if !page.Next.At.IsZero() {
-		cursor := notificationPositionText(viewer.Number, page.Next)
+		cursor := r.notificationPositionText(viewer.Number, page.Next)
 		result.PageInfo.EndCursor = &cursor
 	}
 	return result, nil

@@ -36,7 +36,7 @@ func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input grap
 		return nil, err
 	}
 	return &graph.MarkNotificationsSeenPayload{
-		Notifications: r.marked(ctx, done, "MarkNotificationsSeenPayload", nil, input.Categories), Badges: done.badges, Viewer: done.viewerAfter(),
+		Notifications: r.marked(ctx, done, "MarkNotificationsSeenPayload", nil, markedIn(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -46,7 +46,7 @@ func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input grap
 		return nil, err
 	}
 	return &graph.MarkNotificationsReadPayload{
-		Notifications: r.marked(ctx, done, "MarkNotificationsReadPayload", input.Ids, input.Categories), Badges: done.badges, Viewer: done.viewerAfter(),
+		Notifications: r.marked(ctx, done, "MarkNotificationsReadPayload", input.Ids, markedIn(input.Categories, input.HostCategories)), Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -101,10 +101,14 @@ func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *
 	return r.watchNotifications(ctx, first, since)
 }
 
-func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
+func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) (*graph.NotificationConnection, error) {
+	of, err := inCategories(categories, hostCategories)
+	if err != nil {
+		return nil, err
+	}
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.NotificationConnection, error) {
 		return r.readNotifications(ctx, obj, after, notifications.Query{
-			Categories: categories, First: size, UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
+			Categories: of, First: size, UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
 		})
 	})
 	if err != nil {

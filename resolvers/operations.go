@@ -31,6 +31,7 @@ var operations = table(
 	markConversationRead, markConversationUnread, muteConversation, unmuteConversation, setGroupPolicy,
 	scheduleShow, rescheduleShow, startShow, endShow, cancelShow, setReplay, remindMe, cancelReminder, markLiveBoardSeen,
 	setDisplayPolicy,
+	notify, withdrawNotification,
 )
 
 // doer is who carries out an operation.

@@ -34,10 +34,12 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		if in.Categories, err = notifications.CheckCategories("categories", in.Categories); err != nil {
+		of, err := inCategories(in.Categories, in.HostCategories)
+		if err != nil {
 			return nil, err
 		}
-		return c.r.Notifications.MarkSeen(c.actor, in.Categories, place)
+		in.Categories, in.HostCategories = sameCategories(of), nil
+		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
 }
 
@@ -45,7 +47,11 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	name: "markNotificationsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		read := notifications.Reading{Categories: in.Categories, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		of, err := inCategories(in.Categories, in.HostCategories)
+		if err != nil {
+			return nil, err
+		}
+		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
 			if !services.IsUpTo(id) {
@@ -67,9 +73,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		}
 		in.All = nil // false is the same as absent
 		if len(in.Ids) == 0 {
-			if in.Categories, err = notifications.CheckCategories("categories", in.Categories); err != nil {
-				return nil, err
-			}
+			in.Categories, in.HostCategories = sameCategories(of), nil
 		}
 		return c.r.Notifications.MarkRead(c.actor, read)
 	},
@@ -101,6 +105,30 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},
+}
+
+// inCategories are the categories that two arguments name: nil for all of them, and empty where both are empty. INVALID for a name that
+// no category of the host application can have.
+func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
+	if hosts == nil {
+		return categories, nil
+	}
+	all := append(make([]services.Category, 0, len(categories)+len(hosts)), categories...)
+	for _, name := range hosts {
+		if err := services.CheckHostCategory("hostCategories", services.Category(name)); err != nil {
+			return nil, err
+		}
+		all = append(all, services.Category(name))
+	}
+	return all, nil
+}
+
+// sameCategories is one way to write some categories, so that an idempotency key takes them for the same.
+func sameCategories(categories []services.Category) []services.Category {
+	if categories == nil {
+		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(categories)))
 }
 
 // notificationPlace is the position of an upTo; 0 without one.

@@ -129,6 +129,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 		post := s.ofPosts()
 		s.ofNotifications(post)
 		s.ofMessages()
+		s.ofHostCategories()
 		s.ofAnnouncements()
 		s.ofViews()
 		s.ofConversations()
@@ -153,6 +154,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	for i := range services.Categories {
 		all = append(all, services.Categories[len(services.Categories)-1-i])
 	}
+	all = append(all, services.CategoryHost)
 	at := s.World.Clock.Now().Add(time.Hour)
 	for i, same := range []struct {
 		name string
@@ -223,6 +225,13 @@ func (s *story) ofMessages() {
 	s.Quiet(s.Fanout)
 	s.once("markSiteMessagesRead", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
 	s.once("markSiteMessagesUnread", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{altered(id)}})
+}
+
+func (s *story) ofHostCategories() {
+	s.ask("boss", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "orders"}) { created } }`, nil)
+	to := []string{"user:alice", "user:bob"}
+	id := s.once("notify", event{"category": "orders", "to": to, "title": "sent"}, event{"to": to[:1]})
+	s.once("withdrawNotification", event{"hostNotificationId": id}, event{"hostNotificationId": altered(id)})
 }
 
 func (s *story) ofAnnouncements() {

@@ -23,6 +23,8 @@ var notOperations = map[string]string{
 	"rotateWebhookSecret":   "it is a setting of the installation, and its answer is a secret that nothing keeps for a repetition",
 	"testWebhook":           "it changes nothing",
 	"replayWebhook":         "it starts a worker of this installation, and is good to repeat",
+	"defineCategory":        "it is a setting of the installation, not of a user, and is good to repeat",
+	"removeCategory":        "it is a setting of the installation: a second one is NOT_FOUND",
 	"eraseUser":             "a repetition answers how far the erasure is",
 	"pinAuthorMode":         "it is a setting of the installation, not of a user, and is good to repeat",
 }

@@ -37,6 +37,7 @@ type Count struct {
 	Value     int // never negative
 	Display   string
 	InTotal   bool
+	Mode      CategoryMode // of a category of notifications: how it counts
 	Precision Precision
 	AsOf      time.Time // with STALE: when it was right
 }

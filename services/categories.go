@@ -1,6 +1,12 @@
 package services
 
-// Category is a kind of notification with a count of its own.
+import (
+	"regexp"
+	"slices"
+)
+
+// Category is a kind of notification with a count of its own, by its name: one of Categories, or one that the host application
+// defined. Names of the host application are of lower case, so that no later one of Categories takes one.
 type Category string
 
 // The categories.
@@ -16,10 +22,85 @@ const (
 // documents keep that.
 var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
+// CategoryHost stands for the host application's categories where a client expects one of a fixed list. It is no category.
+const CategoryHost Category = "HOST"
+
+// CategoryMode is how a category counts.
+type CategoryMode uint8
+
+// The modes.
+const (
+	CategoryCounted CategoryMode = iota // a number, which is part of the total
+	CategoryDot                         // a dot, which is not part of it
+	CategoryOff                         // it counts nothing; its rows stay in the list
+	CategoryApart                       // a number, which is not part of the total
+)
+
+// InTotal reports whether what counts in a mode is part of the total, if its source is.
+func (m CategoryMode) InTotal() bool { return m == CategoryCounted }
+
+// HostCategory is a category that the host application defined.
+type HostCategory struct {
+	ID      int // names its fields in the documents; never given again, so that nothing of a removed category is taken for a later one's
+	Name    Category
+	Expiry  int          // the days for which an unseen notification counts: 1 to MaxExpiryDays, or Never
+	Grouped bool         // the notifications of one group key in one half day are one row
+	Mode    CategoryMode // for users without a preference; never CategoryOff
+}
+
+// HostCategories are the categories that the host application has defined, as of a version. They are immutable; nil is none.
+type HostCategories struct {
+	Version uint64 // rises with each change of a definition
+	List    []HostCategory
+}
+
+// All are the definitions, in the order in which they were made.
+func (h *HostCategories) All() []HostCategory {
+	if h == nil {
+		return nil
+	}
+	return h.List
+}
+
+// At is the version; 0 before the first definition.
+func (h *HostCategories) At() uint64 {
+	if h == nil {
+		return 0
+	}
+	return h.Version
+}
+
+// Find finds a category by its name.
+func (h *HostCategories) Find(name Category) (HostCategory, bool) {
+	i := slices.IndexFunc(h.All(), func(c HostCategory) bool { return c.Name == name })
+	if i < 0 {
+		return HostCategory{}, false
+	}
+	return h.List[i], true
+}
+
+// MaxHostCategories bounds how many categories the host application can define: each is two fields of a document.
+const MaxHostCategories = 32
+
+var hostCategoryName = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,31}$`)
+
+// CheckHostCategory reports whether a name can be that of a category of the host application. field names the argument in the
+// error, which is INVALID.
+func CheckHostCategory(field string, name Category) error {
+	if !hostCategoryName.MatchString(string(name)) {
+		return Errorf(Invalid, "%s: %s is not a name: 1 to 32 of a-z, 0-9, '.', '_' and '-' are allowed, a letter first", field, Quote(string(name)))
+	}
+	return nil
+}
+
+// IsHostCategory reports whether a category is one of the host application, defined or not.
+func (c Category) IsHostCategory() bool { return hostCategoryName.MatchString(string(c)) }
+
 // CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version. Unseen groups
 // are counted by the day of their newest unseen cause, so that time alone can remove them.
 type CategoryCounts struct {
 	Category Category
+	Host     int    // the HostCategory.ID of one of the host application; 0: one of Categories
 	Version  uint64 // rises with every change of the facts; 0 is before the first
 	Newest   PostID // the position of the newest notification, 0 if there never was one
 	Older    int    // unseen groups from before Day-7
@@ -60,6 +141,32 @@ type NotificationCounts struct {
 	Mention  Count
 	Follow   Count
 	Reminder Count
+	Hosts    []CategoryCount // of the host application's categories, in the order of Defined
+	Defined  *HostCategories // those there were
+}
+
+// Equal reports whether two counts show the same.
+func (n *NotificationCounts) Equal(other *NotificationCounts) bool {
+	a, b := *n, *other
+	if !slices.Equal(a.Hosts, b.Hosts) || a.Defined.At() != b.Defined.At() {
+		return false
+	}
+	for _, category := range Categories {
+		if *a.Of(category) != *b.Of(category) {
+			return false
+		}
+	}
+	return a.Newest == b.Newest && a.Version == b.Version && a.Older == b.Older && a.Total == b.Total
+}
+
+// HostCount is the count of a category of the host application; nil if it is not among those that there were.
+func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
+	for i := range n.Hosts {
+		if n.Hosts[i].Name == string(name) {
+			return &n.Hosts[i]
+		}
+	}
+	return nil
 }
 
 // Of is the count of a category; nil if unknown.
@@ -81,15 +188,17 @@ func (n *NotificationCounts) Of(category Category) *Count {
 
 // CategoryCount is the count of one category.
 type CategoryCount struct {
-	Category Category
+	Category Category // one of Categories, or CategoryHost
+	Name     string   // the category's own name
 	Count    Count
+	Older    int // unseen notifications that are too old to count
 }
 
-// Categories are the counts of all categories, in the order of Categories.
+// Categories are the counts of all categories, in the order of Categories, and then those of the host application.
 func (n *NotificationCounts) Categories() []CategoryCount {
-	counts := make([]CategoryCount, len(Categories))
+	counts := make([]CategoryCount, len(Categories), len(Categories)+len(n.Hosts))
 	for i, category := range Categories {
-		counts[i] = CategoryCount{category, *n.Of(category)}
+		counts[i] = CategoryCount{category, string(category), *n.Of(category), *n.Older.Of(category)}
 	}
-	return counts
+	return append(counts, n.Hosts...)
 }

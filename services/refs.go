@@ -7,7 +7,7 @@ import (
 )
 
 // RefTypes are the types whose objects can have an ID of the host application's own, a ref.
-var RefTypes = []string{PostType, ShowType, MessageType, ConversationType, SiteMessageType, AnnouncementType}
+var RefTypes = []string{PostType, ShowType, MessageType, ConversationType, SiteMessageType, AnnouncementType, HostNotificationType}
 
 // Object is an object of one of RefTypes, by its number: a PostID, a ConversationID or a MessageID.
 type Object struct {

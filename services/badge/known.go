@@ -57,6 +57,7 @@ func (l *lastKnown) of(user services.UserID) (known, bool) {
 func (k known) stale() *services.Badges {
 	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
+	badges.Notifications.Hosts = slices.Clone(badges.Notifications.Hosts)
 	for count := range k.sources.counts(&badges) {
 		k.age(count)
 	}
@@ -78,7 +79,7 @@ func (k known) age(count *services.Count) {
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil {
+	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // else its counts are others
 		had = slices.Collect(v.sources.restingOn(source, k.Badges))
 	}
 	for i, count := range counts {

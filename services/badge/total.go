@@ -24,7 +24,7 @@ func (v *view) sum(badges *services.Badges) {
 			}
 			if total != nil {
 				part := *count
-				part.InTotal = true // all parts are in their source's sum; an earlier call has set it by the policy
+				part.InTotal = part.Mode.InTotal() // an earlier call has set it by the policy
 				total.Add(part)
 			}
 			v.show(badges, key, count)
@@ -46,7 +46,7 @@ func (v *view) sum(badges *services.Badges) {
 
 // show writes a count's display text, and whether it enters the total.
 func (v *view) show(badges *services.Badges, key services.Source, count *services.Count) {
-	count.InTotal = v.Document.Policy.InTotal(key)
+	count.InTotal = v.Document.Policy.InTotal(key) && count.Mode.InTotal()
 	count.Display = v.display(badges, key, *count)
 }
 
@@ -60,7 +60,7 @@ func display(caps source.Caps, policy services.DisplayPolicy, quiet bool, key se
 	switch {
 	case quiet:
 		return ""
-	case policy.AsDot[key]:
+	case policy.AsDot[key] || count.Mode == services.CategoryDot:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
 	case count.Precision == services.AtLeast && (count.Value >= services.MessagesCounted || key == services.SourceViews):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap

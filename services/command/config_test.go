@@ -134,7 +134,7 @@ func TestEverySettingArrives(t *testing.T) {
 		"operation-timeout": "2s", "body-limit": "2048", "ingest-body-limit": "1048577", "query-tokens": "500", "query-depth": "11", "query-fields": "200", "query-aliases": "12", "query-directives": "13", "query-root-fields": "9", "query-cache": "65537", "answer-limit": "65538", "request-deadline": "4s", "answer-deadline": "5s", "connections-per-address": "0", "socket-subscriptions": "3",
 		"socket-write-deadline": "3s", "drain": "1s", "workers": "1", "active-for": "24h0m0s", "max-followees": "10", "max-mutes": "11", "max-blocks": "12", "max-hides": "13", "push-interval": "50ms", "sweep-interval": "2s",
 		"max-group": "50", "max-write-members": "40", "max-write-load": "3000", "inside-lease": "30s", "show-late-after": "1h0m0s", "show-longest": "3h0m0s", "mute-mentions": "true",
-		"site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "changes": "true", "changes-interval": "2s", "changes-lap": "5m0s", "webhooks-allow": "10.0.0.0/8,127.0.0.1", "webhooks-timeout": "2s", "webhooks-requests": "3", "board-sessions": "device", "board-session-for": "10m0s",
+		"categories": "orders,promotions=dot+never+single", "site-message-types": "general,billing", "audit-every": "5m0s", "clean-every": "20m0s", "changes": "true", "changes-interval": "2s", "changes-lap": "5m0s", "webhooks-allow": "10.0.0.0/8,127.0.0.1", "webhooks-timeout": "2s", "webhooks-requests": "3", "board-sessions": "device", "board-session-for": "10m0s",
 		"persisted-queries": "4096", "trusted-documents": "m.json", "trusted-only": "true", "demo": "true", "pprof": "true", "traces": "http://127.0.0.1:4318", "demo-pace": "7", "query-cost": "5000", "log-interval": "1s", "sockets-per-user": "7", "sockets-per-address": "70", "rate-limits": "WRITES=5,FOLLOWS=0", "trusted-proxies": "10.0.0.0/8,192.0.2.1", "idle-after": "48h0m0s", "big-followers": "100", "huge-followers": "6000000",
 	}
 	for _, flag := range settingsOf(node.Config{}) {
@@ -189,7 +189,7 @@ func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 
 // Each line has one fault, and its message must contain each of the words.
 func TestConfigFaults(t *testing.T) {
-	for line, words := range map[string][]string{
+	wantFaults(t, map[string][]string{
 		"--workers 0":                          {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
 		"--workers 257":                        {`"257"`, "1 to 256"},
 		"--workers many":                       {`"many"`, "whole number"},
@@ -251,7 +251,24 @@ func TestConfigFaults(t *testing.T) {
 		"import follows a --listen :1":         {"--listen is not a flag of tidings import follows"},
 		"import follows a --prefix \u200b":     {"--prefix", `"\u200b"`, "printable"},
 		"import follows a --both=maybe":        {"--both", `"maybe"`, "true", "false"},
-	} {
+	})
+}
+
+func TestFaultsOfCategories(t *testing.T) {
+	wantFaults(t, map[string][]string{
+		"--categories LIKE":               {"TIDINGS_CATEGORIES", `"LIKE" is not a name`},
+		"--categories orders=8":           {`"orders=8": after the = are options`, "1 to 7"},
+		"--categories orders=":            {`"orders=": after the = are options`},
+		"--categories orders,orders=dot":  {"orders is named twice"},
+		"--categories orders=dot+apart":   {`"orders=dot+apart": after the = are options`},
+		"--categories orders=single+dot+": {`"orders=single+dot+": after the = are options`},
+	})
+}
+
+// wantFaults parses lines that have one fault each. The message of each must contain all of its words.
+func wantFaults(t *testing.T, lines map[string][]string) {
+	t.Helper()
+	for line, words := range lines {
 		_, err := parse(t, line)
 		if err == nil {
 			t.Errorf("%q was taken", line)

@@ -23,6 +23,7 @@ var capabilities = []struct{ file, title string }{
 	{"notifications", "Notifications"},
 	{"chat", "Conversations"},
 	{"messages", "Site messages"},
+	{"categories", "Categories of the application"},
 	{"notices", "Announcements and dots"},
 	{"views", "General views"},
 	{"live", "Shows"},

@@ -74,6 +74,10 @@ var Checks = map[string]func(c Config) string{
 		_, reason := FeedKinds(c.FeedKinds)
 		return reason
 	},
+	"categories": func(c Config) string {
+		_, reason := notifications.ParseConfigured(c.Categories)
+		return reason
+	},
 	"notification-expiry": func(c Config) string {
 		_, reason := notificationExpiry(c.NotifyFor)
 		return reason

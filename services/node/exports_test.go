@@ -41,6 +41,11 @@ var life = []string{
 	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
 		(1, 'LIKE', 2097152000, 2, 0, 1, 0, 1000000, TRUE), (1, 'FOLLOW', 0, 2, 0, 2, 0, 1000000, FALSE), (2, 'FOLLOW', 0, 1, 0, 2, 0, 1000000, FALSE),
 		(1, 'REMINDER', 2097152001, 2, 0, 3, 0, 1000000, TRUE)`,
+	`INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at) VALUES
+		(2097152009, 'orders', 77, 'o1', 2, '', 0, 'Sent', 'It is on its way', 1000000, 2, 0)`,
+	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
+		(1, 'orders', 77, 2, 2097152009, 4, 0, 1000000, TRUE), (2, 'orders', 77, 2, 2097152009, 4, 0, 1000000, TRUE)`,
+	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('hostNotification', 2097152009, 'o/1', 0, 'https://example.com/o1', '[3]')`,
 	`INSERT INTO user_access_log (user_number, view_code, view_id, position, last_access_at) VALUES (1, 'home_page', '', 9007199254740993, 1000000), (2, 'home_page', '', 1, 1)`,
 	`INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES (2097152000, 'general', 'Hello', 'text', 1000000, 1000000)`,
 	`INSERT INTO site_message_recipients (user_number, message, type, read_at) VALUES (1, 2097152000, 'general', NULL), (2, 2097152000, 'general', 1)`,
@@ -77,6 +82,8 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"notification","id":"notification:0000000000001","category":"LIKE","post":"post:0000001YG0000","show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":true,"read":false}
 {"type":"notification","id":"notification:0000000000002","category":"FOLLOW","post":null,"show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":false,"seen":false,"read":false}
 {"type":"notification","id":"notification:0000000000003","category":"REMINDER","post":null,"show":"show:0000001YG0001","user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":false,"read":false}
+{"type":"notification","id":"notification:0000000000004","category":"orders","post":null,"show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":false,"read":false}
+{"type":"hostNotification","id":"notification:0000000000004","category":"orders","title":"Sent","body":"It is on its way","groupKey":"o1","url":"https://example.com/o1","data":[3],"user":"user:bob","at":"1970-01-01T00:00:01Z"}
 {"type":"notificationMark","category":"LIKE","seenUpTo":"notificationUpTo:0000000000001"}
 {"type":"position","view":"home_page","id":"","position":"9007199254740993","accessedAt":"1970-01-01T00:00:01Z"}
 {"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
@@ -170,7 +177,7 @@ var notExported = map[string]string{
 	"dead_jobs": "work", "dot_raises": "everybody's", "erasures": "what nobody is told", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"acts": "what operators did", "activity_thresholds": "the program's", "stream_head": "the program's", "stream_due": "work", "stream_changes": "the badges, which the facts make", "nodes": "the program's", "post_counts": "counts of likes and posts", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",
-	"webhooks": "the program's", "webhook_letters": "work",
+	"notification_categories": "everybody's", "webhooks": "the program's", "webhook_letters": "work",
 	"view_changes": "versions", "view_readers": "versions",
 }
 

@@ -177,7 +177,10 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
-	if err = s.Projector.BeginActivity(ctx); err == nil && cfg.Development() {
+	if err = s.Projector.BeginActivity(ctx); err == nil {
+		err = root.Notifications.Begin(ctx)
+	}
+	if err == nil && cfg.Development() {
 		_, err = root.Social.Make(ctx, web.People)
 	}
 	if err == nil {
@@ -262,7 +265,10 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
-	notified := notifications.New(notifications.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, Log: s.Log, Expiry: expiry})
+	categories, _ := notifications.ParseConfigured(s.Config.Categories)
+	notified := notifications.New(notifications.Config{
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Memory.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+	})
 	lists := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})

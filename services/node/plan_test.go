@@ -41,6 +41,10 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO notification_causes SELECT n % 500, 'LIKE', n % 5000, n, 0, n, n % 20, n, n % 10 > 0 FROM s",
 			upTo + "INSERT INTO notification_groups SELECT n % 500, 'LIKE', n % 5000, n % 20, n, n, 1, n % 3 * n, 0, 0, 0, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO notification_state SELECT n, 'LIKE', 1, 1, 1, 0 FROM s WHERE n <= 500",
+			upTo + "INSERT INTO notification_categories SELECT 'c' || n, n, 7, TRUE, 0, n, n, n / 30 FROM s WHERE n <= 32 AND TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO notification_causes SELECT n % 500, 'c' || n % 32, n, n % 499, n / 10 + 1, 20000 + n, n % 20, n, n % 10 > 0 FROM s",
+			upTo + "INSERT INTO notification_state SELECT n % 500, 'c' || n % 32, 1, 1, 1, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO host_notifications SELECT n, 'c' || n % 32, n, '', n % 499, '', 0, 't', '', n, 10, 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_messages (id, type, title, content, created_at, updated_at) SELECT n, 'general', 't', 'c', n, n FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_message_recipients (user_number, message, type, read_at) SELECT n % 499, n % 500, 'general', CASE WHEN n % 10 > 0 THEN n END FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO site_message_state SELECT n, 'general', 1, 0 FROM s WHERE n <= 500 ON CONFLICT DO NOTHING",
@@ -82,11 +86,11 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a whole table, by its name or by the alias of the statements (c is a parameter).
-var walks = regexp.MustCompile(`^SCAN (users|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a whole table: at a start, for a metric, in an export, or because the table has only rows in
-// progress.
-var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|fan-outs in flight|forget fan-outs)$`)
+// progress, or a few rows.
+var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
@@ -113,13 +117,15 @@ func TestNoStatementWalksATable(t *testing.T) {
 func TestPlansOnPostgres(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.Postgres(t))
 	fill(b, true)
-	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",0,9],["COMMENT",0,9]]', 9, 21, 21`
+	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",1,0,9],["COMMENT",2,0,9]]', 9, 21, 21`
 	for name, args := range map[string]string{
 		"home feed": "1, 9, 300", "home feed of an inbox": "1, 9, 300", "count new posts of an inbox": "1, 9, 301", "pulled posts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pull authors of a reader": "1", "pull authors": "0, 100",
 		"an author's mode": "1", "end a chunk of an author": "1", "authors with a row": "1, 100", "authors by number": "ARRAY[1, 2]", "count followers": "1, 100", "end a chunk of a fan-out": "1",
 		"newest counting post of an inbox": "1, 9", "count new posts": "1, 9, 301", "new posts of a home feed": "1, 9, 300, 5", "newest post of a home feed": "1", "newest post of a home feed until a time": "1, 9", "the newest of posts in a millisecond": "5, 9", "followers": "1, 0, 0, 100",
 		"a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
 		"list mutes": "1, 9, 20", "count blocks": "1, 9", "lock users": "ARRAY[1, 2]", "hold users": "ARRAY[1, 2]", "blockers of a user": "1, ARRAY[2, 3]", "causes of an actor": "1, 2, '', 0, 0, 10", "whether a conversation is direct": "1", "authors hidden from a viewer": "1, ARRAY[2, 3]", "blocks between a user and others": "1, ARRAY[2, 3]", "users whom another cannot add": "1, ARRAY[2, 3], 4",
+		"recipients of a notification of the host": "7, 0, 250", "users with a category of the host": "'c1', 50", "what was told in a category": "'c1', 250", "what was told of an actor": "1, 200",
+		"what the host told": "ARRAY[1, 2]", "notifications of the host that stand": `'[[1,"c1",2,3,4]]'`, "a notification of the host": "7", "lock what notifies": "7",
 		"list acts": "9, 20", "take a name out of acts": "'user:7'", "drop acts": "9, 100", "end an act": "7, 'DONE', ''",
 		"the object of a ref": "'post', '7'", "the objects of refs": "'post', ARRAY['7', '8']", "labels of the type post": "ARRAY[1, 2]", "export postLabel": "1", "a user's announcement state": "1", "users with announcement positions": "0, 100", "an author's posts": "1, 20", "follows of one user": "ARRAY[1, 2], 3", "first due jobs": `'[["kind"]]'`, "finish jobs": "ARRAY[1, 2], 'token'",
 		"states of site messages": `'[[1,"general"]]', 1000`, "states of a user's site messages": "1, 1000", "a user's unread site messages": "1, 9, ARRAY['general'], 20",
@@ -149,7 +155,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"due letters": "'w1', 9, 9, 100", "letters that failed": "'w1', 9, 1", "letters of users": "'w1', ARRAY[1, 2]", "drop letters": "'w1', ARRAY[1, 2]", "try letters again at once": "'w1', 9",
 		"dead letters": "'w1', 0, 100", "replay a dead letter": "'w1', 9, 2", "replay dead letters": "'w1', 9", "forget a user's letters": "2", "remove the letters of a webhook": "'w1'",
 		"changes of users": "ARRAY[1, 2]", "faces of changes": "ARRAY[1, 2]", "changes after a position": "9, 100", "count due users of the change stream": "9",
-		"list notifications": list, "list unread notifications": list, "list unseen notifications": list, "sample the actors of notifications": `1, '[[0,"LIKE",2,3]]'`, "count the actors of notifications": `1, '[[0,"LIKE",2,3]]'`,
+		"list notifications": list, "list unread notifications": list, "list unseen notifications": list, "sample the actors of notifications": `1, '[[0,"LIKE",2,3,0]]'`, "count the actors of notifications": `1, '[[0,"LIKE",2,3]]'`,
 	} {
 		plan := postgresPlan(b, name, "force_generic_plan", args)
 		text := strings.Join(plan, "\n")

@@ -6,6 +6,7 @@ import (
 	"tidings/services/announcements"
 	"tidings/services/live"
 	"tidings/services/nodecache"
+	"tidings/services/notifications"
 	"tidings/services/stream"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) wireStream() {
 
 // sharedChanges is how many changes this node has learned that change badges of many users.
 func (s *Server) sharedChanges() uint64 {
-	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull)
+	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
 // streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it asks nothing.

@@ -2,6 +2,8 @@ package notifications
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"tidings/services"
 	"tidings/services/erase"
@@ -21,11 +23,37 @@ var (
 
 // Erase are the steps that remove a user's notifications, and undo those of others that the user caused, after the facts have gone.
 var Erase = []erase.Step{
+	{Name: "told", Run: eraseTold},
 	{Name: "causes", Run: eraseActor},
+	{Name: "toldAlone", Run: eraseToldAlone},
 	erase.Rows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
 	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
 	erase.Rows("", "notification_state", "recipient", "recipient, category"),
 	erase.Rows("", "notification_heads", "recipient", "recipient"),
+}
+
+var (
+	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
+
+	toldAlone = sql.NewStatement("what a user alone was told", `
+SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
+WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
+	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+ofHost("o")+`)) ORDER BY c.object LIMIT $2`)
+)
+
+// eraseToldAlone deletes what the host application told a user and nobody else who is left: it may name them. Recipients of whom a job
+// has yet to write that they were told are counted by the time of the job, with a minute for the clocks of other nodes.
+func eraseToldAlone(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+	var first int64
+	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {
+		return erase.Done{}, err
+	}
+	until := services.MaxPostID
+	if first > 0 {
+		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
+	}
+	ids, err := sql.Column[services.PostID](ctx, tx, toldAlone, at.User, hostChunkSize, until)
+	return eraseAllTold(ctx, tx, ids, err)
 }
 
 // eraseActor brings notifications of the next recipient in line with the facts, and deletes what the user caused. It is one recipient at
@@ -43,7 +71,12 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if recipient == at.User {
 		return erase.Done{After: int64(recipient), More: true}, nil // the next step removes all of theirs
 	}
-	_, _, more, err := applyCausesOf(ctx, tx, recipient, at.User, Cause{}, erase.Batch)
+	hosts, err := definitions(ctx, tx.Runner)
+	if err != nil {
+		return erase.Done{}, err
+	}
+	all := slices.Concat(services.Categories, hostNames(hosts.All()))
+	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
 	if err != nil {
 		return erase.Done{}, err
 	}

@@ -150,10 +150,10 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 
 // applyCausesOf does the work of applyCauses for the stored causes of one actor and one recipient, the next limit causes
 // after one. last is the last of them; more is true when others may follow. Causes that are stored meanwhile were compared
-// with the present facts already.
-func applyCausesOf(ctx context.Context, tx *sql.Tx, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
+// with the present facts already. all are the categories that there are.
+func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
 	// Lock before listing: the lock's former holder has stored causes by facts that it read earlier.
-	if _, _, err := lockAll(ctx, tx, recipient, services.Categories); err != nil {
+	if _, _, err := lockAll(ctx, tx, recipient, all); err != nil {
 		return nil, last, false, err
 	}
 	var causes []Cause

@@ -144,8 +144,11 @@ type support struct {
 // readSupported returns those of the causes that the facts support now.
 func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
+	var hosts sql.Rows
 	for _, c := range causes {
-		if c.Actor == 0 {
+		if c.Category.IsHostCategory() {
+			hosts = append(hosts, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
+		} else if c.everyActor() {
 			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
 		} else {
 			named[c.Category] = append(named[c.Category], []any{c.Recipient, c.Subject, c.Actor, c.Object})
@@ -175,14 +178,14 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 			return nil, err
 		}
 	}
-	return supported, nil
+	return supported, readHostSupported(ctx, tx, hosts, supported)
 }
 
 // readKnown returns the stored rows of the causes, standing or not.
 func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {
-		if c.Actor == 0 {
+		if c.everyActor() {
 			subjects = append(subjects, []any{c.Recipient, c.Category, c.Subject})
 		} else {
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})

@@ -46,10 +46,10 @@ type Page struct {
 // of the same time, only the subjects below a bound are listed for that time.
 const listText = `
 WITH wanted AS MATERIALIZED (
-	SELECT c.category, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
-	FROM {rows $2 category TEXT, oldest BIGINT, below BIGINT} AS c
+	SELECT c.category, c.rank, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
+	FROM {rows $2 category TEXT, rank BIGINT, oldest BIGINT, below BIGINT} AS c
 ), ranges AS MATERIALIZED (
-	SELECT w.category, w.oldest, w.below, w.seen, COALESCE((SELECT g.at FROM notification_groups g
+	SELECT w.category, w.rank, w.oldest, w.below, w.seen, COALESCE((SELECT g.at FROM notification_groups g
 		WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[1]s
 		ORDER BY %[2]sg.at DESC LIMIT 1 OFFSET $4 - 1), 0) AS bound
 	FROM wanted w
@@ -57,7 +57,7 @@ WITH wanted AS MATERIALIZED (
 SELECT g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes, w.seen
 FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
-ORDER BY g.at DESC, g.category DESC, g.subject DESC LIMIT $5`
+ORDER BY g.at DESC, w.rank DESC, g.subject DESC LIMIT $5`
 
 var listBy = map[filter]sql.Statement{
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
@@ -73,17 +73,17 @@ const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subje
 func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
-	// In every category but comments an actor has one cause in a group. Among comments only the actors of the newest 64 are
-	// read.
+	// Of most categories an actor has one cause in a group. Where there may be many, of comments and the host application's, only the
+	// actors of the newest 64 are read.
 	sampleActors = sql.NewStatement("sample the actors of notifications", `
-SELECT c.i, n.actor FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.category = 'COMMENT'
+SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT, many BIGINT} AS c CROSS JOIN notification_causes n
+WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
 	THEN (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 63)
 	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
 	countActors = sql.NewStatement("count the actors of notifications", `
-SELECT c.i, count(DISTINCT n.actor) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
+SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
 	headOf = sql.NewStatement("the generation and the last place of notifications", `
@@ -116,11 +116,12 @@ func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 	return l, err
 }
 
-// ranges are the categories of the query: for each the oldest bucket that counts, and the subject below which it continues
-// among the groups that have the time of before.
+// ranges are the categories of the query: for each its rank among groups of one time, the oldest bucket that counts, and the subject
+// below which it continues among the groups that have the time of before. The rank is not left to the database, whose collation
+// may order names otherwise.
 func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
-	for i, category := range q.categories {
+	for i, category := range slices.Sorted(slices.Values(q.categories)) {
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
@@ -128,7 +129,7 @@ func (q listQuery) ranges(today int64) sql.Rows {
 		case category == q.before.Category:
 			below = q.before.Subject
 		}
-		wanted[i] = []any{category, q.expiry.oldestDay(category, today) * bucketsPerDay, below}
+		wanted[i] = []any{category, i, q.expiry.oldestDay(category, today) * bucketsPerDay, below}
 	}
 	return wanted
 }
@@ -194,12 +195,15 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 
 // readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent if
 // it is not in this user's list or if no cause of its group counts.
-func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, expiry Expiry) (map[services.PostID]Notification, error) {
+func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, hosts *services.HostCategories, expiry Expiry) (map[services.PostID]Notification, error) {
 	asked := map[services.PostID][]services.PostID{} // by the first of the group
 	var groups []listed
 	err := db.Each(ctx, groupAt, []any{user, places}, func(scan func(...any) error) error {
 		var place services.PostID
 		l, err := scanListed(scan, &place)
+		if _, defined := hosts.Find(l.category); l.category.IsHostCategory() && !defined {
+			return err // it is being removed
+		}
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
@@ -209,7 +213,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	if err != nil {
 		return nil, err
 	}
-	described, err := describe(ctx, db, user, groups, expiry)
+	described, err := describe(ctx, db, user, groups, expiry.with(hosts))
 	found := make(map[services.PostID]Notification, len(places))
 	for _, n := range described {
 		for _, place := range asked[n.First] {
@@ -233,39 +237,54 @@ func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	return list
 }
 
-// describe adds the actors of each group. A group whose last cause was undone meanwhile is omitted.
+// describe adds the actors of each group, and what the host application told. A group whose last cause was undone meanwhile is omitted.
 func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
-	var all, commented sql.Rows
-	list := bare(db, groups, expiry)
-	for i, g := range groups {
-		row := []any{i, g.category, g.subject, g.bucket}
-		all = append(all, row)
-		if g.category == services.CategoryComment {
-			commented = append(commented, row)
-		}
-	}
 	if len(groups) == 0 {
 		return nil, nil
 	}
+	var all, counted sql.Rows
+	list := bare(db, groups, expiry)
+	for i, g := range groups {
+		many := 0
+		if g.category == services.CategoryComment || g.category.IsHostCategory() {
+			many = 1
+			counted = append(counted, []any{i, g.category, g.subject, g.bucket})
+		}
+		all = append(all, []any{i, g.category, g.subject, g.bucket, many})
+	}
+	newest, stands := make([]services.PostID, len(list)), make([]bool, len(list))
 	err := db.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
 		var actor services.UserID
-		if err := scan(&i, &actor); err != nil {
+		var object services.PostID
+		if err := scan(&i, &actor, &object); err != nil {
 			return err
 		}
+		if !stands[i] {
+			stands[i], newest[i] = true, object
+		}
 		n := &list[i]
-		if len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
+		if actor != 0 && len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}
 		return nil
 	})
-	if err == nil && len(commented) > 0 {
-		err = db.Each(ctx, countActors, []any{user, commented}, func(scan func(...any) error) error {
+	if err == nil && len(counted) > 0 {
+		err = db.Each(ctx, countActors, []any{user, counted}, func(scan func(...any) error) error {
 			var i, actors int
 			err := scan(&i, &actors)
 			list[i].Actors = actors
 			return err
 		})
 	}
-	return slices.DeleteFunc(list, func(n Notification) bool { return len(n.Sample) == 0 }), err
+	if err == nil {
+		err = addContents(ctx, db, list, newest)
+	}
+	kept := list[:0]
+	for i, n := range list {
+		if stands[i] && (n.Host != nil || !n.Category.IsHostCategory()) {
+			kept = append(kept, n)
+		}
+	}
+	return kept, err
 }

@@ -1,6 +1,7 @@
 package notifications
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -22,6 +23,14 @@ type device struct {
 	stood  []services.PostID // of every cause in the lines that counted
 	reach  services.PostID   // up to which a mark of the whole list goes
 }
+
+// The host application's categories of the machine: a grouped one, and one whose notifications are single.
+const (
+	hostOrders services.Category = "orders"
+	hostCalls  services.Category = "calls"
+)
+
+var panelCategories = append(slices.Clone(services.Categories), hostOrders, hostCalls)
 
 // panel is the machine: the store, the model beside it, and the reports in flight.
 type panel struct {
@@ -126,6 +135,37 @@ func (p *panel) delete() {
 	}
 }
 
+// tell makes the host application tell something, by an actor or by nobody.
+func (p *panel) tell() {
+	told := HostNotification{Category: rapid.SampledFrom([]services.Category{hostOrders, hostCalls}).Draw(p.t, "category"), Title: "t",
+		GroupKey: rapid.SampledFrom([]string{"", "a", "b"}).Draw(p.t, "key")}
+	if rapid.Bool().Draw(p.t, "by somebody") {
+		told.Actor = p.someone()
+	}
+	id := p.nextID()
+	c := Cause{Recipient: p.m.me, Category: told.Category, Subject: told.subjectOf(id, told.Category == hostOrders), Actor: told.Actor, Object: id}
+	p.MustWrite(func(tx *sql.Tx) error {
+		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, told.GroupKey, c.Actor, "", 0, told.Title, "", tx.Now, 1)
+		return err
+	})
+	p.m.told[c] = &telling{at: p.Clock.Now(), content: HostContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
+	p.late = append(p.late, c)
+}
+
+// withdraw makes the host application take something back.
+func (p *panel) withdraw() {
+	if len(p.m.told) == 0 {
+		return
+	}
+	c := rapid.SampledFrom(slices.SortedFunc(maps.Keys(p.m.told), byName)).Draw(p.t, "told")
+	p.MustWrite(func(tx *sql.Tx) error {
+		_, err := tx.Run(p.Ctx, withdrawHostNotification, c.Object, tx.Now)
+		return err
+	})
+	p.m.told[c].withdrawn = true
+	p.late = append(p.late, c)
+}
+
 func (p *panel) deliver(causes ...Cause) {
 	p.m.apply(p.Clock.Now(), causes)
 	for _, state := range p.apply(causes...) {
@@ -162,7 +202,7 @@ func (p *panel) report() {
 			upTo = rapid.SampledFrom(d.places).Draw(p.t, "place")
 		}
 	}
-	categories := rapid.Permutation(services.Categories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
+	categories := rapid.Permutation(panelCategories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
 	verb := rapid.IntRange(0, 5).Draw(p.t, "mark")
 	before := p.unseen()
 	p.mark(verb, d, gen, upTo, categories)
@@ -197,18 +237,18 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		case verb == 0:
 			_, err = raiseSeen(ctx, tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen})
+			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen, All: panelCategories})
 		case verb == 2:
-			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen})
+			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen, All: panelCategories})
 		case verb == 3:
-			_, _, err = markAllRead(ctx, tx, me, upTo, gen)
+			_, _, err = markAllRead(ctx, tx, me, panelCategories, upTo, gen)
 		case verb == 4:
-			if _, err = undoAllRead(ctx, tx, me); services.CodeOf(err) == services.Conflict {
+			if _, err = undoAllRead(ctx, tx, me, panelCategories); services.CodeOf(err) == services.Conflict {
 				err = nil
 			}
 		case verb == 5 && upTo != 0:
 			of, _ := p.m.placed(upTo)
-			if _, err = markUnread(ctx, tx, me, p.m.first(of)); services.CodeOf(err) == services.NotFound {
+			if _, err = markUnread(ctx, tx, me, panelCategories, p.m.first(of)); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
@@ -224,7 +264,7 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 		p.m.readAll(gen, categories, upTo, 0)
 		p.m.undoAt = time.Time{}
 	case verb == 3:
-		if p.m.readAll(gen, services.Categories, upTo, p.m.undo+1) {
+		if p.m.readAll(gen, panelCategories, upTo, p.m.undo+1) {
 			p.m.undo, p.m.undoAt = p.m.undo+1, now
 		}
 	case verb == 4 && !p.m.undoAt.IsZero() && now.Sub(p.m.undoAt) <= undoWithin:
@@ -264,7 +304,7 @@ func (p *panel) agree() {
 func (p *panel) walk(only filter) []Notification {
 	all, before := []Notification{}, Position{}
 	for {
-		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: services.Categories, only: only,
+		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: panelCategories, only: only,
 			before: before, limit: 3, expiry: p.expiry}))(p.t)
 		all = append(all, page.Notifications...)
 		if !page.More {
@@ -285,11 +325,11 @@ func TestNotificationsAgainstModel(t *testing.T) {
 			history++
 			me := history * 100
 			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
-				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}}
+				expiry: Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never, hostOrders: 3, hostCalls: services.Never}}
 			b.post(me, p.posts...)
 			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
-			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 19), 30, 60).Draw(t, "steps") {
-				step = step * 7 % 20 // small numbers are drawn most: map them to every kind
+			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 22), 30, 60).Draw(t, "steps") {
+				step = step * 7 % 23 // small numbers are drawn most: map them to every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
@@ -308,6 +348,10 @@ func TestNotificationsAgainstModel(t *testing.T) {
 					p.look(&p.devices[rapid.IntRange(0, 1).Draw(t, "device")])
 				case step <= 14:
 					p.report()
+				case step <= 16:
+					p.tell()
+				case step == 17:
+					p.withdraw()
 				default:
 					if len(p.late) > 0 {
 						late := slices.Clone(p.late)

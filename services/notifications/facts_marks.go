@@ -23,6 +23,7 @@ type readMark struct {
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
 	// stays unread. services.AnyGen is the current one.
 	Gen uint64
+	All []services.Category // that there are
 }
 
 const ofGroup = `notification_groups.recipient = $1 AND notification_groups.category = c.category
@@ -81,7 +82,9 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 		if err := scan(&key.category); err != nil {
 			return err
 		}
-		b.marks[key].changed = true
+		if m := b.marks[key]; m != nil { // else the category is being removed
+			m.changed = true
+		}
 		changed++
 		return nil
 	})
@@ -144,6 +147,9 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 // raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a category
 // rises by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
+	if len(categories) == 0 { // those of a host application that has none
+		return nil, nil
+	}
 	b, h, err := lockAll(ctx, tx, user, categories)
 	if err != nil {
 		return nil, err
@@ -163,7 +169,7 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 // longer counts, seen or not. Causes that joined it after the given position stay unread. NOT_FOUND if one is not in this
 // user's list; then nothing is marked.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMark) ([]State, error) {
-	b, h, err := lockAll(ctx, tx, user, services.Categories)
+	b, h, err := lockAll(ctx, tx, user, read.All)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +208,14 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, id := range read.IDs {
 		p, found := places[id]
-		if !found || p.first != id {
+		if !found || p.first != id || b.marks[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
 		add(p, h.end(b.tx, user))
 	}
 	for _, place := range read.Shown {
 		p, found := places[place]
-		if !found {
+		if !found || b.marks[p.counter] == nil {
 			return nil, services.Errorf(services.NotFound, "ids: %s is not of a notification of yours", services.UpToText(place))
 		}
 		add(p, place)
@@ -255,12 +261,12 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 
 // markAllRead marks everything up to a position read, in every category. It returns until when that can be undone; zero if
 // nothing was unread, now or within the undo time of the previous mark.
-func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
-	b, h, err := lockAll(ctx, tx, user, services.Categories)
+func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
+	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	changed, err := b.readAll(ctx, user, h, readMark{Categories: services.Categories, UpTo: upTo, Gen: gen}, h.undo+1)
+	changed, err := b.readAll(ctx, user, h, readMark{Categories: all, UpTo: upTo, Gen: gen}, h.undo+1)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -277,8 +283,8 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, upTo ser
 
 // undoAllRead makes unread again what the last "mark all read" marked, within 30 s. What was read individually
 // since stays read. CONFLICT if it is too late, or when there is nothing to undo.
-func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State, error) {
-	b, h, err := lockAll(ctx, tx, user, services.Categories)
+func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
 		return nil, err
 	}
@@ -298,8 +304,8 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID) ([]State
 
 // markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was
 // not seen that far. NOT_FOUND if it is not in this user's list, or none of its causes stands.
-func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id services.PostID) ([]State, error) {
-	b, h, err := lockAll(ctx, tx, user, services.Categories)
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]State, error) {
+	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +314,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, id servic
 		return nil, err
 	}
 	p, found := places[id]
-	if !found || p.first != id || p.newest == 0 {
+	if !found || p.first != id || p.newest == 0 || b.marks[p.counter] == nil {
 		return nil, notYours("id", id)
 	}
 	h.gen, h.changed = h.gen+1, true

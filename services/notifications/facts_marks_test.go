@@ -39,21 +39,24 @@ func (b *bundle) marks(mark func(tx *sql.Tx) error) error {
 }
 
 func (b *bundle) reads(read readMark) error {
-	return b.marks(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, read); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAll(read)); return err })
 }
 
 func (b *bundle) readsAll(gen uint64) (until time.Time) {
 	b.T.Helper()
-	b.MustWrite(func(tx *sql.Tx) (err error) { _, until, err = markAllRead(b.Ctx, tx, 1, 0, gen); return err })
+	b.MustWrite(func(tx *sql.Tx) (err error) {
+		_, until, err = markAllRead(b.Ctx, tx, 1, services.Categories, 0, gen)
+		return err
+	})
 	return until
 }
 
 func (b *bundle) undoes() error {
-	return b.marks(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
 func (b *bundle) unreads(place services.PostID) error {
-	return b.marks(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, place); return err })
+	return b.marks(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
 }
 
 // three adds likes of three posts of user 1 and returns the positions, the oldest first.
@@ -176,7 +179,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 				return err
 			}), services.NotFound},
 			"all read beyond the end": {b.marks(func(tx *sql.Tx) error {
-				_, _, err := markAllRead(b.Ctx, tx, 1, mine[2]+1, services.AnyGen)
+				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, mine[2]+1, services.AnyGen)
 				return err
 			}), services.Invalid},
 		} {
@@ -185,7 +188,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			}
 		}
 		b.wants("after what was refused", 3, 3)
-		sqltest.Equal(b.T, len(sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil, nil))(b.T)), 0)
 	})
 }
 
@@ -197,7 +200,7 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		shown := b.apply(cause(5, 2))[0].Head
 		b.like(5, 3)
 		joined := b.apply(cause(5, 3))[0].Head
-		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.reads(withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
 		b.wants("an older id was read", 1, 1)
 		b.unlike(5, 3)
 		b.apply(cause(5, 3))
@@ -206,7 +209,7 @@ func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 		b.apply(cause(5, 3))
 		sqltest.Equal(b.T, b.reads(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
 		b.wants("all of it read", 0, 0)
-		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil))(b.T)
+		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
 		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
 			t.Errorf("by its two positions it is %+v", found)
 		}
@@ -228,15 +231,15 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 		}
 		for i, mark := range []func(tx *sql.Tx, shown services.PostID) error{
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})
+				_, err := markRead(b.Ctx, tx, 1, withAll(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}))
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, upTo(shown))
+				_, err := markRead(b.Ctx, tx, 1, withAll(upTo(shown)))
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, _, err := markAllRead(b.Ctx, tx, 1, shown, services.AnyGen)
+				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, shown, services.AnyGen)
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
@@ -254,7 +257,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 			b.apply(cause(post, 3))
 			b.like(post+1, 4)
 			later := b.apply(cause(post+1, 4))[0].Head
-			if found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil))(b.T); found[shown].Place != first {
+			if found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); found[shown].Place != first {
 				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
 			}
 			sqltest.Equal(b.T, b.marks(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)
@@ -350,4 +353,10 @@ func TestAnotherMarkEndsTheUndo(t *testing.T) {
 		sqltest.Coded(b.T, b.undoes(), services.Conflict)
 		b.wants("all read", 0, 0)
 	})
+}
+
+// withAll is a mark on a node that knows services.Categories alone.
+func withAll(read readMark) readMark {
+	read.All = services.Categories
+	return read
 }

@@ -18,6 +18,13 @@ type answer struct {
 	deleted    bool
 }
 
+// telling is what the host application told.
+type telling struct {
+	at        time.Time
+	withdrawn bool
+	content   HostContent
+}
+
 // cluster is what a list shows as one line.
 type cluster struct {
 	category services.Category
@@ -44,6 +51,7 @@ type panelModel struct {
 	likes   map[Cause]time.Time
 	follows map[services.UserID]time.Time
 	answers map[services.PostID]*answer
+	told    map[Cause]*telling
 	deleted map[services.PostID]bool // of my posts
 
 	known    map[Cause]*applied
@@ -60,7 +68,7 @@ type panelModel struct {
 func newPanelModel(me services.UserID) *panelModel {
 	return &panelModel{
 		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		answers: map[services.PostID]*answer{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
+		answers: map[services.PostID]*answer{}, told: map[Cause]*telling{}, deleted: map[services.PostID]bool{}, known: map[Cause]*applied{},
 		read: map[cluster]*reading{}, versions: map[services.Category]uint64{},
 		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
 	}
@@ -76,6 +84,11 @@ func (m *panelModel) facts() map[Cause]time.Time {
 	}
 	for follower, at := range m.follows {
 		facts[Cause{Recipient: m.me, Category: services.CategoryFollow, Actor: follower}] = at
+	}
+	for c, t := range m.told {
+		if !t.withdrawn {
+			facts[c] = t.at
+		}
 	}
 	for id, a := range m.answers {
 		c := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
@@ -94,7 +107,7 @@ func (m *panelModel) cluster(c Cause) cluster {
 }
 
 func named(cause, other Cause) bool {
-	return cause == other || cause.Actor == 0 && cause.Category == other.Category && cause.Subject == other.Subject
+	return cause == other || cause.Actor == 0 && cause.Category != hostOrders && cause.Category != hostCalls && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
 // postOf is the post behind a cause: posts of the same time are ordered by their IDs.
@@ -267,8 +280,11 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 		n := Notification{First: m.first(of), Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
 			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
 		n.Older = !n.Seen && of.bucket/2 < expiry.oldestDay(of.category, now.Unix()/86400)
+		if told := m.told[causes[0]]; told != nil {
+			n.Host = &told.content
+		}
 		for _, c := range causes {
-			if !slices.Contains(n.Sample, c.Actor) {
+			if c.Actor != 0 && !slices.Contains(n.Sample, c.Actor) {
 				n.Sample = append(n.Sample, c.Actor)
 			}
 		}

@@ -2,6 +2,7 @@ package notifications
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -21,9 +22,25 @@ type State struct {
 	Days       [8]int
 }
 
-// counts is the part of a state that a document shows.
-func (s State) counts() services.CategoryCounts {
-	return services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
+// shown is the part of a state that a document shows. It is not shown if its category is not defined, and, of the host application's, if
+// nothing was ever shown in it: then the fields are absent, and mean the same.
+func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
+	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
+	if !s.Category.IsHostCategory() {
+		return counts, slices.Contains(services.Categories, s.Category) // another is a newer node's
+	}
+	host, defined := hosts.Find(s.Category)
+	counts.Host = host.ID
+	return counts, defined && s.Head != 0
+}
+
+// categoriesOf are the categories of some states.
+func categoriesOf(states []State) []services.Category {
+	list := make([]services.Category, len(states))
+	for i, state := range states {
+		list[i] = state.Category
+	}
+	return list
 }
 
 // countUnseen reads the states of some counters, each followed by its unseen groups counted by half day; a state's own row has

@@ -20,11 +20,11 @@ const (
 )
 
 func (s *Service) kinds() []jobs.Kind {
-	return []jobs.Kind{
+	return append([]jobs.Kind{
 		{Name: jobNotify, Class: jobs.Short, Batch: s.notifyEach, Changes: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
 		{Name: jobCounts, Class: jobs.Short, Each: jobs.OfUser(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
 		{Name: jobActor, Class: jobs.Bulk, Each: jobs.OfPair(s.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
-	}
+	}, s.hostKinds()...)
 }
 
 // recipientsOf are the users whose notifications the causes of a job change.
@@ -185,7 +185,7 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 	for after, more := (Cause{}), true; more; {
 		var last Cause
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again: advance after only once it is committed
-			_, last, more, err = applyCausesOf(ctx, tx, recipient, actor, after, s.causesAtOnce)
+			_, last, more, err = applyCausesOf(ctx, tx, s.Memory.all(), recipient, actor, after, s.causesAtOnce)
 			return err
 		})
 		if err != nil {

@@ -30,7 +30,7 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 // means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
 // of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
-	categories, err := CheckCategories("categories", categories)
+	categories, err := s.CheckCategories("categories", categories)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	if err != nil {
 		return nil, err
 	}
-	marked := readMark{UpTo: read.UpTo, Gen: gen}
+	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.all()}
 	named := len(read.IDs) + len(read.Shown)
 	switch ranged := read.Categories != nil || read.UpTo != 0; {
 	case named > 0 && (ranged || read.All), read.All && ranged:
@@ -71,7 +71,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 		marked.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
 		marked.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
 	case ranged || read.All:
-		if marked.Categories, err = CheckCategories("categories", read.Categories); err != nil {
+		if marked.Categories, err = s.CheckCategories("categories", read.Categories); err != nil {
 			return nil, err
 		}
 	default:
@@ -86,7 +86,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 // MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, err := markUnread(ctx, tx, user, id)
+		states, err := markUnread(ctx, tx, user, s.Memory.all(), id)
 		return states, nil, err
 	})
 }
@@ -98,7 +98,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 		return nil, err
 	}
 	return s.mark("markAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, until, err := markAllRead(ctx, tx, user, upTo, gen)
+		states, until, err := markAllRead(ctx, tx, user, s.Memory.all(), upTo, gen)
 		if until.IsZero() {
 			return states, nil, err
 		}
@@ -121,7 +121,7 @@ func UndoneUntil(cmd *jobs.Command) time.Time {
 // UndoAllRead is the command that undoes the last MarkAllRead. CONFLICT after 30 s, and if there is none to undo.
 func (s *Service) UndoAllRead(user services.UserID) *jobs.Command {
 	return s.mark("undoMarkAllRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
-		states, err := undoAllRead(ctx, tx, user)
+		states, err := undoAllRead(ctx, tx, user, s.Memory.all())
 		return states, nil, err
 	})
 }

@@ -12,8 +12,10 @@ package notifications
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"tidings/services"
+	"tidings/services/changelog"
 	"tidings/services/jobs"
 	"tidings/services/projector"
 	"tidings/services/rdb"
@@ -22,26 +24,48 @@ import (
 
 // Config is what notifications need.
 type Config struct {
-	DB        *sql.DB
-	Jobs      *jobs.Engine         // New registers its kinds of jobs
-	Projector *projector.Projector // New registers its versioned fields
-	Log       *slog.Logger
-	Expiry    Expiry // of each category; nil means the default
+	DB         *sql.DB
+	Redis      *rdb.Projections     // is told which categories documents have
+	Jobs       *jobs.Engine         // New registers its kinds of jobs
+	Projector  *projector.Projector // New registers its versioned fields
+	Changes    *changelog.Follower  // the node cache follows it; nil: it changes by this node's own commands alone
+	IDs        *services.IDClock
+	Log        *slog.Logger
+	Expiry     Expiry                  // of each of services.Categories; nil means the default
+	Categories []services.HostCategory // that Begin defines
 }
 
 // Service is the service of the list of notifications and its marks. It is safe for concurrent use.
 type Service struct {
+	Memory *Memory // this node's cache of the host application's categories
+
 	db        *sql.DB
+	redis     *rdb.Projections
 	projector *projector.Projector
+	ids       *services.IDClock
 	log       *slog.Logger
 	expiry    Expiry
+
+	mu         sync.Mutex
+	configured []services.HostCategory // those that are not defined yet
 
 	causesAtOnce int // how many causes of one actor one transaction handles
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
-	s := &Service{db: cfg.DB, projector: cfg.Projector, log: cfg.Log, expiry: cfg.Expiry, causesAtOnce: causesPerPage}
+	s := &Service{
+		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
+		configured: cfg.Categories, causesAtOnce: causesPerPage,
+	}
+	var install func(*services.HostCategories)
+	if cfg.Redis != nil {
+		install = cfg.Redis.SetCategories
+	}
+	s.Memory = newMemory(cfg.DB, cfg.Changes, install)
+	if cfg.Changes != nil {
+		cfg.Changes.RegisterTurn(changelog.Turn{Name: "configured categories", When: changelog.BeforeLog, Run: s.defineConfigured})
+	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
 	return s
@@ -50,19 +74,33 @@ func New(cfg Config) *Service {
 // registers are a user's counts according to the facts.
 func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
 	for _, state := range states {
-		registers = append(registers, rdb.CategoryRegisters(state.counts())...)
+		if counts, shown := state.shown(hosts); shown {
+			registers = append(registers, rdb.CategoryRegisters(counts)...)
+		}
 	}
 	return registers, err
 }
 
-// audit repeats registers without counts, so that the audit of views finds errors in its choice of fields. Both use
+// audit repeats registers without shown, so that the audit of views finds errors in its choice of fields. Both use
 // statesOfUser: an error there is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
 	for _, state := range states {
+		host, defined := hosts.Find(state.Category)
+		if state.Category.IsHostCategory() && (!defined || state.Head == 0) {
+			continue
+		}
 		registers = append(registers, rdb.CategoryRegisters(services.CategoryCounts{
-			Category: state.Category, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
+			Category: state.Category, Host: host.ID, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
 		})...)
 	}
 	return registers, err
@@ -70,16 +108,22 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 
 // project projects counts into their recipients' documents.
 func (s *Service) project(ctx context.Context, states []State) error {
+	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
+	if err != nil {
+		return err
+	}
 	var fields projector.Fields
 	for _, state := range states {
-		fields.Add(state.Recipient, rdb.CategoryRegisters(state.counts())...)
+		if counts, shown := state.shown(hosts); shown {
+			fields.Add(state.Recipient, rdb.CategoryRegisters(counts)...)
+		}
 	}
 	return s.projector.Put(ctx, fields.All)
 }
 
 // Query asks for a page of a user's list.
 type Query struct {
-	Categories []services.Category // empty: all
+	Categories []services.Category // nil: all; CategoryHost is every one of the host application
 	UnreadOnly bool
 	UnseenOnly bool     // exactly the notifications in the count
 	Before     Position // only entries after it; the zero position: from the first
@@ -88,10 +132,11 @@ type Query struct {
 
 // Page reads a page of a user's notifications, the newest first. INVALID for an unknown category.
 func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (Page, error) {
-	categories, err := CheckCategories("categories", query.Categories)
+	categories, err := s.CheckCategories("categories", query.Categories)
 	if err != nil {
 		return Page{}, err
 	}
+	hosts := s.Memory.Now()
 	only := everything
 	switch {
 	case query.UnseenOnly: // an unseen notification is always unread
@@ -100,7 +145,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 		only = onlyUnread
 	}
 	return readPage(ctx, s.db, listQuery{
-		user: user, categories: categories, only: only, before: query.Before, limit: query.First, expiry: s.expiry,
+		user: user, categories: categories, only: only, before: query.Before, limit: query.First, expiry: s.expiry.with(hosts),
 	})
 }
 
@@ -110,5 +155,5 @@ func (s *Service) At(ctx context.Context, user services.UserID, places []service
 	if len(places) == 0 {
 		return nil, nil
 	}
-	return readAt(ctx, s.db, user, places, s.expiry)
+	return readAt(ctx, s.db, user, places, s.Memory.Now(), s.expiry)
 }

@@ -32,7 +32,7 @@ func newNode(w *fanouttest.World) node { return newNodeWith(w, causesPerPage) }
 func newNodeWith(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
-		made := New(Config{DB: w.Store, Jobs: f.Engine, Projector: f.Projector, Log: w.Log})
+		made := New(Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 		made.causesAtOnce = causes
 		if n.service == nil {
 			n.service = made
@@ -41,7 +41,9 @@ func newNodeWith(w *fanouttest.World, causes int) node {
 	w.CompareCounts(func(ctx context.Context, user services.UserID) (counts []services.CategoryCounts, err error) {
 		states, err := statesOfUser(ctx, w.Store, user)
 		for _, state := range states {
-			counts = append(counts, state.counts())
+			if shown, is := state.shown(n.service.Memory.Now()); is {
+				counts = append(counts, shown)
+			}
 		}
 		return counts, err
 	})

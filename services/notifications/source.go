@@ -3,7 +3,6 @@ package notifications
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"tidings/services"
@@ -17,13 +16,14 @@ type Source struct {
 	source.Plain
 	db     *sql.DB
 	expiry Expiry
+	memory *Memory // nil: there are no categories of the host application
 }
 
-// NewSource makes the source. Rendering needs no database.
+// NewSource makes the source, without categories of the host application. Rendering needs no database.
 func NewSource(db *sql.DB, expiry Expiry) Source { return Source{db: db, expiry: expiry} }
 
 // Source is the service's badge source.
-func (s *Service) Source() Source { return NewSource(s.db, s.expiry) }
+func (s *Service) Source() Source { return Source{db: s.db, expiry: s.expiry, memory: s.Memory} }
 
 // Name is the source's name.
 func (Source) Name() string { return "notifications" }
@@ -31,12 +31,20 @@ func (Source) Name() string { return "notifications" }
 // Key is the source's key.
 func (Source) Key() services.Source { return services.SourceNotifications }
 
-// Part is the count of the i-th category.
+// Part is the count of the i-th category; those of the host application come last.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	if i >= len(services.Categories) {
-		return nil
+	if i < len(services.Categories) {
+		return badges.Notifications.Of(services.Categories[i])
 	}
-	return badges.Notifications.Of(services.Categories[i])
+	if i -= len(services.Categories); i < len(badges.Notifications.Hosts) {
+		return &badges.Notifications.Hosts[i].Count
+	}
+	return nil
+}
+
+// Empty is the document of a user without notifications.
+func (s Source) Empty(document *rdb.Document) {
+	document.Notifications, document.Categories = nil, s.memory.Now()
 }
 
 // Sum is the count of all categories.
@@ -50,40 +58,63 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 // Facts counts every category from its rows.
 func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	states, err := statesOfUser(ctx, s.db, user)
+	if err != nil {
+		return err
+	}
+	if s.memory != nil {
+		document.Categories, err = s.memory.knowing(ctx, categoriesOf(states))
+	}
 	for _, state := range states {
-		if !slices.Contains(services.Categories, state.Category) {
-			continue // a newer node's: this one does not show it
+		if counts, shown := state.shown(document.Categories); shown {
+			document.Notifications = append(document.Notifications, counts)
 		}
-		document.Notifications = append(document.Notifications, state.counts())
 	}
 	return err
 }
 
 // Render counts the unseen groups of the last days, by category. They leave day by day.
 func (s Source) Render(v *source.View, badges *services.Badges) {
-	today := v.Today()
+	today, hosts := v.Today(), v.Document.Categories
 	v.Passed(today)
+	v.Learned(hosts.At())
+	shown := &badges.Notifications
+	shown.Version, shown.Defined = 1, hosts // a version is known even for a user without notifications
 	for _, category := range services.Categories {
-		*badges.Notifications.Of(category) = source.Exact(0)
+		*shown.Of(category) = source.Exact(0)
 	}
-	badges.Notifications.Version = 1 // a version is known even for a user without notifications
+	if all := hosts.All(); len(all) > 0 {
+		shown.Hosts = make([]services.CategoryCount, len(all))
+		for i, host := range all {
+			shown.Hosts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.Exact(0)}
+			shown.Hosts[i].Count.Mode = host.Mode
+		}
+	}
 	for _, counts := range v.Document.Notifications {
-		value, older := s.expiry.unexpired(counts, today)
+		count, older := shown.Of(counts.Category), shown.Older.Of(counts.Category)
+		expiry := s.expiry
+		if counts.Host > 0 {
+			host, defined := hosts.Find(counts.Category)
+			if !defined {
+				continue
+			}
+			one := shown.HostCount(counts.Category)
+			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
+		}
+		value, aged := expiry.unexpired(counts, today)
 		if value > 0 {
 			v.ChangesAt(services.DayStart(today + 1))
 		}
-		*badges.Notifications.Older.Of(counts.Category) = older
-		*badges.Notifications.Of(counts.Category) = source.Exact(value)
-		badges.Notifications.Newest = max(badges.Notifications.Newest, counts.Newest)
-		badges.Notifications.Version += uint64(counts.Version)
+		*older, count.Value = aged, value
+		shown.Newest = max(shown.Newest, counts.Newest)
+		shown.Version += counts.Version
 	}
 }
 
 // Explain lists the unseen notifications of each category.
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
+	all, hosts := s.memory.all(), s.memory.Now()
 	page, err := readPage(ctx, s.db, listQuery{
-		user: of.User, categories: services.Categories, only: onlyUnseen,
-		limit: of.Most(), each: true, bare: true, expiry: s.expiry,
+		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), each: true, bare: true, expiry: s.expiry.with(hosts),
 	})
 	if err != nil {
 		return nil, err
@@ -96,9 +127,9 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 			ClearedBy: source.Clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", notification.UpTo())),
 		})
 	}
-	for _, category := range services.Categories {
+	for _, one := range of.Badges.Notifications.Categories() {
 		list = append(list, services.Explanation{
-			Source: services.SourceNotifications, Part: string(category), Count: *of.Badges.Notifications.Of(category), Items: items[category],
+			Source: services.SourceNotifications, Part: one.Name, Count: one.Count, Items: items[services.Category(one.Name)],
 		})
 	}
 	return list, nil
@@ -106,9 +137,9 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 
 // Digest counts the notifications of each category that arrived since a moment, seen or not.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	first := services.PostIDAt(since)
+	first, all := services.PostIDAt(since), s.memory.all()
 	page, err := readPage(ctx, s.db, listQuery{
-		user: user, categories: services.Categories, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry,
+		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Now()),
 	})
 	if err != nil {
 		return err
@@ -119,7 +150,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 			counts[notification.Category]++
 		}
 	}
-	for _, category := range services.Categories {
+	for _, category := range all {
 		source.Brings(digest, services.SourceNotifications, string(category), counts[category], source.MostExplained)
 	}
 	return nil

@@ -2,6 +2,7 @@ package notifications
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -22,6 +23,8 @@ type Notification struct {
 	Seen     bool              // it does not count: the panel was opened since, or the notification was read
 	Read     bool
 	Older    bool // it was never seen and no longer counts, because of its age
+
+	Host *HostContent // of a category of the host application, else nil
 }
 
 // GlobalID is the notification's global id.
@@ -53,13 +56,13 @@ type Position struct {
 const maxSample = 8
 
 // Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. Actor 0 is every
-// actor of that subject.
+// actor of that subject; in the host application's categories it is nobody.
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
-	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
+	Subject   services.PostID // see HostNotification for those of the host application; LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
 	Actor     services.UserID
-	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; else 0
+	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; of the host application: what it told; else 0
 
 	// Moment is when it happened, if that was told later: the ID of that time. 0: it gets its position when it is applied. It is no
 	// part of what identifies the cause.
@@ -70,6 +73,9 @@ func (c Cause) compare(d Cause) int {
 	return cmp.Or(cmp.Compare(c.Recipient, d.Recipient), cmp.Compare(c.Category, d.Category),
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
+
+// everyActor reports whether the cause stands for those of all actors.
+func (c Cause) everyActor() bool { return c.Actor == 0 && !c.Category.IsHostCategory() }
 
 // post is the post that is the cause, 0 if there is none. Its id is more precise than the cause's time.
 func (c Cause) post() services.PostID {
@@ -97,6 +103,19 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 	}
 }
 
+// with adds the expiry of the host application's categories.
+func (e Expiry) with(hosts *services.HostCategories) Expiry {
+	if len(hosts.All()) == 0 {
+		return e
+	}
+	all := make(Expiry, len(e)+len(hosts.All()))
+	maps.Copy(all, e)
+	for _, host := range hosts.All() {
+		all[host.Name] = host.Expiry
+	}
+	return all
+}
+
 // unexpired splits the unseen groups of a category into those that count today and the older ones.
 func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
 	oldest := e.oldestDay(counts.Category, today)
@@ -114,19 +133,28 @@ func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, o
 	return value, older
 }
 
-// CheckCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. An empty list is
-// INVALID: a client that filtered everything away does not mean all.
-func CheckCategories(field string, categories []services.Category) ([]services.Category, error) {
+// CheckCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. CategoryHost is
+// replaced by all of the host application. An empty list is INVALID: a client that filtered everything away does not mean all.
+func (s *Service) CheckCategories(field string, categories []services.Category) ([]services.Category, error) {
 	switch {
 	case categories == nil:
-		return slices.Sorted(slices.Values(services.Categories)), nil
+		return slices.Sorted(slices.Values(s.Memory.all())), nil
 	case len(categories) == 0:
 		return nil, services.Errorf(services.Invalid, "%s: at least one is needed; leave it out for all", field)
 	}
+	hosts, checked := s.Memory.Now(), make([]services.Category, 0, len(categories))
 	for _, category := range categories {
-		if !slices.Contains(services.Categories, category) {
+		_, defined := hosts.Find(category)
+		switch {
+		case category == services.CategoryHost:
+			checked = append(checked, hostNames(hosts.All())...)
+			continue
+		case category.IsHostCategory() && !defined:
+			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
+		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):
 			return nil, services.Errorf(services.Invalid, "%s: %s is not a category of notifications: expected one of %v", field, services.Quote(string(category)), services.Categories)
 		}
+		checked = append(checked, category)
 	}
-	return slices.Compact(slices.Sorted(slices.Values(categories))), nil
+	return slices.Compact(slices.Sorted(slices.Values(checked))), nil
 }

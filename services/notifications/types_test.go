@@ -60,18 +60,27 @@ func TestExpiryLosesNothing(t *testing.T) {
 }
 
 func TestCheckCategories(t *testing.T) {
-	if all, err := CheckCategories("categories", nil); len(all) != len(services.Categories) || err != nil {
-		t.Errorf("none stands for %v, %v", all, err)
+	s := &Service{Memory: &Memory{}}
+	s.Memory.current.Store(&services.HostCategories{Version: 1, List: []services.HostCategory{{ID: 1, Name: "orders"}, {ID: 2, Name: "calls"}}})
+	all := len(services.Categories) + 2
+	if list, err := s.CheckCategories("categories", nil); len(list) != all || err != nil {
+		t.Errorf("none stands for %v, %v", list, err)
 	}
-	if none, err := CheckCategories("categories", []services.Category{}); services.CodeOf(err) != services.Invalid {
+	if none, err := s.CheckCategories("categories", []services.Category{}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("an empty list stands for %v, %v", none, err)
 	}
 	twice := []services.Category{services.CategoryMention, services.CategoryFollow, services.CategoryMention}
-	got, err := CheckCategories("categories", twice)
+	got, err := s.CheckCategories("categories", twice)
 	if !slices.Equal(got, []services.Category{services.CategoryFollow, services.CategoryMention}) || err != nil || twice[1] != services.CategoryFollow {
 		t.Errorf("twice: %v, %v", got, err)
 	}
-	if _, err := CheckCategories("categories", []services.Category{"SHOE"}); services.CodeOf(err) != services.Invalid {
-		t.Errorf("unknown: %v", err)
+	hosts, err := s.CheckCategories("categories", []services.Category{"orders", services.CategoryHost, services.CategoryLike})
+	if !slices.Equal(hosts, []services.Category{services.CategoryLike, "calls", "orders"}) || err != nil {
+		t.Errorf("those of the host: %v, %v", hosts, err)
+	}
+	for _, unknown := range []services.Category{"SHOE", "shoe", "", "a b"} {
+		if _, err := s.CheckCategories("categories", []services.Category{unknown}); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%q: %v", unknown, err)
+		}
 	}
 }

@@ -39,5 +39,5 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, 
 
 // same reports whether nothing of the list changed between two changes. A list of unknown version may have changed.
 func (c Change) same(other Change) bool {
-	return c.Badges.Notifications == other.Badges.Notifications && c.Badges.Notifications.Version != 0
+	return c.Badges.Notifications.Equal(&other.Badges.Notifications) && c.Badges.Notifications.Version != 0
 }

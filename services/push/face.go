@@ -45,6 +45,12 @@ func faceOf(badges *services.Badges) uint64 {
 		count(badges.Notifications.Of(category))
 		number(uint64(*badges.Notifications.Older.Of(category)))
 	}
+	for i := range badges.Notifications.Hosts {
+		host := &badges.Notifications.Hosts[i]
+		_, _ = hash.WriteString(host.Name)
+		count(&host.Count)
+		number(uint64(host.Older))
+	}
 	number(uint64(badges.Notifications.Newest))
 	for i := range badges.SiteMessages.Types {
 		count(&badges.SiteMessages.Types[i].Count)

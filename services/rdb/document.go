@@ -43,7 +43,8 @@ type Document struct {
 	PulledCount   services.PulledCount        // the node's counts of Pulled at rendering
 	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
 	LiveCount     services.LiveCount          // the node's counts of Hosts at rendering
-	Notifications []services.CategoryCounts   // of services.Categories, in that order
+	Notifications []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
+	Categories    *services.HostCategories    // the host application's, as they were at the read
 	Messages      []services.MessageTypeState // of the configured types, in that order
 	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsFrom
 	DotsSeen      map[string]uint64

@@ -27,7 +27,7 @@ func goodValues() []any {
 }
 
 // standard is the layout of projections that were opened without a Shape.
-var standard = newLayout([]string{services.DefaultMessageType}, nil, nil)
+var standard = newLayout([]string{services.DefaultMessageType}, nil, nil, nil)
 
 func TestADocumentIsReadWhole(t *testing.T) {
 	d := standard.parse(goodValues(), "1234567890")

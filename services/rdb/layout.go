@@ -11,10 +11,11 @@ import (
 	"tidings/services/redis"
 )
 
-// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages and on the
-// existing dots.
+// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages, on the
+// existing dots and on the categories of the host application.
 type layout struct {
 	types, dots []string
+	hosts       *services.HostCategories
 	expiry      services.SourceExpiry
 	plain       int // of fields: those before the versioned fields
 	fields      []string
@@ -40,8 +41,8 @@ const (
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
-func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
-	l := &layout{types: types, dots: dots, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields)), mayLack: make([]bool, len(plainFields))}
+func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
+	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields)), mayLack: make([]bool, len(plainFields))}
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.births = append(l.births, field, value, pattern)
@@ -64,6 +65,11 @@ func newLayout(types, dots []string, expiry services.SourceExpiry) *layout {
 	for _, category := range services.Categories {
 		register(countsField(category), unborn, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
+	}
+	for _, host := range hosts.All() {
+		counts, newest := hostFields(host.ID)
+		register(counts, mayLack, countsPattern)
+		register(newest, mayLack, placePattern)
 	}
 	for _, kind := range types {
 		if expiry.Expires(services.SourceSiteMessages) {
@@ -90,8 +96,19 @@ func (l *layout) command(user services.UserID) []any {
 
 // SetDots sets which dots exist: their fields are read from now on. It is safe for concurrent use with readers.
 func (c *Projections) SetDots(names []string) {
+	c.relay.Lock()
+	defer c.relay.Unlock()
 	layout := c.layout.Load()
-	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.expiry))
+	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
+}
+
+// SetCategories sets the categories of the host application: their fields are read from now on, and each document says by which
+// categories it was read. It is safe for concurrent use with readers.
+func (c *Projections) SetCategories(hosts *services.HostCategories) {
+	c.relay.Lock()
+	defer c.relay.Unlock()
+	layout := c.layout.Load()
+	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
 }
 
 // MessageTypes are the configured types of site messages.
@@ -186,7 +203,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 		texts[i] = unborn
 	}
 	p := &parser{texts: texts[2:fixed]}
-	d := Document{Ready: true}
+	d := Document{Ready: true, Categories: l.hosts}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
@@ -222,20 +239,15 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 func (p *parser) registers(l *layout, d *Document) {
 	var version, a string
 	p.registered(&d.Registered)
-	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories))
+	hosts := l.hosts.All()
+	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories)+len(hosts))
 	for _, category := range services.Categories {
-		counts := services.CategoryCounts{}
-		if text := p.next(); text != unborn {
-			var err error
-			counts, err = parseCounts(text)
-			p.failed = p.failed || err != nil
-		}
-		p.parts(&version, &a)
-		p.numberOf(version)
-		counts.Category = category
-		if a != unborn {
-			counts.Newest = p.place(a)
-		}
+		d.Notifications = append(d.Notifications, p.category(category))
+	}
+	for _, host := range hosts {
+		p.failed = p.failed || (p.texts[0] == unborn) != (p.texts[1] == unborn) // one without the other: it was lost
+		counts := p.category(host.Name)
+		counts.Host = host.ID
 		d.Notifications = append(d.Notifications, counts)
 	}
 	d.Messages = make([]services.MessageTypeState, 0, len(l.types))
@@ -247,6 +259,23 @@ func (p *parser) registers(l *layout, d *Document) {
 		p.parts(&version, &a)
 		d.Messages = append(d.Messages, services.MessageTypeState{Type: kind, Version: p.numberOf(version), Unread: int(p.numberOf(a))})
 	}
+}
+
+// category reads the two fields of a category of notifications.
+func (p *parser) category(name services.Category) (counts services.CategoryCounts) {
+	if text := p.next(); text != unborn {
+		var err error
+		counts, err = parseCounts(text)
+		p.failed = p.failed || err != nil
+	}
+	var version, newest string
+	p.parts(&version, &newest)
+	p.numberOf(version)
+	counts.Category = name
+	if newest != unborn {
+		counts.Newest = p.place(newest)
+	}
+	return counts
 }
 
 // messageDays reads a type's count by days.

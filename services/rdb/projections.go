@@ -8,6 +8,7 @@ package rdb
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"tidings/services"
@@ -18,6 +19,7 @@ import (
 type Projections struct {
 	*redis.Client
 	layout atomic.Pointer[layout]
+	relay  sync.Mutex // of changes of layout
 }
 
 // Shape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
@@ -43,7 +45,7 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	if len(types) == 0 {
 		types = []string{services.DefaultMessageType}
 	}
-	p.layout.Store(newLayout(types, nil, shape.Expiry))
+	p.layout.Store(newLayout(types, nil, nil, shape.Expiry))
 	return p, nil
 }
 

@@ -13,6 +13,7 @@ import (
 // so that it may be written late, twice and in any order.
 //
 //	N<category> H<category>  notifications: "ver;older;day;c0,...,c7", "ver;position of the newest"
+//	N<ID> H<ID>              the same of the host application's categories; absent until the first notification
 //	S<type>                  site messages: "ver;unread", or, if they leave the count by age, as N<category>
 //	A                        announcements and dots: "ver;position;dots from (us)"
 //	G                        segments: "ver;bits"
@@ -80,7 +81,15 @@ func (p *parser) registered(r *Registered) {
 
 // countsField and newestField contain a letter for the category: every document has them.
 func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
-func newestField(category services.Category) string { return "H" + string(category[:1]) }
+func newestField(category services.Category) string { return newestPrefix + string(category[:1]) }
+
+// hostFields are the two fields of a category of the host application, which contain its ID. A document has both, or none of them
+// before the first notification.
+func hostFields(id int) (counts, newest string) {
+	return CountsPrefix + strconv.Itoa(id), newestPrefix + strconv.Itoa(id)
+}
+
+const newestPrefix = "H"
 
 func messagesField(kind string) string { return "S" + kind }
 
@@ -121,10 +130,28 @@ func registerValue(version uint64, parts ...string) string {
 
 // CategoryRegisters are the versioned fields of one category of notifications.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
-	return []Register{
-		{countsField(counts.Category), countsText(counts)},
-		{newestField(counts.Category), registerValue(counts.Version, counts.Newest.String())},
+	var count, newest string
+	if counts.Host > 0 {
+		count, newest = hostFields(counts.Host)
+	} else {
+		count, newest = countsField(counts.Category), newestField(counts.Category)
 	}
+	return []Register{{count, countsText(counts)}, {newest, registerValue(counts.Version, counts.Newest.String())}}
+}
+
+// DropCategory takes the fields of a removed category of the host application out of documents. Nobody reads them any more; it frees
+// their memory.
+func (c *Projections) DropCategory(ctx context.Context, users []services.UserID, id int) error {
+	if len(users) == 0 {
+		return nil
+	}
+	counts, newest := hostFields(id)
+	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
+		for _, user := range users {
+			p.HDel(ctx, DocumentKey(user), counts, newest)
+		}
+	})
+	return redis.Unavailable(err)
 }
 
 // MessagesRegister is the versioned field of one type of site messages.

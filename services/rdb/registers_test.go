@@ -80,7 +80,7 @@ func TestARebuildAddsANewTypeOfMessages(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})
 		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
-		v.c.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil, nil))
+		v.c.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil, nil, nil))
 		if d := v.document(); d.Ready {
 			v.Errorf("without the new type it is %+v", d)
 		}

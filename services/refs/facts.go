@@ -23,6 +23,8 @@ var (
 		ON CONFLICT (type, object) DO UPDATE SET data = excluded.data WHERE r.data <> excluded.data`)
 	clearData = sql.NewStatement("remove the data of an object", `UPDATE refs SET data = '' WHERE type = $1 AND object = $2 AND data <> ''`)
 
+	deleteLabels = sql.NewStatement("delete labels", `DELETE FROM refs WHERE type = $1 AND {in object $2 BIGINT}`)
+
 	holderOf = sql.NewStatement("the object of a ref", `SELECT object, owner FROM refs WHERE type = $1 AND ref = $2 AND ref <> ''`)
 
 	holdersOf = sql.NewStatement("the objects of refs", `SELECT ref, object, owner FROM refs

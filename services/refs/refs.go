@@ -194,6 +194,12 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	return found, nil
 }
 
+// Delete deletes the labels of objects that are gone for good: their refs are free again.
+func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
+	_, err := tx.Run(ctx, deleteLabels, kind, objects)
+	return err
+}
+
 // Service reads refs and labels for the resolvers.
 type Service struct{ db *sql.DB }
 

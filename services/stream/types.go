@@ -79,8 +79,8 @@ func stateOf(badges *services.Badges) State {
 	for _, field := range services.CountFields {
 		state.Parts = append(state.Parts, part(field.Source, "", field.Of(badges)))
 	}
-	for _, category := range services.Categories {
-		state.Parts = append(state.Parts, part(services.SourceNotifications, string(category), badges.Notifications.Of(category)))
+	for _, one := range badges.Notifications.Categories() {
+		state.Parts = append(state.Parts, part(services.SourceNotifications, one.Name, &one.Count))
 	}
 	for i := range badges.SiteMessages.Types {
 		kind := &badges.SiteMessages.Types[i]

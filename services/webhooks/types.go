@@ -135,8 +135,9 @@ func parts(types []string) (names []string) {
 func (f Filter) check(types []string) error {
 	known := parts(types)
 	for _, name := range f.Sources {
-		if !slices.Contains(known, name) {
-			return services.Errorf(services.Invalid, "sources: %s is not a source: %s are", services.Quote(name), strings.Join(known, ", "))
+		part, some := strings.CutPrefix(name, string(services.SourceNotifications)+":")
+		if host := some && services.Category(part).IsHostCategory(); !host && !slices.Contains(known, name) { // a category may be defined later
+			return services.Errorf(services.Invalid, "sources: %s is not a source: %s are, and NOTIFICATIONS: with a category of the application", services.Quote(name), strings.Join(known, ", "))
 		}
 	}
 	return nil

@@ -71,6 +71,8 @@ var adminActs = map[string]struct{ input, want string }{
 	"testWebhook":           {`{name:"app"}`, "|boss|app|"},
 	"replayWebhook":         {`{name:"app",userId:"user:ann"}`, "|boss|app|of one user"},
 	"removeWebhook":         {`{name:"app"}`, "|boss|app|"},
+	"defineCategory":        {`{name:"orders"}`, "|boss|orders|grouped true, style NUMBER"},
+	"removeCategory":        {`{name:"orders"}`, "|boss|orders|"},
 	"eraseUser":             {`{userId:"user:bob"}`, "|boss||"}, // the erasure takes the name out of acts too
 
 	"sendSiteMessage":      {`{to:["user:ann"],title:"hush"}`, "|boss|siteMessage:KEY|"},
@@ -81,6 +83,8 @@ var adminActs = map[string]struct{ input, want string }{
 	"raiseDot":             {`{name:"shop"}`, "|boss||"},
 	"setSegments":          {`{userId:"user:ann",segments:["vip"]}`, "|boss|user:ann|"},
 	"addViewItem":          {`{code:"topic",key:"1",item:"2",at:"2026-01-02T03:04:05Z"}`, "|boss||"},
+	"notify":               {`{category:"orders",to:["user:ann"],title:"hush"}`, "|boss|hostNotification:KEY|"},
+	"withdrawNotification": {`{hostNotificationId:"hostNotification:KEY"}`, "|boss|hostNotification:KEY|"},
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
@@ -159,7 +163,7 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 
 // rank sorts mutations: those that create an object come before those that use it, and those that remove it come last.
 func rank(name string) int {
-	for i, form := range []string{"^(add|publish|send)", ".", "^(test|replay)", "^(withdraw|remove)"} {
+	for i, form := range []string{"^(add|publish|send|define)", ".", "^(test|replay)", "^withdraw", "^remove"} {
 		if form != "." && regexp.MustCompile(form).MatchString(name) {
 			return i
 		}

@@ -71,6 +71,10 @@ func newSecrets(t *testing.T, database string) *secrets {
 	}
 	s.Must("dave", `mutation($a:ID!,$b:ID!,$c:ID!){a:startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
 		c:endShow(input:{showId:$b}){show{id}} d:cancelShow(input:{showId:$c}){show{id}}}`, map[string]any{"a": shows[1], "b": shows[2], "c": shows[3]}, nil)
+	s.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
+	s.Must("host:ingest", `mutation($p:ID!,$t:String!,$u:URL!){
+		notify(input:{category:"orders",to:["user:hank","user:blair"],actorId:"user:dave",subjectId:$p,title:$t,body:$t,url:$u,data:{t:$t}}){created}}`,
+		map[string]any{"p": post, "t": publicWord, "u": "https://example.com/" + publicWord}, nil)
 	s.published = append(shows, post, comment, under)
 	s.keepPrivate()
 	s.Settle()
@@ -98,6 +102,8 @@ func (s *secrets) keepPrivate() {
 		s.Must("dave", `mutation($c:ID!,$b:String!){sendMessage(input:{conversationId:$c,body:$b}){message{id}}}`, map[string]any{"c": id, "b": privateWord}, &data)
 		s.private = append(s.private, id, data.SendMessage.Message.ID)
 	}
+	s.Must("host:ingest", `mutation($t:String!,$u:URL!){notify(input:{category:"orders",to:["user:dave"],title:$t,body:$t,url:$u,data:{t:$t}}){created}}`,
+		map[string]any{"t": privateWord, "u": "https://example.com/" + privateWord}, nil)
 	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}}`, map[string]any{"t": privateWord}, &data)
 	s.Settle()
 	var announced struct {
@@ -239,7 +245,7 @@ func (s *secrets) others() []way {
 		}
 		switch w.in[2].Name {
 		case "sendSiteMessage", "editSiteMessage", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments",
-			"addViewItem", "removeViewItem":
+			"addViewItem", "removeViewItem", "notify", "withdrawNotification":
 			return true
 		}
 		return false
@@ -270,7 +276,7 @@ func TestItemsShownAgainAreListed(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
 	s.Settle()
-	for as, want := range map[string]string{"hank": "COMMENT MENTION REMINDER", "blair": "MENTION REMINDER"} {
+	for as, want := range map[string]string{"hank": "COMMENT HOST MENTION REMINDER", "blair": "HOST MENTION REMINDER"} {
 		var data struct {
 			Nodes  []struct{ Body, Title string }
 			Viewer struct {

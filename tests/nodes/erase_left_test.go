@@ -19,7 +19,7 @@ var notOfPeople = map[string]string{
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
 	"log_heads": "the program's", "activity_thresholds": "the program's", "stream_head": "the program's", "nodes": "the program's",
 	"post_counts": "counts of posts", "segments": "names", "site_messages": "the host's", "sqlite_sequence": "the engine's", "sqlite_stat1": "the engine's", "sqlite_stat4": "the engine's",
-	"view_items": "everybody's", "view_changes": "versions", "webhooks": "the program's", "fanouts": "work of large authors",
+	"notification_categories": "everybody's", "view_items": "everybody's", "view_changes": "versions", "webhooks": "the program's", "fanouts": "work of large authors",
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
@@ -77,6 +77,10 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	n.Must("ann", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob","user:`+leaver+`"]}){conversation{id}}}`, nil, &talk)
 	n.Must("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaver), nil, nil)
 	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
+	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
+	n.Must("host:ingest", `mutation{a:notify(input:{category:"orders",title:"hello",to:["user:`+leaver+`","user:ann"]}){created}
+		b:notify(input:{category:"orders",title:"by `+secret+`",actorId:"user:`+leaver+`",ref:"by-the-leaver",to:["user:ann","user:bob"]}){created}
+		c:notify(input:{category:"orders",title:"for `+secret+`",body:"`+secret+`",url:"https://example.com/`+secret+`",to:["user:`+leaver+`"]}){created}}`, nil, nil)
 	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
 	n.Must("boss:admin", `mutation{setSegments(input:{userId:"user:`+leaver+`",segments:["beta"]}){__typename}}`, nil, nil)
 	n.DueJobs()
@@ -176,7 +180,7 @@ var screens = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
 	"the board":           `liveBoard(first:50){nodes{title host{key}}}`,
-	"the notifications":   `notifications(first:100){nodes{category actors{key} subject{body} show{title}}}`,
+	"the notifications":   `notifications(first:100){nodes{category title body url actors{key} subject{body} show{title}}}`,
 	"the own posts":       `user{posts(first:20){nodes{body comments(first:20){nodes{body author{key}}} likes(first:20){nodes{key}}}}}`,
 	"the people followed": `user{followers(first:100){nodes{key}} followees(first:100){nodes{key}}}`,
 	"restrictions":        `mutes(first:50){nodes{key}} blocks(first:50){nodes{key}} hides(first:50){nodes{key}}`,

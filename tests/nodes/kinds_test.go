@@ -13,7 +13,8 @@ import (
 var kinds = []string{
 	"actor", "announcement.start", "author.mode", "author.modes", "author.name", "chat.carry", "chat.inside",
 	"chat.member", "chat.pass", "counts", "erase", "feed.seen", "follow", "host.chunk", "host.name", "host.names",
-	"host.replays", "live.seen", "message.deliver", "messages", "mute.end", "notices", "notify", "policy",
+	"host.replays", "live.seen", "message.deliver", "messages", "mute.end", "notices", "notify", "notify.host",
+	"notify.purge", "notify.withdraw", "policy",
 	"post.copy", "post.drop", "post.fanout", "post.online", "post.push", "post.remove", "profile", "refill",
 	"show.close", "show.end", "show.remind", "show.replay", "view.chunk", "view.item", "view.readers", "views",
 }

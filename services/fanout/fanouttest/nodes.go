@@ -39,8 +39,13 @@ func (w *World) CompareCounts(facts func(ctx context.Context, user services.User
 		}
 		counts, err := facts(w.TB.Context(), user)
 		w.Must(err)
-		for i, category := range services.Categories {
-			want = append(want, services.CategoryCounts{Category: category})
+		defined := slices.Clone(services.Categories)
+		for _, host := range document.Categories.All() {
+			defined = append(defined, host.Name)
+		}
+		for i, category := range defined {
+			host, _ := document.Categories.Find(category)
+			want = append(want, services.CategoryCounts{Category: category, Host: host.ID})
 			for _, count := range counts {
 				if count.Category == category {
 					want[i] = count

@@ -28,7 +28,7 @@ func Install(w *fanouttest.World) {
 }
 
 func on(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
-	return notifications.New(notifications.Config{DB: w.Store, Jobs: f.Engine, Projector: f.Projector, Log: w.Log})
+	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
 func compare(w *fanouttest.World) {

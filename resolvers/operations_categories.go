@@ -1,0 +1,203 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notifications"
+)
+
+var notify = &operation[graph.NotifyInput]{
+	name: "notify", by: forHost, makes: services.HostNotificationType,
+	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
+		told := notifications.HostNotification{
+			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
+		}
+		if err := notifications.CheckRecipients(len(in.To)); err != nil {
+			return nil, err
+		}
+		for i, id := range in.To {
+			var err error
+			if told.To[i], err = services.ParseUserID("to", id); err != nil {
+				return nil, err
+			}
+		}
+		if in.GroupKey != nil && *in.GroupKey == "" {
+			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
+		}
+		if in.ActorID != nil {
+			var err error
+			if told.Actor, err = c.r.number(ctx, "actorId", *in.ActorID); err != nil {
+				return nil, err
+			}
+		}
+		if in.SubjectID != nil {
+			var err error
+			if told.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
+				return nil, err
+			}
+		}
+		if !hosts(ctx) { // the scope of operators alone creates nobody
+			if err := c.r.allKnown(ctx, "to", told.To); err != nil {
+				return nil, err
+			}
+		}
+		return c.r.Notifications.Notify(told)
+	},
+}
+
+var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
+	name: "withdrawNotification", by: forHost, makes: services.HostNotificationType,
+	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
+		c.subject = in.HostNotificationID
+		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)
+		return c.r.Notifications.Withdraw(id), err
+	},
+}
+
+// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted.
+func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
+	kind, _, err := services.SplitGlobalID(id)
+	if err == nil && kind != services.PostType && kind != services.ShowType {
+		err = services.Errorf(services.Invalid, "%s is neither a post nor a show", services.Quote(id))
+	}
+	if err != nil {
+		return services.Object{}, services.About("subjectId", err)
+	}
+	object, err := services.ParseObject("subjectId", id)
+	if err != nil {
+		return object, err
+	}
+	place, found := services.PostID(object.Number), false
+	if kind == services.PostType {
+		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{place}, nil)
+		if err != nil {
+			return object, err
+		}
+		post, ok := posts[place]
+		found = ok && !post.Deleted
+	} else {
+		shows, err := r.Sources.Shows.Shows(ctx, []services.PostID{place})
+		if err != nil {
+			return object, err
+		}
+		_, found = shows[place]
+	}
+	if !found {
+		return object, services.Errorf(services.NotFound, "subjectId: there is no %s", object.GlobalID())
+	}
+	return object, nil
+}
+
+// allKnown is NOT_FOUND if one of some keys is no user's.
+func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) error {
+	known, err := r.Social.KnownAll(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if _, ok := known[key]; !ok {
+			return services.NoUser(field, key)
+		}
+	}
+	return nil
+}
+
+// told reads what notify told, for its payload.
+func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, error) {
+	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
+	if err != nil {
+		return notifications.Told{}, err
+	}
+	return r.Notifications.Told(ctx, place)
+}
+
+// definitionOf is the category that an input defines.
+func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory, err error) {
+	category = services.HostCategory{Name: services.Category(in.Name), Expiry: services.Never, Grouped: in.Grouped}
+	if in.ExpiryDays != nil {
+		if category.Expiry = *in.ExpiryDays; category.Expiry == services.Never { // 0 days are not never
+			return category, services.Errorf(services.Invalid, "expiryDays: 1 to %d are allowed, or null for never, got 0", services.MaxExpiryDays)
+		}
+	}
+	switch {
+	case in.Style == graph.BadgeStyleDot && in.InTotal != nil && *in.InTotal:
+		return category, services.Errorf(services.Invalid, "inTotal: a dot is no number: it is never part of the total")
+	case in.Style == graph.BadgeStyleDot:
+		category.Mode = services.CategoryDot
+	case in.InTotal != nil && !*in.InTotal:
+		category.Mode = services.CategoryApart
+	}
+	return category, nil
+}
+
+func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
+	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
+	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
+		category, err := definitionOf(input)
+		if err != nil {
+			return nil, err
+		}
+		cmd, err := r.Notifications.DefineCategory(category)
+		if err == nil {
+			err = r.commitOf(ctx, cmd, &input)
+		}
+		if err != nil {
+			return nil, err
+		}
+		payload := &graph.DefineCategoryPayload{Created: cmd.Created(), Changed: cmd.Changed()}
+		if list := ifRead[[]graph.HostCategory](r)(r.hostCategories(ctx)); list != nil {
+			for _, one := range *list {
+				if one.Name == input.Name {
+					payload.Category = &one
+				}
+			}
+		}
+		return payload, nil
+	})
+}
+
+func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategoryInput) (*graph.RemoveCategoryPayload, error) {
+	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
+		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
+		if err == nil {
+			err = r.commitOf(ctx, cmd, &input)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &graph.RemoveCategoryPayload{Name: input.Name}, nil
+	})
+}
+
+// commitOf commits the command of an operator's input, under its idempotency key.
+func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) error {
+	if key := takeKey(input); key != nil {
+		cmd.Key, cmd.Input = *key, input
+		if err := jobs.CheckKey(cmd.Key); err != nil {
+			return err
+		}
+	}
+	return r.Fanout.Commit(ctx, cmd)[0]
+}
+
+// hostCategories lists the categories of the host application.
+func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, error) {
+	list, err := r.Notifications.Definitions(ctx)
+	shown := make([]graph.HostCategory, len(list))
+	for i, d := range list {
+		shown[i] = graph.HostCategory{
+			Name: string(d.Name), Grouped: d.Grouped, Style: graph.BadgeStyleNumber, InTotal: d.Mode.InTotal(), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt,
+		}
+		if d.Expiry != services.Never {
+			shown[i].ExpiryDays = new(d.Expiry)
+		}
+		if d.Mode == services.CategoryDot {
+			shown[i].Style = graph.BadgeStyleDot
+		}
+	}
+	return shown, err
+}

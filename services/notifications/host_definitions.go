@@ -1,0 +1,225 @@
+package notifications
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// LogKind is the kind of log entries for the categories of the host application. The key is the name of the category.
+const LogKind = "category"
+
+var (
+	// One statement reads one snapshot: the version belongs to exactly the definitions beside it.
+	readDefinitions = sql.NewStatement("categories of the host", `
+SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 0), COALESCE(c.grouped, FALSE), COALESCE(c.mode, 0)
+FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
+LEFT JOIN notification_categories c ON c.removed_at = 0 ORDER BY c.id`)
+
+	definitionOf = sql.NewStatement("a category of the host", `SELECT id, expiry, grouped, mode, removed_at FROM notification_categories WHERE name = $1`)
+
+	countDefinitions = sql.NewStatement("count the categories of the host", `SELECT count(*) FROM notification_categories WHERE removed_at = 0`)
+
+	insertDefinition = sql.NewStatement("define a category", `
+INSERT INTO notification_categories (name, id, expiry, grouped, mode, created_at, updated_at, removed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, 0)`)
+
+	updateDefinition = sql.NewStatement("redefine a category", `
+UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated_at = $5 WHERE name = $1`)
+
+	// The update waits for every transaction that holds the row to notify in the category: see lockForNotify.
+	removeDefinition = sql.NewStatement("remove a category", `UPDATE notification_categories SET removed_at = $2, updated_at = $2 WHERE name = $1`)
+
+	listDefinitions = sql.NewStatement("list the categories of the host", `
+SELECT id, name, expiry, grouped, mode, created_at, updated_at FROM notification_categories WHERE removed_at = 0 ORDER BY id`)
+)
+
+// Definition is a category of the host application, with the times of its definition.
+type Definition struct {
+	services.HostCategory
+	CreatedAt, UpdatedAt time.Time
+}
+
+// CheckDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed.
+func CheckDefinition(category services.HostCategory) error {
+	if err := services.CheckHostCategory("name", category.Name); err != nil {
+		return err
+	}
+	if days := category.Expiry; days != services.Never && (days < 1 || days > services.MaxExpiryDays) {
+		return services.Errorf(services.Invalid, "expiryDays: 1 to %d are allowed, or null for never, got %d", services.MaxExpiryDays, days)
+	}
+	return nil
+}
+
+// definitions reads the definitions as of one version.
+func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
+	read := &services.HostCategories{}
+	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
+		var host services.HostCategory
+		err := scan(&read.Version, &host.ID, &host.Name, &host.Expiry, &host.Grouped, &host.Mode)
+		if host.ID != 0 {
+			read.List = append(read.List, host)
+		}
+		return err
+	})
+}
+
+// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond the most there can be, and while
+// a category of that name is being removed.
+func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (made, changed bool, err error) {
+	if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil { // of two definitions at once the second sees the first
+		return false, false, err
+	}
+	had := services.HostCategory{Name: category.Name}
+	var removed int64
+	found, err := tx.One(ctx, definitionOf, []any{string(category.Name)}, &had.ID, &had.Expiry, &had.Grouped, &had.Mode, &removed)
+	switch category.ID = had.ID; {
+	case err != nil:
+		return false, false, err
+	case removed != 0:
+		return false, false, services.Errorf(services.Conflict, "name: %s is being removed: its notifications are deleted first", services.Quote(string(category.Name)))
+	case found && had == category:
+		return false, false, nil
+	case found:
+		_, err = tx.Run(ctx, updateDefinition, string(category.Name), category.Expiry, category.Grouped, int(category.Mode), tx.Now)
+		return false, true, err
+	}
+	var defined int
+	if _, err := tx.One(ctx, countDefinitions, nil, &defined); err != nil {
+		return false, false, err
+	}
+	if defined >= services.MaxHostCategories {
+		return false, false, services.Errorf(services.Conflict, "name: %s would be category %d, up to %d are allowed",
+			services.Quote(string(category.Name)), defined+1, services.MaxHostCategories)
+	}
+	id, err := tx.RaiseCounter(ctx, "notification_categories", 1)
+	if err != nil {
+		return false, false, err
+	}
+	_, err = tx.Run(ctx, insertDefinition, string(category.Name), id, category.Expiry, category.Grouped, int(category.Mode), tx.Now)
+	return true, true, err
+}
+
+// DefineCategory is the command that defines a category of the host application, or gives a defined one other settings. CONFLICT beyond
+// services.MaxHostCategories, and while a category of that name is being removed.
+func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command, error) {
+	if err := CheckDefinition(category); err != nil {
+		return nil, err
+	}
+	return s.redefine("defineCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		made, changed, err := define(ctx, tx, category)
+		ids := []string{string(category.Name)}
+		if !made {
+			ids = append(ids, jobs.Existing)
+		}
+		if err == nil && !changed {
+			err = jobs.ErrUnchanged
+		}
+		if err != nil {
+			return ids, err
+		}
+		return ids, changeDefinition(ctx, tx, category.Name)
+	}), nil
+}
+
+// RemoveCategory is the command that removes a category of the host application from all badges and lists. Its notifications are deleted
+// by jobs. NOT_FOUND if there is none.
+func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) {
+	if err := services.CheckHostCategory("name", name); err != nil {
+		return nil, err
+	}
+	return s.redefine("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
+			return nil, err
+		}
+		var had services.HostCategory
+		var removed int64
+		found, err := tx.One(ctx, definitionOf, []any{string(name)}, &had.ID, &had.Expiry, &had.Grouped, &had.Mode, &removed)
+		if err == nil && (!found || removed != 0) {
+			err = services.Errorf(services.NotFound, "name: there is no category %s", services.Quote(string(name)))
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, err := tx.Run(ctx, removeDefinition, string(name), tx.Now); err != nil {
+			return nil, err
+		}
+		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
+			return nil, err
+		}
+		return []string{string(name)}, changeDefinition(ctx, tx, name)
+	}), nil
+}
+
+// redefine is a command that changes definitions.
+func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
+	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.Refresh(ctx) }}
+}
+
+// changeDefinition tells every node that the badges of all users may have changed.
+func changeDefinition(ctx context.Context, tx *sql.Tx, name services.Category) error {
+	_, err := changelog.Append(ctx, tx, LogKind, string(name), nil)
+	return err
+}
+
+// Definitions lists the categories of the host application from SQL.
+func (s *Service) Definitions(ctx context.Context) (list []Definition, err error) {
+	err = s.db.Each(ctx, listDefinitions, nil, func(scan func(...any) error) error {
+		var d Definition
+		var created, updated int64
+		err := scan(&d.ID, &d.Name, &d.Expiry, &d.Grouped, &d.Mode, &created, &updated)
+		d.CreatedAt, d.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
+		list = append(list, d)
+		return err
+	})
+	return list, err
+}
+
+// Begin loads the definitions, and defines those of the configuration, before the node serves.
+func (s *Service) Begin(ctx context.Context) error {
+	if err := s.Memory.Refresh(ctx); err != nil {
+		return err
+	}
+	return s.defineConfigured(ctx)
+}
+
+// defineConfigured defines the categories of the configuration that are not defined so yet. One whose removal has not ended is tried
+// again at each turn of the node cache.
+func (s *Service) defineConfigured(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.configured) == 0 {
+		return nil
+	}
+	changed := false
+	err := s.db.Write(ctx, func(tx *sql.Tx) error {
+		changed = false
+		for _, category := range s.configured {
+			_, differs, err := define(ctx, tx, category)
+			if err != nil {
+				return err
+			}
+			if changed = changed || differs; differs {
+				if err := changeDefinition(ctx, tx, category.Name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if services.CodeOf(err) == services.Conflict {
+		s.log.Warn("the configured categories are not all defined yet", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.configured = nil
+	if changed {
+		return s.Memory.Refresh(ctx)
+	}
+	return nil
+}

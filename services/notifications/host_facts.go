@@ -1,0 +1,114 @@
+package notifications
+
+import (
+	"context"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/refs"
+	"tidings/services/sql"
+)
+
+// HostContent is what the host application told with a notification. Of a group it is that of the newest.
+type HostContent struct {
+	ID       services.PostID // of what was told: see HostNotification
+	Title    string
+	Body     string // "" for none
+	GroupKey string // "" for none
+	About    services.Object
+	Label    services.Label
+}
+
+// ofHostCauses is the condition of the index that finds the recipients of a notification of the host application.
+const ofHostCauses = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
+
+// ofHost is ofHostCauses of an alias of the table.
+func ofHost(alias string) string {
+	return strings.NewReplacer("object", alias+".object", "category", alias+".category").Replace(ofHostCauses)
+}
+
+var (
+	insertHostNotification = sql.NewStatement("insert a notification of the host", `
+INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
+
+	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
+
+	// Whoever removes the category or withdraws the notification waits for this transaction, and finds what it wrote.
+	lockForNotify = sql.NewStatement("lock what notifies", `
+SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
+WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)
+
+	lockDefinition = sql.NewStatement("lock a category to notify in", `
+SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {for share}`)
+
+	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
+UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
+
+	hostNotificationByID = sql.NewStatement("a notification of the host", `
+SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
+
+	hostContents = sql.NewStatement("what the host told", `
+SELECT h.id, h.title, h.body, h.group_key, h.about_type, h.about FROM host_notifications h
+WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_number = h.actor AND e.user_number > 0) = 0`)
+
+	// What is withdrawn, or was removed with its category, supports nothing. Users are not notified of their own acts.
+	hostSupported = sql.NewStatement("notifications of the host that stand", `
+SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+unseen("c.actor")+`
+FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
+WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
+
+	toldTo = sql.NewStatement("recipients of a notification of the host", `
+SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
+)
+
+// readHostSupported adds those of some causes of the host application that stand.
+func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]support) error {
+	if len(causes) == 0 {
+		return nil
+	}
+	return tx.Each(ctx, hostSupported, []any{causes}, func(scan func(...any) error) error {
+		var c Cause
+		var is support
+		err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
+		supported[c] = is
+		return err
+	})
+}
+
+// addContents adds what the host application told to its notifications: newest[i] is the newest cause's object of list[i]. What was
+// deleted meanwhile is left out, and what somebody did who is being erased.
+func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
+	var ids []services.PostID
+	var objects []services.Object
+	for i, n := range list {
+		if n.Category.IsHostCategory() && newest[i] != 0 {
+			ids, objects = append(ids, newest[i]), append(objects, hostObject(newest[i]))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found := make(map[services.PostID]HostContent, len(ids))
+	err := db.Each(ctx, hostContents, []any{ids}, func(scan func(...any) error) error {
+		var content HostContent
+		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
+		found[content.ID] = content
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	labels, err := refs.Labels(ctx, db, objects)
+	for i := range list {
+		if content, ok := found[newest[i]]; ok && list[i].Category.IsHostCategory() {
+			content.Label = labels[hostObject(content.ID)]
+			list[i].Host = &content
+		}
+	}
+	return err
+}
+
+func hostObject(id services.PostID) services.Object {
+	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
+}

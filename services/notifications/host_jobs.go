@@ -1,0 +1,236 @@
+package notifications
+
+import (
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/jobs"
+	"tidings/services/refs"
+	"tidings/services/sql"
+)
+
+// The kinds of jobs of what the host application tells. Their names are in the database.
+const (
+	jobHost     = "notify.host"     // payload: hostChunk. A notification to a chunk of its recipients
+	jobWithdraw = "notify.withdraw" // key: what was told. Its recipients have it no more
+	jobPurge    = "notify.purge"    // key: a category that was removed. Its notifications are deleted
+)
+
+// hostChunkSize is how many recipients one transaction notifies: few enough that others do not wait for it long.
+const hostChunkSize = 250
+
+// hostChunk is a chunk of the recipients of a notification.
+type hostChunk struct {
+	Told   services.PostID   `json:"told"`
+	Users  []services.UserID `json:"users"`
+	Moment services.PostID   `json:"moment,omitempty"` // see Cause.Moment
+}
+
+func (s *Service) hostKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: jobHost, Class: jobs.Bulk, Each: s.notifyChunk, Changes: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
+		{Name: jobWithdraw, Class: jobs.Bulk, Each: jobs.OfPost(s.withdraw), Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobPurge, Class: jobs.Bulk, Each: s.purge, Changes: jobs.NoCounts()},
+	}
+}
+
+func usersOfChunk(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+	var chunk hostChunk
+	err := jobs.ReadPayload(job, &chunk)
+	return chunk.Users, false, err
+}
+
+func hostJobs(id services.PostID, users []services.UserID, moment services.PostID) ([]jobs.NewJob, error) {
+	var chunks []hostChunk
+	for chunk := range slices.Chunk(users, hostChunkSize) {
+		chunks = append(chunks, hostChunk{id, chunk, moment})
+	}
+	return jobs.Chunked(jobHost, chunks)
+}
+
+func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
+
+// notifyChunk writes the rows of a chunk and projects their counts. Repeated, it writes nothing and projects the counts of that time.
+func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
+	var chunk hostChunk
+	if err := jobs.ReadPayload(job, &chunk); err != nil {
+		return err
+	}
+	var states []State
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		states = nil
+		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
+		stands, err := tx.One(ctx, lockForNotify, []any{chunk.Told}, &cause.Category, &cause.Subject, &cause.Actor)
+		if err != nil || !stands {
+			return err
+		}
+		causes := make([]Cause, len(chunk.Users))
+		for i, user := range chunk.Users {
+			causes[i] = cause
+			causes[i].Recipient = user
+		}
+		states, err = applyCauses(ctx, tx, causes)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.project(ctx, states)
+}
+
+// withdraw takes a notification back from those who have it, a chunk at a time. No chunk of its recipients is written any more: see
+// lockForNotify.
+func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
+	for after, more := services.UserID(0), true; more; {
+		var causes []Cause
+		err := s.db.Each(ctx, toldTo, []any{id, after, hostChunkSize}, func(scan func(...any) error) error {
+			c := Cause{Object: id}
+			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
+			causes = append(causes, c)
+			return err
+		})
+		if err != nil || len(causes) == 0 {
+			return err
+		}
+		var states []State
+		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			states, err = applyCauses(ctx, tx, causes)
+			return err
+		})
+		if err == nil {
+			err = s.project(ctx, states)
+		}
+		if err != nil {
+			return err
+		}
+		after, more = causes[len(causes)-1].Recipient, len(causes) == hostChunkSize
+	}
+	return nil
+}
+
+var (
+	holdersOf = sql.NewStatement("users with a category of the host", `
+SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
+
+	purgeCauses = sql.NewStatement("delete causes of a category", `DELETE FROM notification_causes WHERE {in recipient $1 BIGINT} AND category = $2`)
+	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
+	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
+
+	// Two bounds, and not an equation: with that PostgreSQL walks the primary key, through everything that was told.
+	toldIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
+WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
+
+	deleteTold = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
+
+	removedID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
+
+	deleteDefinition = sql.NewStatement("delete a removed category", `DELETE FROM notification_categories WHERE name = $1 AND removed_at > 0`)
+)
+
+// purgeUsers is how many users one transaction takes a category from. Each of them may have many rows.
+const purgeUsers = 50
+
+// purge deletes the notifications of a removed category, and then frees its name. Its fields in documents are read by nobody since the
+// removal. Repeated, it goes on.
+func (s *Service) purge(ctx context.Context, job jobs.Job) error {
+	category := services.Category(job.Key)
+	var id int
+	if removed, err := s.db.One(ctx, removedID, []any{string(category)}, &id); err != nil || !removed {
+		return err
+	}
+	for more := true; more; {
+		var users []services.UserID
+		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			users, err = purgeSome(ctx, tx, category)
+			return err
+		})
+		if err == nil && s.redis != nil {
+			err = s.redis.DropCategory(ctx, users, id)
+		}
+		if err != nil {
+			return err
+		}
+		more = len(users) == purgeUsers
+	}
+	for more := true; more; {
+		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			more, err = purgeTold(ctx, tx, category)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.db.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Run(ctx, deleteDefinition, string(category))
+		return err
+	})
+}
+
+// purgeSome deletes a category's rows of some users, under their locks.
+func purgeSome(ctx context.Context, tx *sql.Tx, category services.Category) (users []services.UserID, err error) {
+	err = tx.Each(ctx, holdersOf, []any{string(category), purgeUsers}, func(scan func(...any) error) error {
+		var user services.UserID
+		err := scan(&user)
+		users = append(users, user)
+		return err
+	})
+	if err != nil || len(users) == 0 {
+		return nil, err
+	}
+	named := make([]counter, len(users))
+	for i, user := range users {
+		named[i] = counter{user, category}
+	}
+	if _, err := lockCounters(ctx, tx, named); err != nil {
+		return nil, err
+	}
+	for _, st := range []sql.Statement{purgeCauses, purgeGroups, purgeStates} {
+		if _, err := tx.Run(ctx, st, users, string(category)); err != nil {
+			return nil, err
+		}
+	}
+	return users, nil
+}
+
+// purgeTold deletes some of what was told in a category, with its labels.
+func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
+	var ids []services.PostID
+	err = tx.Each(ctx, toldIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
+		var id services.PostID
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		return false, err
+	}
+	return len(ids) == hostChunkSize, deleteAllTold(ctx, tx, ids)
+}
+
+func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
+	if _, err := tx.Run(ctx, deleteTold, ids); err != nil {
+		return err
+	}
+	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
+}
+
+var toldOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
+
+// eraseTold deletes what the host application told of a user as the actor: a title may name them. Their causes follow.
+func eraseTold(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+	ids, err := sql.Column[services.PostID](ctx, tx, toldOfActor, at.User, hostChunkSize)
+	return eraseAllTold(ctx, tx, ids, err)
+}
+
+func eraseAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Done, error) {
+	if err != nil || len(ids) == 0 {
+		return erase.Done{}, err
+	}
+	if err := deleteAllTold(ctx, tx, ids); err != nil {
+		return erase.Done{}, err
+	}
+	return erase.Done{Removed: erase.Count("hostNotifications", len(ids)), More: len(ids) == hostChunkSize}, nil
+}

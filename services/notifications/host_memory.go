@@ -1,0 +1,157 @@
+package notifications
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/sql"
+)
+
+// Memory is this node's cache of the categories of the host application. It is safe for concurrent use.
+type Memory struct {
+	db      *sql.DB
+	log     *changelog.Follower
+	install func(*services.HostCategories)
+	current atomic.Pointer[services.HostCategories]
+	mu      sync.Mutex // of the change of current
+}
+
+// newMemory makes an empty cache that follows the log. It calls install with the definitions before it shows them. Without a log
+// nothing is followed: for tests of one node.
+func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *Memory {
+	m := &Memory{db: db, log: log, install: install}
+	if log != nil {
+		log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
+		log.RegisterStream(changelog.Stream{Learned: m.learned})
+	}
+	return m
+}
+
+func (m *Memory) learned(_ []services.UserID, sums []uint64) {
+	learned := m.Now().At()
+	for i := range sums {
+		sums[i] += learned
+	}
+}
+
+// Now are the definitions as this node knows them; nil before the first.
+func (m *Memory) Now() *services.HostCategories {
+	if m == nil {
+		return nil
+	}
+	return m.current.Load()
+}
+
+// Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers.
+func (m *Memory) Refresh(ctx context.Context) error {
+	before := m.Now().At()
+	if err := m.load(ctx); err != nil {
+		return err
+	}
+	if m.log != nil && m.Now().At() != before {
+		m.log.NotifyShared()
+	}
+	return nil
+}
+
+func (m *Memory) load(ctx context.Context) error {
+	read, err := definitions(ctx, m.db)
+	if err != nil {
+		return fmt.Errorf("categories of the host: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.Now(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
+		return nil
+	}
+	if m.install != nil {
+		m.install(read)
+	}
+	m.current.Store(read)
+	return nil
+}
+
+// knowing are the definitions, read anew if one of some categories is unknown here: another node may have defined it just now.
+func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
+	for _, category := range categories {
+		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {
+			continue
+		}
+		err := m.Refresh(ctx)
+		return m.Now(), err
+	}
+	return m.Now(), nil
+}
+
+// all are the names of every category, those of the host application last.
+func (m *Memory) all() []services.Category {
+	hosts := m.Now().All()
+	if len(hosts) == 0 {
+		return services.Categories
+	}
+	return append(slices.Clone(services.Categories), hostNames(hosts)...)
+}
+
+func hostNames(hosts []services.HostCategory) []services.Category {
+	names := make([]services.Category, len(hosts))
+	for i, host := range hosts {
+		names[i] = host.Name
+	}
+	return names
+}
+
+// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the days of
+// expiry or never, single, dot and apart.
+func ParseConfigured(items []string) (list []services.HostCategory, reason string) {
+	for _, item := range items {
+		category, reason := parseConfigured(item)
+		if reason != "" {
+			return nil, reason
+		}
+		if slices.ContainsFunc(list, func(c services.HostCategory) bool { return c.Name == category.Name }) {
+			return nil, string(category.Name) + " is named twice"
+		}
+		list = append(list, category)
+	}
+	if most := services.MaxHostCategories; len(list) > most {
+		return nil, fmt.Sprintf("up to %d categories are allowed, got %d", most, len(list))
+	}
+	return list, ""
+}
+
+func parseConfigured(item string) (category services.HostCategory, reason string) {
+	name, options, given := strings.Cut(item, "=")
+	category = services.HostCategory{Name: services.Category(name), Expiry: services.MaxExpiryDays, Grouped: true}
+	if !category.Name.IsHostCategory() {
+		return category, services.Quote(name) + " is not a name: 1 to 32 of a-z, 0-9, '.', '_' and '-' are allowed, a letter first"
+	}
+	if !given {
+		return category, ""
+	}
+	wrong := fmt.Sprintf("%s: after the = are options with a + between them: single, dot or apart, 1 to %d days of expiry or never", services.Quote(item), services.MaxExpiryDays)
+	for option := range strings.SplitSeq(options, "+") {
+		mode := category.Mode
+		switch option {
+		case "single":
+			category.Grouped = false
+		case "dot":
+			category.Mode = services.CategoryDot
+		case "apart":
+			category.Mode = services.CategoryApart
+		default:
+			if category.Expiry, reason = services.ParseExpiryDays(item, option); reason != "" {
+				return category, wrong
+			}
+		}
+		if mode != services.CategoryCounted && mode != category.Mode {
+			return category, wrong
+		}
+	}
+	return category, ""
+}

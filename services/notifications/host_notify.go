@@ -1,0 +1,163 @@
+package notifications
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// The bounds of what the host application tells.
+const (
+	maxRecipients = 10_000
+	maxTitle      = 255
+	maxBody       = 4096
+	// MaxGroupKey bounds a group key, in characters.
+	MaxGroupKey = 128
+)
+
+// HostNotification is what the host application tells users in one of its categories.
+type HostNotification struct {
+	Category services.Category
+	To       []string        // the keys of 1 to 10,000 users; one that is named twice gets it once
+	Actor    services.UserID // who did it, who is not notified; 0: nobody
+	About    services.Object // a post or a show; the zero value: nothing of ours
+	Title    string
+	Body     string // "" for none
+	GroupKey string // in a grouped category those of one key in one half day are one row; "" for none
+}
+
+// CheckRecipients reports whether a notification can have so many recipients.
+func CheckRecipients(recipients int) error {
+	if recipients < 1 || recipients > maxRecipients {
+		return services.Errorf(services.Invalid, "to: 1 to %d are allowed, got %d", maxRecipients, recipients)
+	}
+	return nil
+}
+
+func (n HostNotification) check() error {
+	if err := CheckRecipients(len(n.To)); err != nil {
+		return err
+	}
+	if err := services.CheckHostCategory("category", n.Category); err != nil {
+		return err
+	}
+	for _, key := range n.To {
+		if err := services.CheckUserKey(key); err != nil {
+			return services.Errorf(services.Invalid, "to: %s", err)
+		}
+	}
+	if err := services.CheckFilled("title", n.Title, maxTitle); err != nil {
+		return err
+	}
+	if err := services.CheckText("body", n.Body, 0, maxBody); err != nil {
+		return err
+	}
+	return services.CheckText("groupKey", n.GroupKey, 0, MaxGroupKey)
+}
+
+// subjectOf is the subject of the causes: what has the same is one row of a list for half a day. Of a group key it is a hash.
+func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.PostID {
+	if !grouped || n.GroupKey == "" {
+		return id
+	}
+	sum := sha256.Sum256([]byte(string(n.Category) + "\n" + n.GroupKey))
+	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxPostID)))
+}
+
+// Notify is the command of the host application that notifies users in one of its categories. Its ID is the command's. The
+// recipients' rows are written by jobs, a chunk each. NOT_FOUND if the category is not defined.
+func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
+	if err := told.check(); err != nil {
+		return nil, err
+	}
+	return &jobs.Command{
+		Name: "notify",
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			var grouped bool
+			defined, err := tx.One(ctx, lockDefinition, []any{string(told.Category)}, &grouped)
+			if err == nil && !defined {
+				err = services.Errorf(services.NotFound, "category: there is no category %s: define it first", services.Quote(string(told.Category)))
+			}
+			if err != nil {
+				return nil, err
+			}
+			known, err := people.Ensure(ctx, tx, told.To)
+			if err != nil {
+				return nil, err
+			}
+			users := make([]services.UserID, len(told.To))
+			for i, key := range told.To {
+				users[i] = known[key]
+			}
+			slices.Sort(users)
+			users = slices.DeleteFunc(slices.Compact(users), func(user services.UserID) bool { return user == told.Actor })
+			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			if err != nil {
+				return nil, err
+			}
+			_, err = tx.Run(ctx, insertHostNotification, id, string(told.Category), told.subjectOf(id, grouped), told.GroupKey, told.Actor,
+				told.About.Type, int64(told.About.Number), told.Title, told.Body, tx.HappenedAt(), len(users))
+			if err != nil {
+				return nil, err
+			}
+			queued, err := hostJobs(id, users, tx.Dated())
+			if err != nil {
+				return nil, err
+			}
+			return []string{hostObject(id).GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
+		},
+	}, nil
+}
+
+// Withdraw is the command of the host application that takes a notification back from all of its recipients. NOT_FOUND if there is none.
+func (s *Service) Withdraw(id services.PostID) *jobs.Command {
+	return &jobs.Command{
+		Name: "withdrawNotification",
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			ids := []string{hostObject(id).GlobalID()}
+			changed, err := tx.Run(ctx, withdrawHostNotification, id, tx.HappenedAt())
+			if err != nil {
+				return nil, err
+			}
+			if changed > 0 {
+				return ids, jobs.Enqueue(ctx, tx, jobs.Keyed(jobWithdraw, id.String()))
+			}
+			if _, found, err := told(ctx, tx.Runner, id); err != nil || !found {
+				if err == nil {
+					err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", ids[0])
+				}
+				return nil, err
+			}
+			return ids, jobs.ErrUnchanged
+		},
+	}
+}
+
+// Told is a notification of the host application, as the host application sees it.
+type Told struct {
+	Category   services.Category
+	Recipients int
+	Withdrawn  bool
+}
+
+func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
+	var withdrawn int64
+	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)
+	t.Withdrawn = withdrawn != 0
+	return t, found, err
+}
+
+// Told reads what the host application told.
+func (s *Service) Told(ctx context.Context, id services.PostID) (Told, error) {
+	t, found, err := told(ctx, s.db, id)
+	if err == nil && !found {
+		err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", hostObject(id).GlobalID())
+	}
+	return t, err
+}

@@ -1,0 +1,124 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// toldUsers is how many users the host application notifies at once.
+const toldUsers = 10_000
+
+// hostCounts are the counts of some users in the category orders, as their host application reads them.
+func hostCounts(url string, keys []string) (counts []int, err error) {
+	var data struct {
+		Users []struct {
+			Badges struct {
+				Total         struct{ Value int }
+				Notifications struct {
+					Categories []struct {
+						Name  string
+						Count struct{ Value int }
+					}
+				}
+			}
+		}
+	}
+	err = world.Ask(url, "host:ingest", `query($k:[String!]!){users(keys:$k){badges{total{value} notifications{categories{name count{value}}}}}}`, map[string]any{"k": keys}, &data)
+	for i, user := range data.Users {
+		count := -1 // a node that does not know the category
+		for _, one := range user.Badges.Notifications.Categories {
+			if one.Name == "orders" {
+				count = one.Count.Value
+			}
+		}
+		if count >= 0 && user.Badges.Total.Value != count {
+			return nil, fmt.Errorf("%s has a total of %d over %d", keys[i], user.Badges.Total.Value, count)
+		}
+		counts = append(counts, count)
+	}
+	return counts, err
+}
+
+// A node is killed while it notifies 10,000 users: before its answer, after it, and in the middle of the jobs. The host application
+// repeats what it sent to another node, under the same key. Everybody counts it once, and a recount finds no difference.
+func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
+	database, redis := sqltest.Postgres(t), redistest.Redis(t)
+	start := func(name string) *world.Process {
+		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
+	}
+	stays, dies := start("stays"), start("dies")
+	if err := world.Ask(stays.URL, "u0", `{viewer{badges{version}}}`, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := world.Ask(dies.URL, "boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:false}){created}}`, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	world.Converge(t, world.Soon, func() error { // the other node learns of it
+		counts, err := hostCounts(stays.URL, []string{"u0"})
+		if err == nil && counts[0] != 0 {
+			err = fmt.Errorf("the count is %d", counts[0])
+		}
+		return err
+	})
+	keys, to := make([]string, toldUsers), make([]string, toldUsers)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("u%d", i)
+		to[i] = "user:" + keys[i]
+	}
+	notify := func(url string, round int) error {
+		return world.Ask(url, "host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`, map[string]any{"i": map[string]any{
+			"category": "orders", "to": to, "title": "sent", "idempotencyKey": fmt.Sprint("round", round),
+		}}, nil)
+	}
+	for round, killed := range []func(answered <-chan error){
+		func(<-chan error) {}, // most likely before the answer
+		func(answered <-chan error) { <-answered },
+		func(answered <-chan error) {
+			<-answered
+			world.Converge(t, world.Soon, func() error { // a chunk is written
+				counts, err := hostCounts(stays.URL, keys[:100])
+				if err == nil && counts[0] != 3 {
+					err = fmt.Errorf("the first count is %d", counts[0])
+				}
+				return err
+			})
+		},
+	} {
+		answered := make(chan error, 1)
+		go func() { answered <- notify(dies.URL, round) }()
+		killed(answered)
+		dies.Kill()
+		if err := notify(stays.URL, round); err != nil {
+			t.Fatal(err)
+		}
+		dies = start("dies")
+	}
+	stays.Idle(time.Minute) // the leases of the dead node end
+	for _, node := range []*world.Process{stays, dies} {
+		for i := 0; i < toldUsers; i += 100 {
+			world.Converge(t, world.Soon, func() error {
+				counts, err := hostCounts(node.URL, keys[i:i+100])
+				for j, count := range counts {
+					if count != 3 {
+						return fmt.Errorf("%s counts %d", keys[i+j], count)
+					}
+				}
+				return err
+			})
+		}
+	}
+	for i := 0; i < toldUsers; i += 331 {
+		var data struct{ RecountBadges struct{ Differed []string } }
+		if err := world.Ask(stays.URL, "boss:admin", `mutation($u:ID!){recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": to[i]}, &data); err != nil {
+			t.Fatal(err)
+		}
+		if len(data.RecountBadges.Differed) > 0 {
+			t.Errorf("of %s %v differed", keys[i], data.RecountBadges.Differed)
+		}
+	}
+}
