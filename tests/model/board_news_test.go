@@ -130,3 +130,18 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 		wantEvent("that host's move", []string{"eve runs"}, []string{"late", "eve's"}, []string{"known"})
 	})
 }
+
+// A reminder is one of the notifications, and so a part of their total.
+func TestAReminderIsPartOfTheTotal(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	n.Follow("reader", "ann")
+	show := map[string]any{"s": n.Schedule("ann", "regatta", n.Clock.Now().Add(time.Hour))}
+	n.Must("reader", `mutation($s:ID!){remindMe(input:{showId:$s}){changed}}`, show, &struct{}{})
+	n.Must("ann", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, &struct{}{})
+	world.Converge(t, world.Convergence, func() error {
+		if got := n.Badges("reader").Notifications.Total.Value; got != 1 {
+			return fmt.Errorf("%d notifications, want the reminder", got)
+		}
+		return nil
+	})
+}

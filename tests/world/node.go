@@ -226,10 +226,10 @@ func (n *Node) Must(as, query string, variables map[string]any, into any) {
 // BadgeFields is every field of the badges, for queries and subscriptions.
 const BadgeFields = `version quiet total{value display precision inTotal} homeFeed{value precision inTotal}
 	notifications{newest total{value precision inTotal} like{value precision inTotal} comment{value precision inTotal}
-		mention{value precision inTotal} follow{value precision inTotal}}
+		mention{value precision inTotal} follow{value precision inTotal} categories{name count{value precision inTotal}}}
 	siteMessages{total{value precision inTotal} types{type count{value precision inTotal}}}
 	announcements{value precision inTotal} conversations{total{value precision inTotal} mentions{value precision inTotal}}
-	views{value precision inTotal} dots{name lit}`
+	liveBoard{value precision inTotal} views{value precision inTotal} dots{name lit}`
 
 // Badges is the document as a client sees it.
 type Badges struct {
@@ -239,6 +239,10 @@ type Badges struct {
 	Notifications   struct {
 		Newest                                *string
 		Total, Like, Comment, Mention, Follow Count
+		Categories                            []struct { // all, those of the host application too
+			Name  string
+			Count Count
+		}
 	}
 	SiteMessages struct {
 		Total Count
@@ -249,6 +253,7 @@ type Badges struct {
 	}
 	Announcements Count
 	Conversations struct{ Total, Mentions Count }
+	LiveBoard     Count
 	Views         Count
 	Dots          []struct {
 		Name string
@@ -266,8 +271,10 @@ type Count struct {
 
 // check checks P1 and P5 on a document: each total is the sum of the parts that enter it, and nothing is negative.
 func (b Badges) check() error {
-	notifications := []Count{b.Notifications.Like, b.Notifications.Comment, b.Notifications.Mention, b.Notifications.Follow}
-	var messages []Count
+	var notifications, messages []Count
+	for _, category := range b.Notifications.Categories {
+		notifications = append(notifications, category.Count)
+	}
 	for _, kind := range b.SiteMessages.Types {
 		messages = append(messages, kind.Count)
 	}
@@ -278,7 +285,7 @@ func (b Badges) check() error {
 	}{
 		{"notifications", b.Notifications.Total, notifications},
 		{"site messages", b.SiteMessages.Total, messages},
-		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total, b.Views)},
+		{"everything", b.Total, append(append(notifications, messages...), b.HomeFeed, b.Announcements, b.Conversations.Total, b.LiveBoard, b.Views)},
 	} {
 		value := 0
 		for _, part := range sum.parts {
