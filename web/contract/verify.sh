@@ -13,6 +13,7 @@ node --test breaking.test.mjs >"$folder/breaking" || { cat "$folder/breaking" >&
 node breaking.mjs testdata/schema.graphql "$folder/schema.graphql"
 node lint.mjs "$folder/schema.graphql"
 cmp testdata/schema.graphql "$folder/schema.graphql" || { echo "The schema is not the golden one: make schema writes it." >&2; exit 1; }
+touch "$folder/out" "$folder/log" # they are read below, perhaps before the server has opened them
 "$folder/tidings" --listen 127.0.0.1:0 --data "$folder/data" --redis embedded >"$folder/out" 2>"$folder/log" &
 server=$!
 address=
