@@ -16,8 +16,8 @@ import (
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
 // notified, and the notifications of users no longer mentioned are withdrawn. The post keeps its position in feeds, its
-// counts and its parent; draft.Parent is ignored. See draft.KeepListed for an edit that says nothing of mentions. NOT_FOUND if the post does not exist, is deleted or is hidden from the
-// author; FORBIDDEN when it is another author's.
+// counts and its parent; draft.Parent is ignored. See draft.KeepListed for an edit that says nothing of mentions. NOT_FOUND if
+// the post does not exist, is deleted or is hidden from the author; FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err

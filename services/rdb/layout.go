@@ -96,8 +96,8 @@ func (l *layout) command(user services.UserID) []any {
 
 // SetDots sets which dots exist: their fields are read from now on. It is safe for concurrent use with readers.
 func (c *Projections) SetDots(names []string) {
-	c.relay.Lock()
-	defer c.relay.Unlock()
+	c.changing.Lock()
+	defer c.changing.Unlock()
 	layout := c.layout.Load()
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
 }
@@ -105,8 +105,8 @@ func (c *Projections) SetDots(names []string) {
 // SetCategories sets the categories of the host application: their fields are read from now on, and each document says by which
 // categories it was read. It is safe for concurrent use with readers.
 func (c *Projections) SetCategories(hosts *services.HostCategories) {
-	c.relay.Lock()
-	defer c.relay.Unlock()
+	c.changing.Lock()
+	defer c.changing.Unlock()
 	layout := c.layout.Load()
 	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
 }

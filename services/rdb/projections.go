@@ -19,7 +19,8 @@ import (
 type Projections struct {
 	*redis.Client
 	layout atomic.Pointer[layout]
-	relay  sync.Mutex // of changes of layout
+	// changing is held while layout is changed: each change keeps what the others set.
+	changing sync.Mutex
 }
 
 // Shape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
