@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,10 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		keys[i] = fmt.Sprintf("u%d", i)
 		to[i] = "user:" + keys[i]
 	}
+	spread := make([]string, 50)
+	for i := range spread {
+		spread[i] = keys[i*toldUsers/len(spread)]
+	}
 	notify := func(url string, round int) error {
 		return world.Ask(url, "host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`, map[string]any{"i": map[string]any{
 			"category": "orders", "to": to, "title": "sent", "idempotencyKey": fmt.Sprint("round", round),
@@ -80,10 +85,11 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		func(answered <-chan error) { <-answered },
 		func(answered <-chan error) {
 			<-answered
-			world.Converge(t, world.Soon, func() error { // a chunk is written
-				counts, err := hostCounts(stays.URL, keys[:100])
-				if err == nil && counts[0] != 3 {
-					err = fmt.Errorf("the first count is %d", counts[0])
+			// A chunk is written; which one cannot be said, because the node that was killed before may hold some for as long as its leases last.
+			world.Converge(t, time.Minute, func() error {
+				counts, err := hostCounts(stays.URL, spread)
+				if err == nil && !slices.Contains(counts, 3) {
+					err = fmt.Errorf("the counts are %d", counts)
 				}
 				return err
 			})

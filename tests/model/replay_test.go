@@ -169,11 +169,18 @@ func (r *replayed) sees(t *rapid.T, person string) any {
 	if len(differed.R.Differed) > 0 {
 		t.Fatalf("%s: the facts have other numbers: %q", person, differed.R.Differed)
 	}
-	got := r.Ask(person, replayView, nil)
-	if len(got.Errors) > 0 {
-		t.Fatalf("%s: %+v", person, got.Errors)
-	}
-	text := string(got.Data)
+	var text string
+	world.Converge(r.TB, world.Convergence, func() error {
+		got := r.Ask(person, replayView, nil)
+		if len(got.Errors) > 0 {
+			t.Fatalf("%s: %+v", person, got.Errors)
+		}
+		// On a slow machine a view or a source can be late. The next read brings it up to date.
+		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
+			return fmt.Errorf("%s sees what is STALE: %s", person, text)
+		}
+		return nil
+	})
 	for i, what := range hidden {
 		text = what.ReplaceAllString(text, []string{`"$1":null`, `$1`}[i])
 	}
