@@ -63,12 +63,21 @@ func TestThePastTookDays(t *testing.T) {
 			t.Fatalf("an act of the present happened %s from now", time.Duration(one.At))
 		}
 	}
-	h := newHost(Config{Clock: &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}})
+	clock := &handClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+	h := newHost(Config{Clock: clock})
 	if entry, _ := h.entry(event{Do: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
 		t.Errorf("an event of an hour ago is told as %v", entry)
 	}
 	if entry, _ := h.entry(event{Do: "clearDot"}); entry["at"] != nil {
 		t.Errorf("an event of now is told as %v", entry)
+	}
+	plannedAt := func(at fromNow) any {
+		entry, _ := h.entry(event{Do: "scheduleShow", At: at, Input: map[string]any{"plannedAt": fromNow(time.Hour)}})
+		return entry["do"].(map[string]any)["scheduleShow"].(map[string]any)["plannedAt"]
+	}
+	clock.now = clock.now.Add(time.Minute) // so slow is this machine
+	if past, now := plannedAt(-1), plannedAt(0); past != "2026-01-31T10:00:00Z" || now != "2026-01-31T10:01:00Z" {
+		t.Errorf("shows are planned for %v in the past and %v now", past, now)
 	}
 }
 

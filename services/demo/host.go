@@ -104,6 +104,12 @@ func (h *host) send(ctx context.Context, events []event) error {
 func (h *host) entry(e event) (map[string]any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// The times of all events of the past count from one moment: how fast a machine sends them is not to be seen in the world.
+	now := h.began
+	if e.At == 0 {
+		now = h.cfg.Clock.Now()
+	}
+	moment := func(at fromNow) string { return now.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano) }
 	input := map[string]any{}
 	for name, value := range e.Input {
 		switch value := value.(type) {
@@ -117,28 +123,19 @@ func (h *host) entry(e event) (map[string]any, bool) {
 				e.As = object.by // only its host starts and ends a show
 			}
 		case fromNow:
-			input[name] = h.moment(value)
+			input[name] = moment(value)
 		default:
 			input[name] = value
 		}
 	}
 	entry := map[string]any{"do": map[string]any{e.Do: input}}
 	if e.At != 0 {
-		entry["at"] = h.moment(e.At)
+		entry["at"] = moment(e.At)
 	}
 	if e.As != "" {
 		entry["as"] = services.GlobalID(services.UserType, e.As)
 	}
 	return entry, true
-}
-
-// moment is a time as the API takes it. It is the same for all events of the past.
-func (h *host) moment(at fromNow) string {
-	now := h.cfg.Clock.Now()
-	if at < 0 {
-		now = h.began
-	}
-	return now.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano)
 }
 
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
