@@ -114,6 +114,7 @@ func NewWorld(n *Node, flush func()) *World {
 		w.Follows[person] = map[string]int{}
 	}
 	n.People(w.People...)
+	n.keepHalfDay()
 	return w
 }
 
