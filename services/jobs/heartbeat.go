@@ -122,6 +122,9 @@ func (h *Heartbeat) Run(ctx context.Context) error {
 	})
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatWithin)
 	defer cancel()
+	if doubt := h.engine.inDoubt.giveBack(ending, h.engine); doubt != nil {
+		h.engine.log.Debug("jobs that this node may hold could not be given back; others run them when their leases end", "error", doubt)
+	}
 	if left := Leave(ending, h.engine.db); left != nil {
 		h.engine.log.Debug("this node could not be removed from the list of nodes; the others will find it silent", "error", left)
 	}

@@ -365,3 +365,22 @@ func TestOnBeatGetsTheNodes(t *testing.T) {
 		}
 	})
 }
+
+// A node that ends gives back the jobs that it may hold, at once.
+func TestTheEndGivesBackJobsInDoubt(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		n.Register(does("paint", nothing))
+		heart := n.Heartbeat()
+		n.must(heart.Begin(t.Context()))
+		n.enqueue(jobs.Keyed("paint", ""))
+		n.Doubt(n.claim())
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := heart.Run(stopped); !errors.Is(err, context.Canceled) {
+			t.Errorf("the heartbeat ended with %v", err)
+		}
+		if claimed := n.claim(); len(claimed) != 1 {
+			t.Errorf("%d jobs can be claimed", len(claimed))
+		}
+	})
+}

@@ -47,7 +47,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	e := w.engine
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		done, err := w.RunOnce(ctx)
 		wait := e.cfg.Poll
 		switch {
@@ -74,13 +74,17 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+	return ctx.Err()
 }
 
 // RunOnce claims the due jobs, runs them, and returns how many it claimed. An error means that an engine did not answer:
 // those jobs are released without counting a try.
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
-	jobs, err := claimWaiting(ctx, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.waited)
+	// A claim that is cut off leaves its jobs leased by a node that is gone: nobody runs them until the leases end.
+	claiming, cancel := outlive(ctx, finishWithin)
+	defer cancel()
+	jobs, err := claimWaiting(claiming, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.waited)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.noteHalt()
@@ -96,6 +100,24 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	defer stop()
 	go e.keepLeases(work, jobs)
 	return len(jobs), e.RunJobs(work, jobs)
+}
+
+// outlive returns a context that ends some time after ctx, or when it is canceled.
+func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 // keepLeases renews the leases at half their time until the work is done.

@@ -91,3 +91,33 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 		t.Errorf("%d jobs are left: what was held is given up", waiting)
 	}
 }
+
+// A claim is not cut off by a stop: the jobs would stay leased by a node that is gone.
+func TestAClaimOutlivesTheStop(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		done := 0
+		n.Register(does("paint", func(context.Context, jobs.Job) error { done++; return nil }))
+		n.enqueue(jobs.Keyed("paint", ""))
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		claimed, err := n.Workers(1)[0].RunOnce(stopped)
+		n.must(err)
+		if waiting, _ := n.left(); claimed != 1 || done != 1 || waiting != 0 {
+			t.Errorf("%d jobs claimed, %d done, %d wait", claimed, done, waiting)
+		}
+	})
+}
+
+// A worker that is stopped between two claims takes no more jobs.
+func TestAStoppedWorkerClaimsNothing(t *testing.T) {
+	n := small(t, nil, does("paint", nothing))
+	n.enqueue(jobs.Keyed("paint", ""))
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := n.Workers(1)[0].Run(stopped); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if waiting, _ := n.left(); waiting != 1 {
+		t.Errorf("%d jobs wait", waiting)
+	}
+}

@@ -13,3 +13,13 @@ func (c *stepClock) Now() time.Time { return time.Now().Add(time.Duration(c.Ahea
 
 // Advance moves the clock forward, or back by a negative duration.
 func (c *stepClock) Advance(d time.Duration) { c.Ahead.Add(int64(d)) }
+
+// keepHalfDay sets the clock to the next half day if the present one ends soon, because the notifications of a history are then
+// grouped by one half day.
+func (c *stepClock) keepHalfDay() {
+	const halfDay, history = 12 * time.Hour, time.Hour
+	now := c.Now()
+	if next := now.Truncate(halfDay).Add(halfDay); next.Sub(now) < history {
+		c.Advance(next.Sub(now))
+	}
+}

@@ -114,7 +114,7 @@ func NewWorld(n *Node, flush func()) *World {
 		w.Follows[person] = map[string]int{}
 	}
 	n.People(w.People...)
-	n.keepHalfDay()
+	n.Clock.keepHalfDay()
 	return w
 }
 

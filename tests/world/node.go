@@ -108,16 +108,6 @@ func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	return err
 }
 
-// keepHalfDay sets the clock to the next half day if the present one ends soon, because the notifications of a history are then
-// grouped by one half day.
-func (n *Node) keepHalfDay() {
-	const halfDay, history = 12 * time.Hour, time.Hour
-	now := n.Clock.Now()
-	if next := now.Truncate(halfDay).Add(halfDay); next.Sub(now) < history {
-		n.Clock.Advance(next.Sub(now))
-	}
-}
-
 // Settle runs every job, including those that are due within a quarter of an hour, and catches the node cache up with the log.
 func (n *Node) Settle() {
 	n.TB.Helper()
