@@ -18,6 +18,11 @@ var (
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
+	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = g.place
+		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
+			AND place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS g
+		WHERE notification_heads.recipient = $1 AND gone < g.place`)
+
 	boundOfCauses = erase.Bound("notification_causes", "recipient")
 )
 
@@ -78,6 +83,9 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	all := slices.Concat(services.Categories, hostNames(hosts.All()))
 	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
 	if err != nil {
+		return erase.Done{}, err
+	}
+	if _, err := tx.Run(ctx, keepErased, recipient, at.User); err != nil {
 		return erase.Done{}, err
 	}
 	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)

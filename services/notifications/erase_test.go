@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"tidings/services"
 	"tidings/services/erase"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
 )
 
 // What a user caused for one recipient is removed by pages: a transaction for all of it would keep the recipient's others waiting.
@@ -41,4 +44,82 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	if removed != count || steps > 10 {
 		t.Errorf("removed %d of %d in %d steps", removed, count, steps)
 	}
+}
+
+// What a user was shown can be marked, also when it has gone since and others have come: with an erased actor, or with a category of the
+// host application. Positions of others are refused as before.
+func TestAMarkReachesWhatIsGone(t *testing.T) {
+	const orders = services.Category("orders")
+	for what, goes := range map[string]struct {
+		shown Cause
+		gone  func(b *bundle)
+	}{
+		"erased actor": {cause(5, 2), func(b *bundle) {
+			b.unlike(5, 2)
+			step := slices.IndexFunc(Erase, func(one erase.Step) bool { return one.Name == "causes" })
+			b.MustWrite(func(tx *sql.Tx) error {
+				_, err := Erase[step].Run(b.Ctx, tx, erase.At{User: 2})
+				return err
+			})
+		}},
+		"removed category": {Cause{Recipient: 1, Category: orders, Subject: 70, Object: 70}, func(b *bundle) {
+			b.MustWrite(func(tx *sql.Tx) error {
+				users, err := purgeSome(b.Ctx, tx, orders)
+				sqltest.Equal(b.T, users, []services.UserID{1})
+				return err
+			})
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachBundle(t, func(b *bundle) {
+				b.tellOrders(70)
+				b.post(1, 5, 6)
+				b.like(5, 2)
+				shown := b.apply(goes.shown)[0].Head
+				b.Clock.Advance(time.Second)
+				others := b.othersPlace(shown)
+				b.Clock.Advance(time.Second)
+				b.like(6, 3)
+				b.apply(cause(6, 3))
+				goes.gone(b)
+				if left := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); len(left) > 0 {
+					t.Fatalf("what was shown is there: %+v", left)
+				}
+				state := b.see(shown)
+				if state.Seen != shown || state.Days[0] != 1 {
+					t.Errorf("after the mark %+v, want seen up to %d and the later one unseen", state, shown)
+				}
+				if err := b.marks(func(tx *sql.Tx) error {
+					_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, others)
+					return err
+				}); services.CodeOf(err) != services.NotFound {
+					t.Errorf("a mark up to another's: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// othersPlace is the position of a notification of user 9, after a position of user 1.
+func (b *bundle) othersPlace(after services.PostID) services.PostID {
+	b.T.Helper()
+	b.post(9, 50)
+	b.like(50, 2)
+	place := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
+	if place <= after {
+		b.T.Fatalf("another's position %d is not after %d", place, after)
+	}
+	b.unlike(50, 2)
+	return place
+}
+
+// tellOrders stores something that the host application told.
+func (b *bundle) tellOrders(id services.PostID) {
+	b.T.Helper()
+	b.MustWrite(func(tx *sql.Tx) error {
+		_, err := tx.Lines(b.Ctx, fmt.Sprintf(`INSERT INTO host_notifications
+			(id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
+			VALUES (%d, 'orders', %d, '', 0, '', 0, 'sent', '', 1, 1, 0)`, id, id))
+		return err
+	})
 }

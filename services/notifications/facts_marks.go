@@ -92,21 +92,21 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 }
 
 // checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest,
-// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. The newest is always of it, also
-// when the notification is gone because its actor was erased: the badges name it.
+// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Up to the last one
+// that is gone any position may have been in it.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
 	}
 	text := services.UpToText(upTo)
-	newest, err := newestShown(ctx, tx, user)
+	newest, gone, err := newestShown(ctx, tx, user)
 	if err != nil {
 		return 0, err
 	}
 	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
-	if upTo == newest {
+	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
 	places, err := readGroupsAt(ctx, tx.Runner, user, []services.PostID{upTo})
@@ -116,13 +116,14 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	return upTo, err
 }
 
-var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0) FROM notification_state WHERE recipient = $1`)
+var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
+	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
-// newestShown is the newest position that was ever shown to a user. Unlike a head's position it never belongs to a hidden
-// cause, so that an error does not reveal one.
-func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest services.PostID, err error) {
-	_, err = tx.One(ctx, newestOf, []any{user}, &newest)
-	return newest, err
+// newestShown is the newest position that was ever shown to a user, and the newest of those that are gone. Unlike a head's
+// position neither belongs to a hidden cause, so that an error does not reveal one.
+func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.PostID, err error) {
+	_, err = tx.One(ctx, newestOf, []any{user}, &newest, &gone)
+	return max(newest, gone), gone, err
 }
 
 // placed is the group that contains a position.

@@ -114,6 +114,9 @@ var (
 	holdersOf = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
+	keepPurged = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
+FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
+
 	purgeCauses = sql.NewStatement("delete causes of a category", `DELETE FROM notification_causes WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
@@ -187,7 +190,7 @@ func purgeSome(ctx context.Context, tx *sql.Tx, category services.Category) (use
 	if _, err := lockCounters(ctx, tx, named); err != nil {
 		return nil, err
 	}
-	for _, st := range []sql.Statement{purgeCauses, purgeGroups, purgeStates} {
+	for _, st := range []sql.Statement{keepPurged, purgeCauses, purgeGroups, purgeStates} {
 		if _, err := tx.Run(ctx, st, users, string(category)); err != nil {
 			return nil, err
 		}

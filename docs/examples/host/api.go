@@ -123,10 +123,6 @@ func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
 	if newest := viewer.Badges.Notifications.Newest; err == nil && newest != nil {
 		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markNotificationsSeen(input: {upTo: $upTo}) { badges { version } } }`,
 			map[string]any{"upTo": *newest}, &struct{}{})
-		var refused *Error
-		if errors.As(err, &refused) && refused.Code == "NOT_FOUND" {
-			err = nil // its actor was erased since, and others have come: the next opening marks them
-		}
 	}
 	return feed, err
 }
