@@ -1,5 +1,5 @@
 // Proves what the official client of the GraphQL over SSE protocol is refused, in both of its modes, by the server whose address is
-// the argument: it must serve in development mode. That pushes arrive is proved in web/client/tests/streams.test.ts.
+// the argument: it must serve in development mode. That pushes arrive is proved in web/client/tests/graphql-sse.test.ts.
 import assert from 'node:assert/strict';
 import { createClient } from 'graphql-sse';
 
