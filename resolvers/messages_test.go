@@ -173,7 +173,7 @@ func TestBadSiteMessages(t *testing.T) {
 		"title: 1 to 255 characters are allowed, got 256":       send(one, strings.Repeat("t", 256), "", nil),
 		"content: up to 65536 bytes are allowed, got 65537":     send(one, "t", strings.Repeat("c", 65537), nil),
 		`type: "noise" is not a type of site messages: general`: send(one, "t", "", "noise"),
-		"title and content: at least one":                       a.host(`mutation($id: ID!) { editSiteMessage(input: {siteMessageId: $id}) { message { id } } }`, map[string]any{"id": id}),
+		"title, content, url and data: at least one":            a.host(`mutation($id: ID!) { editSiteMessage(input: {siteMessageId: $id}) { message { id } } }`, map[string]any{"id": id}),
 		"ids: they exclude type, all and upTo":                  a.as("alice", `mutation($id: ID!) { markSiteMessagesRead(input: {ids: [$id], all: true}) { badges { version } } }`, map[string]any{"id": id}),
 		"type and all: only one":                                a.as("alice", `mutation { markSiteMessagesRead(input: {type: "general", all: true}) { badges { version } } }`, nil),
 		"ids, type, all or upTo: one of them is needed":         a.as("alice", `mutation { markSiteMessagesRead(input: {}) { badges { version } } }`, nil),

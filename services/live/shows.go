@@ -51,7 +51,7 @@ const ownShows = "shows"
 // is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
-		return nil, services.Errorf(services.Invalid, "plannedAt, title and coverUrl: at least one of them is needed")
+		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
 	}
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.Reschedule(edit, now)

@@ -67,7 +67,7 @@ func recipients(keys []string, ids map[string]services.UserID) []services.UserID
 // NOT_FOUND if there is no such message.
 func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	if title == nil && content == nil {
-		return nil, services.Errorf(services.Invalid, "title and content: at least one of them is needed")
+		return nil, services.Errorf(services.Invalid, "title, content, url and data: at least one of them is needed")
 	}
 	if title != nil {
 		if err := checkTitle(*title); err != nil {

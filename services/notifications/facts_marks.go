@@ -290,11 +290,11 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, err
 	}
 	if h.undoAt == 0 {
-		return nil, services.Errorf(services.Conflict, "undo: there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
+		return nil, services.Errorf(services.Conflict, "there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
 			int(undoWithin.Seconds()))
 	}
 	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > undoWithin {
-		return nil, services.Errorf(services.Conflict, "undo: markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
+		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
 	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {

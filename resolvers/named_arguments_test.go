@@ -1,0 +1,125 @@
+package resolvers
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/graph"
+)
+
+var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() })
+
+// positionInList is the part of an argument that says which element of a list is at fault.
+var positionInList = regexp.MustCompile(`\[\d+\]`)
+
+// argumentsExist checks each error of each operation that these tests send: the argument that it names is one of the field that failed, or a
+// field of its input, so that a front end finds the box on its form.
+func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
+	a.t.Helper()
+	document, err := gqlparser.LoadQuery(testedSchema(), query)
+	if err != nil || len(document.Operations) != 1 {
+		return // refused as a whole: the argument is a part of the request
+	}
+	for _, failed := range got.Errors {
+		argument, _ := failed.Extensions["argument"].(string)
+		field := fieldAt(document.Operations[0].SelectionSet, failed.Path)
+		if argument == "" || field == nil {
+			continue
+		}
+		if name := positionInList.ReplaceAllString(argument, ""); !hasArgument(field.Definition.Arguments, name) {
+			a.t.Errorf("%s has no argument %q, which the error %q names", field.Name, argument, failed.Message)
+		}
+	}
+	results, _ := got.at("ingest", "results").([]any)
+	events, _ := plain(variables["events"]).([]any)
+	for i, result := range results {
+		of, _ := result.(map[string]any)
+		failed, _ := of["error"].(map[string]any)
+		argument, _ := failed["argument"].(string)
+		if argument == "" || i >= len(events) {
+			continue
+		}
+		if name := positionInList.ReplaceAllString(argument, ""); !eventHas(events[i], name) {
+			a.t.Errorf("the event %v has no argument %q, which the error %q names", events[i], argument, failed["message"])
+		}
+	}
+}
+
+// fieldAt is the field at the path of an error; nil for a path that begins elsewhere, such as in the variables.
+func fieldAt(selections ast.SelectionSet, path []any) (found *ast.Field) {
+	for _, part := range path {
+		name, named := part.(string)
+		if !named {
+			continue // a position in a list
+		}
+		field := selected(selections, name)
+		if field == nil {
+			return found
+		}
+		found, selections = field, field.SelectionSet
+	}
+	return found
+}
+
+func selected(selections ast.SelectionSet, alias string) *ast.Field {
+	for _, selection := range selections {
+		switch of := selection.(type) {
+		case *ast.Field:
+			if of.Alias == alias {
+				return of
+			}
+		case *ast.InlineFragment:
+			if field := selected(of.SelectionSet, alias); field != nil {
+				return field
+			}
+		case *ast.FragmentSpread:
+			if field := selected(of.Definition.SelectionSet, alias); field != nil {
+				return field
+			}
+		}
+	}
+	return nil
+}
+
+// hasArgument reports whether a name is that of an argument, or of a field below one. The name of the one argument of mutations is left out.
+func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
+	if input := arguments.ForName("input"); input != nil && hasInput(input.Type, name) {
+		return true
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	argument := arguments.ForName(first)
+	return argument != nil && (!nested || hasInput(argument.Type, rest))
+}
+
+func hasInput(of *ast.Type, name string) bool {
+	first, rest, nested := strings.Cut(name, ".")
+	field := testedSchema().Types[of.Name()].Fields.ForName(first)
+	return field != nil && (!nested || hasInput(field.Type, rest))
+}
+
+// eventHas reports whether a name is that of a field of an event, or of the input of its action.
+func eventHas(sent any, name string) bool {
+	if hasInput(ast.NamedType("IngestEvent", nil), name) {
+		return true
+	}
+	of, _ := sent.(map[string]any)
+	do, _ := of["do"].(map[string]any)
+	for action := range do {
+		if field := testedSchema().Types["IngestAction"].Fields.ForName(action); field != nil && hasInput(field.Type, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain is a value as JSON says it.
+func plain(value any) (decoded any) {
+	text, _ := json.Marshal(value)
+	_ = json.Unmarshal(text, &decoded)
+	return decoded
+}
