@@ -1,0 +1,57 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark/ast"
+	extension "github.com/yuin/goldmark/extension/ast"
+)
+
+// A page in another language has every heading, command, sample, list and row of a table of the English one: nothing was left out, and what came
+// later came to both.
+func TestTranslationsLeaveNothingOut(t *testing.T) {
+	for _, page := range Pages() {
+		if page.Language == "en" {
+			continue
+		}
+		translated, err := files.ReadFile(page.Name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		english, err := files.ReadFile(page.Other + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(skeleton(english), skeleton(translated)); diff != "" {
+			t.Errorf("%s differs from %s (-English +translated):\n%s", page.Name, page.Other, diff)
+		}
+	}
+}
+
+// skeleton is what a page has, whatever its language: headings by their levels, blocks of code as they are, lists and tables by their sizes.
+func skeleton(source []byte) (parts []string) {
+	_ = ast.Walk(Parse(source), func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch one := node.(type) {
+		case *ast.Heading:
+			parts = append(parts, strings.Repeat("#", one.Level))
+		case *ast.FencedCodeBlock:
+			info := ""
+			if one.Info != nil {
+				info = string(one.Info.Value(source))
+			}
+			parts = append(parts, info+"\n"+string(one.Lines().Value(source)))
+		case *ast.List:
+			parts = append(parts, fmt.Sprintf("a list of %d", one.ChildCount()))
+		case *extension.Table:
+			parts = append(parts, fmt.Sprintf("a table of %d rows", one.ChildCount()))
+		}
+		return ast.WalkContinue, nil
+	})
+	return parts
+}
