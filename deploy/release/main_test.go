@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,17 @@ func TestArchivesHoldTheirFiles(t *testing.T) {
 		text, err := io.ReadAll(file)
 		if err != nil || !bytes.Equal(text, want.text) || opened.File[i].Mode() != want.mode {
 			t.Errorf("zip: %s, %v, %v", want.name, opened.File[i].Mode(), err)
+		}
+	}
+}
+
+// A release has an archive for each usual system, on both usual processors.
+func TestAReleaseIsForTheUsualSystems(t *testing.T) {
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		for _, processor := range []string{"amd64", "arm64"} {
+			if want := (target{system, processor}); !slices.Contains(targets, want) {
+				t.Errorf("there is no archive for %s", want)
+			}
 		}
 	}
 }
