@@ -80,6 +80,7 @@ func (p *demoPage) languages() {
 	p.t.Helper()
 	p.click(".top nav button")
 	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh' && document.querySelector('h1').innerText.includes('未读') && document.querySelector('[data-lever=post]').innerText === '让 Ben 发帖'`)
+	p.whyInChinese()
 	p.clean("Chinese")
 	p.click(".top nav button")
 	p.wait("the page is in English", `document.documentElement.lang === 'en'`)

@@ -113,6 +113,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 			p.homeFeed()
 			p.liveBoard()
 			p.bell()
+			p.told()
 			p.chat()
 			p.forEverybody()
 			p.policy()
@@ -305,6 +306,9 @@ func (p *demoPage) why() {
 	total := p.value("icon")
 	p.wait("the total's rows add up to it", fmt.Sprintf(`[...document.querySelectorAll('.left .why .sum')].reduce((sum, part) => sum + Number(part.textContent), 0) === %d`, total))
 	p.click(".left .why header button")
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .app').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
+	p.wait("the icon answers the right button too", `document.querySelector('.right .why')`)
+	p.click(".right .why header button")
 	// By finger: the tab is held for half a second.
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-chat-tab').dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), true)`)
 	p.wait("a long press asks too", `document.querySelector('.left .why')`)

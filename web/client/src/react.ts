@@ -147,6 +147,12 @@ export interface Notification {
   /** The position up to which it was shown, for marks. A mark with it leaves out users who joined later. */
   readonly upTo: string;
   readonly category: string;
+  /** For HOST, the category of the application's own and what it told: shown as title and body, with url as where it leads. */
+  readonly hostCategory: string | null;
+  readonly title: string | null;
+  readonly body: string | null;
+  readonly url: string | null;
+  readonly data: unknown;
   readonly subject: { readonly id: string; readonly body: string } | null;
   readonly show: { readonly id: string; readonly title: string } | null;
   readonly actors: readonly User[];
@@ -161,13 +167,14 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
   first = 20,
   select,
   categories,
+  hostCategories,
   unreadOnly = false,
-}: ListOptions & { categories?: readonly string[]; unreadOnly?: boolean } = {}) {
+}: ListOptions & { categories?: readonly string[]; hostCategories?: readonly string[]; unreadOnly?: boolean } = {}) {
   const tidings = useTidings();
   const badges = useBadges();
-  const fields = `upTo ${select ?? `category subject { id body } show { id title } actors { ${userFields} } actorCount at seen read`}`;
-  const chosen = ', categories: $categories, unreadOnly: $unreadOnly';
-  const [list, state] = useList<Node, { readToken: string; newest?: string | null }>('notifications', chosen, fields, 'readToken', { first, categories, unreadOnly });
+  const fields = `upTo ${select ?? `category hostCategory title body url data subject { id body } show { id title } actors { ${userFields} } actorCount at seen read`}`;
+  const chosen = ', categories: $categories, hostCategories: $hostCategories, unreadOnly: $unreadOnly';
+  const [list, state] = useList<Node, { readToken: string; newest?: string | null }>('notifications', chosen, fields, 'readToken', { first, categories, hostCategories, unreadOnly });
   const replace = (answer: Answer<Record<string, { notifications?: readonly Node[] | null } | null>>) => {
     for (const payload of Object.values(answer.data ?? {})) if (payload?.notifications) list.replace(payload.notifications);
   };
@@ -182,8 +189,8 @@ export function useNotifications<Node extends { readonly id: string } = Notifica
     markSeen: async () => {
       loaded(list);
       replace(
-        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
-          categories ? now : clear(now, 'notifications'),
+        await mark(tidings, 'markNotificationsSeen', 'MarkNotificationsSeenInput', { categories, hostCategories, upTo: list.get().top?.newest ?? null }, rows, (now) =>
+          categories || hostCategories ? now : clear(now, 'notifications'),
         ),
       );
     },
@@ -220,12 +227,12 @@ function useList<Node extends { readonly id: string }, Extra>(
   args: string,
   select: string,
   extra: string,
-  variables: { first: number; categories?: readonly string[]; unreadOnly?: boolean },
+  variables: { first: number; categories?: readonly string[]; hostCategories?: readonly string[]; unreadOnly?: boolean },
 ): [List<Node, Extra>, ListState<Node, Extra>] {
   const tidings = useTidings();
   const key = JSON.stringify(variables);
   const list = useMemo(() => {
-    const declared = args && ', $categories: [NotificationCategory!], $unreadOnly: Boolean';
+    const declared = args && ', $categories: [NotificationCategory!], $hostCategories: [String!], $unreadOnly: Boolean';
     const beside = field === 'notifications' ? 'badges { id version notifications { newest } }' : '';
     const query = `query List($first: Int, $after: String${declared}) { viewer { id ${beside} ${field}(first: $first, after: $after${args}) {
       edges { node { id ${select} } } pageInfo { hasNextPage endCursor } ${extra} } } }`;

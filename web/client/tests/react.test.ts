@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { clear, createTidings, type Tidings } from '@tidings/client';
-import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications } from '@tidings/client/react';
+import { TidingsProvider, useBadges, useHomeFeed, useLiveBoard, useNotifications, type Notification } from '@tidings/client/react';
 import { createElement } from 'react';
 import { create } from 'react-test-renderer';
 import WebSocket from 'ws';
@@ -21,6 +21,8 @@ after(async () => {
   for (const end of ends) await end();
   await server?.stop();
 });
+
+const hostCategories = ['orders'];
 
 /** clientOf makes a client without a cache for a user. */
 function clientOf(user: string): Tidings {
@@ -171,6 +173,23 @@ test('useNotifications shows rows, tells of new ones, and marks them', async () 
   await refresh().then(() => markRead([now().nodes[0]!.id]));
   await until(() => now().nodes[0]?.read, (read) => read === true, 'the row is not read again');
   await assert.rejects(now().markRead(['notification:none']), { message: /notification/ });
+});
+
+test('useNotifications has the words of what the host application told, and can show its categories alone', async () => {
+  await server.ask('host:admin', 'mutation { defineCategory(input: { name: "orders", expiryDays: 7, grouped: true, style: NUMBER, inTotal: true }) { created } }');
+  await server.ask('buyer', '{ viewer { id } }');
+  const { publishPost } = await post('buyer', 'mine');
+  await server.ask('fan-1', 'mutation L($id: ID!) { likePost(input: { postId: $id }) { changed } }', { id: publishPost.post.id });
+  const tell = '{ category: "orders", to: ["user:buyer"], title: "Your order was sent", body: "It arrives tomorrow.", url: "https://example.com/17", data: { order: 17 } }';
+  await server.ask('host:ingest', `mutation { ingest(events: [{ do: { notify: ${tell} } }]) { results { id } } }`);
+  await arrive('buyer', 2);
+  const { now } = await render('buyer', () => useNotifications({ first: 5, hostCategories }));
+  await until(now, ({ nodes }) => nodes.length > 0, 'the first page is not there');
+  const [{ category, hostCategory, title, body, url, data }, ...others] = now().nodes as [Notification, ...Notification[]];
+  assert.deepEqual([category, hostCategory, title, body, url, data], ['HOST', 'orders', 'Your order was sent', 'It arrives tomorrow.', 'https://example.com/17', { order: 17 }]);
+  assert.deepEqual(others, []);
+  await now().markSeen();
+  await arrive('buyer', 1); // the like
 });
 
 test('useNotifications marks as seen what its first page had, and not what arrived while it went on', async () => {

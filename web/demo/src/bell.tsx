@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { BADGES } from '@tidings/client';
 import { useNotifications, useTidings, type Notification } from '@tidings/client/react';
 import { clicked } from './meter.ts';
-import { Avatar, Empty, nameOf, Waiting } from './parts.tsx';
+import { Avatar, Empty, Icon, nameOf, Waiting } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
 import { ago, clock, useWords, type Words } from './words.ts';
@@ -41,15 +41,19 @@ export function Bell({ connection, opened, shown, tell }: View) {
           {words.newRows}
         </button>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label={words.bell}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={words.bell}>
         <ul class="rows">
           {nodes.map((row) => (
             <li key={row.id}>
               <button type="button" class={`row${row.read ? '' : ' unread'}`} onClick={() => void (clicked(), markRead([row.id]).catch(tell))}>
-                <span class="faces big">{row.actors.slice(0, 3).map((actor) => <Avatar key={actor.key} person={actor} size={28} />)}</span>
+                <span class="faces big">
+                  {row.actors.slice(0, 3).map((actor) => <Avatar key={actor.key} person={actor} size={28} />)}
+                  {row.actors.length === 0 && <span class="avatar by-host"><Icon name="megaphone" size={16} /></span>}
+                </span>
                 <span class="text">
                   <span>{sentence(row, words)}</span>
                   <small>
+                    {row.hostCategory && `${row.hostCategory} · `}
                     {row.subject ? `“${row.subject.body}” · ` : row.show ? `${row.show.title} · ` : ''}
                     <time dateTime={row.at}>{ago(row.at, now)}</time>
                   </small>
@@ -67,8 +71,9 @@ export function Bell({ connection, opened, shown, tell }: View) {
   );
 }
 
-/** sentence says a row: "Ben, Lea and 3 others liked your post". */
-export function sentence({ category, actors, actorCount }: Pick<Notification, 'category' | 'actors' | 'actorCount'>, words: Words) {
+/** sentence says a row: "Ben, Lea and 3 others liked your post", or what the host application told, in its own words. */
+export function sentence({ category, title, body, actors, actorCount }: Pick<Notification, 'category' | 'title' | 'body' | 'actors' | 'actorCount'>, words: Words) {
+  if (title) return <><b>{title}</b> {body}</>;
   const named = actors.slice(0, 2).map(nameOf);
   const rest = actorCount - named.length;
   const verb = { LIKE: words.liked, COMMENT: words.commented, MENTION: words.mentioned, FOLLOW: actorCount > 1 ? words.followed : words.followedOne, REMINDER: words.reminded }[category] ?? category;

@@ -54,7 +54,7 @@ export function Chat({ connection, shown, tell }: View) {
   if (talk) return <Talk talk={talk} connection={connection} shown={shown} tell={tell} close={() => setOpen(undefined)} />;
   return (
     <div class="view">
-      <div class="scroll" tabIndex={0} role="region" aria-label={words.chat}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={words.chat}>
         <ul class="rows">
           {list?.map((conversation) => {
             const { lastMessage } = conversation;

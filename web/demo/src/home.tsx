@@ -78,7 +78,7 @@ export function Home({ connection, tell }: View) {
           {words.newPosts(String((newPosts?.value ?? 0) > 99 ? '99+' : newPosts?.value))}
         </button>
       )}
-      <div class="scroll" ref={list} tabIndex={0} role="region" aria-label={words.home} aria-busy={loading}>
+      <div class="scroll" ref={list} tabIndex={0} role="group" aria-label={words.home} aria-busy={loading}>
         {posts.map((post) => (
           <article key={post.id} class="post" aria-label={nameOf(post.author)}>
             <Avatar person={post.author} />

@@ -37,7 +37,7 @@ export function Live({ connection, opened, tell }: View) {
           {above > 0 ? words.newAbove(above) : words.boardChanged}
         </button>
       )}
-      <div class="scroll board" ref={ref} tabIndex={0} role="region" aria-label={words.live}>
+      <div class="scroll board" ref={ref} tabIndex={0} role="group" aria-label={words.live}>
         {nodes.map((show) => (
           <Card key={show.id} show={show} />
         ))}

@@ -63,12 +63,13 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
   };
   const explain = (source: string) => setWhy({ source });
   const total = badges?.total.display ?? '';
+  const { held, ...hold } = useHold(() => setWhy({}));
   const waits = total !== '' && total !== '0';
   const title = page.mode === 'production' ? words.phoneProduction : device.side === 'left' ? words.phoneLeft : words.phoneRight;
   return (
     <section class={`device ${device.side}`} aria-label={title} data-state={state} data-version={badges?.version}>
       <div class="desk">
-        <button type="button" class="app" aria-label={waits ? words.unread(total) : words.nothing} onClick={() => setWhy(why ? undefined : {})}>
+        <button type="button" class="app" aria-label={waits ? words.unread(total) : words.nothing} title={words.whyHint} onClick={() => held() || setWhy(why ? undefined : {})} {...hold}>
           <img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'%3E%3Crect width='48' height='48' rx='12' fill='%232f5d8c'/%3E%3Cpath d='M9 27q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-width='4' stroke-linecap='round'/%3E%3Cpath d='M9 18q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-opacity='.5' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E" alt="" width="48" height="48" />
           <Badge count={badges?.total} spoken={false} />
         </button>

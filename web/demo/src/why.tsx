@@ -27,6 +27,8 @@ interface Thing {
   readonly key?: string;
   readonly host?: Person;
   readonly category?: string;
+  readonly headline?: string | null;
+  readonly text?: string | null;
   readonly actors?: readonly Person[];
   readonly actorCount?: number;
   readonly talk?: string | null;
@@ -35,7 +37,7 @@ interface Thing {
 
 const explain = 'query Why { viewer { id badgeExplained { source part count { value display inTotal precision asOf } items { nodeId at count clearedBy } } } }';
 const name = `query Rows($ids: [ID!]!) { nodes(ids: $ids) { id __typename
-  ... on Post { body author { id key name } } ... on Notification { category actors { id key name } actorCount }
+  ... on Post { body author { id key name } } ... on Notification { category headline: title text: body actors { id key name } actorCount }
   ... on Announcement { title } ... on SiteMessage { title } ... on View { key } ... on Show { title host { id key name } }
   ... on Conversation { talk: title members(first: 2) { nodes { id key name } } } } }`;
 
@@ -80,12 +82,12 @@ export function Why({ source, count, close, tell }: { source: string | undefined
         <b>{words.whyTitle(total?.display || String(total?.value ?? 0))}</b>
         <button type="button" class="plain icononly" aria-label={words.close} onClick={close}><Icon name="close" size={18} /></button>
       </header>
-      <div class="scroll" tabIndex={0} role="region" aria-label={words.why}>
+      <div class="scroll" tabIndex={0} role="group" aria-label={words.why}>
         {rows?.length === 0 && <p class="muted pad">{words.whyNone}</p>}
         {rows?.map((one) => (
           <section key={`${one.source} ${one.part}`}>
             <h3>
-              {words.sources[one.source] ?? one.source} <small>{one.part?.toLowerCase()}</small> <b class="tabular sum">{one.count.value}</b>
+              {words.sources[one.source] ?? one.source} <small>{one.part && (words.parts[one.part] ?? one.part)}</small> <b class="tabular sum">{one.count.value}</b>
             </h3>
             <ul class="reasons">
               {one.items.slice(0, most).map((item) => (
@@ -109,7 +111,7 @@ export function Why({ source, count, close, tell }: { source: string | undefined
 
 function describe(thing: Thing | undefined, item: Item, words: Words) {
   if (!thing) return item.nodeId;
-  if (thing.category) return sentence({ category: thing.category, actors: thing.actors as never, actorCount: thing.actorCount ?? 0 }, words);
+  if (thing.category) return sentence({ category: thing.category, title: thing.headline ?? null, body: thing.text ?? null, actors: thing.actors as never, actorCount: thing.actorCount ?? 0 }, words);
   if (thing.author) return <><b>{nameOf(thing.author)}</b> {thing.body}</>;
   if (thing.host) return <><b>{nameOf(thing.host)}</b> {thing.title}</>;
   return <b>{thing.title ?? thing.key ?? thing.talk ?? thing.members?.nodes.map(nameOf).join(', ')}</b>;

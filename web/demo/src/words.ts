@@ -7,7 +7,7 @@ const en = {
   graphiql: 'Open GraphiQL', docs: 'Docs', books: '/docs/', metrics: 'Metrics',
   phoneLeft: 'Mia’s phone', phoneRight: 'Mia’s other phone', phoneProduction: 'Phone', skip: 'Skip to the levers',
   unread: (n: string) => `${n} unread. Why?`, nothing: 'Nothing waits', why: 'Why this number?', whyTitle: (n: string) => `Why ${n}?`, close: 'Close',
-  whyNone: 'This number is 0: nothing waits here.', clear: 'Clear', more: (n: number) => `and ${n} more`, whyHint: 'These rows add up to the number. Hold or right-click any number to see its own.',
+  whyNone: 'This number is 0: nothing waits here.', clear: 'Clear', more: (n: number) => `and ${n} more`, whyHint: 'These rows add up to the number. Hold or right-click a tab or the icon to see its own.',
   home: 'Home', live: 'Live', bell: 'Bell', chat: 'Chat', you: 'You',
   newPosts: (n: string) => (n === '1' ? '1 new post' : `${n} new posts`), newAbove: (n: number) => `${n} new above`, boardChanged: 'The board has changed', newRows: 'New notifications',
   like: 'Like', noPosts: 'No posts yet.', noShows: 'Nobody is live, and nothing is planned.', noRows: 'Nothing has happened to you yet.', noTalks: 'No conversations yet.',
@@ -18,6 +18,7 @@ const en = {
   announcements: 'Announcements', markRead: 'Mark as read', noAnnouncements: 'No announcements.', dots: 'Dots', noDots: 'No dots are lit.', clearDot: (n: string) => `Clear ${n}`,
   policy: 'How my badges look', inTotal: 'In the total', asDot: 'As a dot', quiet: 'Quiet hours, all day',
   sources: { HOME_FEED: 'Home', NOTIFICATIONS: 'Bell', SITE_MESSAGES: 'Letters', ANNOUNCEMENTS: 'Announcements', CONVERSATIONS: 'Chat', LIVE_BOARD: 'Live', VIEWS: 'Views' } as Record<string, string>,
+  parts: { LIKE: 'likes', COMMENT: 'answers', MENTION: 'mentions', FOLLOW: 'followers', REMINDER: 'reminders' } as Record<string, string>,
   state: { connecting: 'Connecting', online: 'Connected', away: 'Reconnecting', cut: 'No network' },
   wire: 'Tidings', caughtUp: 'caught up',
   levers: 'Levers', leverPost: 'Post as Ben', leverLikes: '500 likes in a second', leverLive: 'Ben goes live', leverSay: 'Say something in the group', leverAnnounce: 'Announce to everyone', leverDot: 'Raise a dot', leverCut: 'Cut the right phone’s network', leverMend: 'Give the network back', leverFlush: 'FLUSHALL Redis',
@@ -43,7 +44,7 @@ const zh: Words = {
   graphiql: '打开 GraphiQL', docs: '文档', books: '/docs/quick-start.zh', metrics: '指标',
   phoneLeft: 'Mia 的手机', phoneRight: 'Mia 的另一部手机', phoneProduction: '手机', skip: '跳到操作区',
   unread: (n) => `${n} 条未读。为什么？`, nothing: '没有未读', why: '为什么是这个数字？', whyTitle: (n) => `为什么是 ${n}？`, close: '关闭',
-  whyNone: '这个数字是 0：这里没有未读。', clear: '清除', more: (n) => `另有 ${n} 条`, whyHint: '这些行加起来就是这个数字。长按或右键任一数字可查看其来源。',
+  whyNone: '这个数字是 0：这里没有未读。', clear: '清除', more: (n) => `另有 ${n} 条`, whyHint: '这些行加起来就是这个数字。长按或右键标签或图标，可查看对应的行。',
   home: '首页', live: '直播', bell: '通知', chat: '聊天', you: '我',
   newPosts: (n) => `${n} 条新帖子`, newAbove: (n) => `上方有 ${n} 个新直播`, boardChanged: '直播列表有变化', newRows: '有新通知',
   like: '赞', noPosts: '还没有帖子。', noShows: '现在没有直播，也没有预告。', noRows: '还没有与你有关的通知。', noTalks: '还没有会话。',
@@ -54,6 +55,7 @@ const zh: Words = {
   announcements: '公告', markRead: '标为已读', noAnnouncements: '没有公告。', dots: '红点', noDots: '没有亮起的红点。', clearDot: (n) => `清除 ${n}`,
   policy: '角标的显示方式', inTotal: '计入总数', asDot: '只显示红点', quiet: '全天免打扰',
   sources: { HOME_FEED: '首页', NOTIFICATIONS: '通知', SITE_MESSAGES: '站内信', ANNOUNCEMENTS: '公告', CONVERSATIONS: '聊天', LIVE_BOARD: '直播', VIEWS: '栏目' },
+  parts: { LIKE: '赞', COMMENT: '回复', MENTION: '提及', FOLLOW: '关注', REMINDER: '开播提醒' },
   state: { connecting: '正在连接', online: '已连接', away: '正在重连', cut: '没有网络' },
   wire: 'Tidings', caughtUp: '已补齐',
   levers: '操作', leverPost: '让 Ben 发帖', leverLikes: '一秒内 500 个赞', leverLive: 'Ben 开播', leverSay: '在群里说句话', leverAnnounce: '向所有人发公告', leverDot: '点亮红点', leverCut: '断开右边手机的网络', leverMend: '恢复网络', leverFlush: 'FLUSHALL 清空 Redis',
@@ -110,7 +112,8 @@ export function ago(time: string, now: number): string {
   const format = new Intl.RelativeTimeFormat(language.get(), { numeric: 'auto', style: 'narrow' });
   if (Math.abs(seconds) < 60) return format.format(seconds > 0 ? seconds : Math.min(seconds, 0), 'second');
   if (Math.abs(seconds) < 3600) return format.format(Math.round(seconds / 60), 'minute');
-  return format.format(Math.round(seconds / 3600), 'hour');
+  if (Math.abs(seconds) < 48 * 3600) return format.format(Math.round(seconds / 3600), 'hour');
+  return format.format(Math.round(seconds / 86_400), 'day');
 }
 
 /** countdown tells the time until a plan as minutes and seconds. */

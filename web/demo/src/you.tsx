@@ -52,7 +52,7 @@ export function You({ connection, shown, tell, explain }: View) {
   const lit = badges?.dots.filter((dot) => dot.lit) ?? [];
   return (
     <div class="view">
-      <div class="scroll you" tabIndex={0} role="region" aria-label={words.you}>
+      <div class="scroll you" tabIndex={0} role="group" aria-label={words.you}>
         <section>
           <h3>{words.announcements}</h3>
           {announcements?.length === 0 && <p class="muted">{words.noAnnouncements}</p>}

@@ -1,0 +1,57 @@
+package contract
+
+import (
+	"fmt"
+	"regexp"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+var latin = regexp.MustCompile(`[A-Za-z]`)
+
+// told: what the host application tells in a category of its own is a row with its words, in the bell and behind the number.
+func (p *demoPage) told() {
+	p.t.Helper()
+	before := p.value("bell")
+	for _, one := range [][2]string{
+		{"host:admin", `mutation { defineCategory(input: {name: "orders", expiryDays: 7, grouped: true, style: NUMBER, inTotal: true}) { created } }`},
+		{"host:ingest", `mutation { ingest(events: [{do: {notify: {category: "orders", to: ["user:mia"], title: "Your order was sent", body: "It arrives tomorrow."}}}]) { results { id } } }`},
+	} {
+		if err := world.Ask(p.url, one[0], one[1], nil, nil); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.shows("bell", fmt.Sprint(before+1))
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-bell-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
+	p.wait("its words are behind the number", `[...document.querySelectorAll('.left .why .reasons li')].some((row) => row.innerText.includes('Your order was sent'))`)
+	p.click(".left .why header button")
+	for _, side := range []string{"left", "right"} {
+		p.click("#" + side + "-bell-tab")
+		p.wait("its words are in the bell", `(() => {
+			const text = document.querySelector('#`+side+`-bell .row')?.innerText;
+			return text?.includes('Your order was sent') && text.includes('It arrives tomorrow.') && !text.includes('HOST');
+		})()`)
+	}
+	p.shows("bell", "")
+	p.clean("two bells")
+	p.click("#left-home-tab")
+}
+
+// whyInChinese: the sources and their parts have Chinese names.
+func (p *demoPage) whyInChinese() {
+	p.t.Helper()
+	if err := world.Ask(p.url, "ben", `mutation { publishPost(input: {body: "@mia look"}) { post { id } } }`, nil, nil); err != nil {
+		p.t.Fatal(err)
+	}
+	p.wait("the mention is a number", number("left", "bell")+` !== ''`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-bell-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
+	p.wait("the rows are listed", `document.querySelector('.left .why h3 small')`)
+	if names := browsertest.Evaluate[string](p.tab, p.t, `[...document.querySelectorAll('.left .why h3')].map((name) => name.innerText).join()`); latin.MatchString(names) {
+		p.t.Errorf("in Chinese the parts are named %q", names)
+	}
+	p.click(".left .why header button")
+	p.click("#left-bell-tab")
+	p.shows("bell", "")
+	p.click("#left-home-tab")
+}
