@@ -1,0 +1,250 @@
+package leases_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table is a table of the tests' own.
+var table = leases.NewTable("paintings", "paintings")
+
+// studio is a database with paintings, on which nodes of some names work.
+type studio struct {
+	t   *testing.T
+	url string
+	db  *sql.DB
+
+	mu     sync.Mutex
+	at     map[string][]string // painting: the nodes that work on it now
+	worked map[string]int      // node and painting: steps
+	fails  error               // what each step answers
+}
+
+// each runs a test on both databases, with some paintings.
+func each(t *testing.T, paintings []string, test func(s *studio)) {
+	t.Helper()
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		s := &studio{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), at: map[string][]string{}, worked: map[string]int{}}
+		s.run(`CREATE TABLE paintings (name TEXT PRIMARY KEY, token TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '', until_us BIGINT NOT NULL DEFAULT 0)`)
+		for _, name := range paintings {
+			s.run(fmt.Sprintf(`INSERT INTO paintings (name) VALUES ('%s')`, name))
+		}
+		test(s)
+	})
+}
+
+func (s *studio) run(text string) {
+	s.t.Helper()
+	if err := s.db.Write(s.t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Lines(s.t.Context(), text)
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// pool is that of a node with a lease; every step holds its painting first.
+func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
+	return leases.NewPool(leases.Config{
+		DB: s.db, Table: table, What: "paintings", Node: node, Lease: lease, On: func() bool { return true },
+		Work: func(held *leases.Held) leases.Worker { return &painter{s, node, held} },
+		Log:  slog.New(slog.DiscardHandler),
+	})
+}
+
+// begin lets a pool work until the returned function is called, which waits for its end.
+func (s *studio) begin(pool *leases.Pool) (end func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var group errgroup.Group
+	group.Go(func() error { return pool.Run(ctx) })
+	return func() {
+		cancel()
+		if err := group.Wait(); !errors.Is(err, context.Canceled) {
+			s.t.Errorf("the pool ended with %v", err)
+		}
+	}
+}
+
+// painter is the worker of a node.
+type painter struct {
+	s    *studio
+	node string
+	held *leases.Held
+}
+
+func (p *painter) Step(ctx context.Context) (time.Duration, error) {
+	if err := p.held.Hold(ctx); err != nil {
+		return 0, err
+	}
+	s, name := p.s, p.held.Name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.at[name], p.node) {
+		s.at[name] = append(s.at[name], p.node)
+	}
+	if len(s.at[name]) > 1 {
+		s.t.Errorf("%s is held by %v", name, s.at[name])
+	}
+	s.worked[p.node+name]++
+	return time.Millisecond, s.fails
+}
+
+func (p *painter) Resign(ctx context.Context) {
+	p.s.mu.Lock()
+	p.s.at[p.held.Name] = slices.DeleteFunc(p.s.at[p.held.Name], func(node string) bool { return node == p.node })
+	p.s.mu.Unlock()
+	p.held.Resign(ctx)
+}
+
+// count is how many of some paintings a node has worked on.
+func (s *studio) count(node string, paintings ...string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range paintings {
+		if s.worked[node+name] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Every row is worked on, each by one node at a time. When a node stops, another has its rows long before their leases end.
+func TestOneNodeWorksOnARow(t *testing.T) {
+	paintings := []string{"a", "b", "c", "d"}
+	each(t, paintings, func(s *studio) {
+		first, second := s.pool("first", time.Hour), s.pool("second", time.Hour)
+		endFirst := s.begin(first)
+		eventually.Holds(t, "the first node works on all", func() bool { return s.count("first", paintings...) == 4 && first.Running() == 4 })
+		endSecond := s.begin(second)
+		s.run(`INSERT INTO paintings (name) VALUES ('e')`)
+		first.Wake()
+		second.Wake()
+		eventually.Holds(t, "one of them works on the new one", func() bool { return s.count("first", "e")+s.count("second", "e") == 1 })
+		endFirst()
+		second.Wake()
+		eventually.Holds(t, "the second node works on all", func() bool { return s.count("second", append(paintings, "e")...) == 5 })
+		endSecond()
+		if first.Running()+second.Running() > 0 {
+			t.Errorf("%d and %d rows are worked on by nodes that ended", first.Running(), second.Running())
+		}
+	})
+}
+
+// A node that crashed holds its row until the lease ends, and not longer. When it comes back it learns that it is deposed, and what it
+// knows of its token does not resign for the other.
+func TestALeaseEndsByItself(t *testing.T) {
+	const lease = 300 * time.Millisecond
+	each(t, []string{"a"}, func(s *studio) {
+		crashed, other := s.pool("crashed", lease).Row("a"), s.pool("other", time.Hour).Row("a")
+		s.must(crashed.Hold(t.Context()))
+		if left := time.Until(crashed.Until()); left > lease {
+			t.Errorf("the lease of %s ends in %s", lease, left)
+		}
+		eventually.Holds(t, "another node holds the row", func() bool {
+			err := other.Hold(t.Context())
+			if err == nil && time.Now().Before(crashed.Until()) {
+				t.Errorf("it was taken %s before the end of the lease", time.Until(crashed.Until()))
+			}
+			if err != nil && !errors.Is(err, leases.ErrDeposed) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+		if err := crashed.Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+			t.Errorf("the crashed node holds it again: %v", err)
+		}
+		crashed.Resign(t.Context())
+		if free := s.free(s.pool("third", lease)); len(free) > 0 {
+			t.Errorf("%v are free after a resignation by who holds nothing", free)
+		}
+		other.Resign(t.Context())
+		if free := s.free(s.pool("third", lease)); !slices.Equal(free, []string{"a"}) {
+			t.Errorf("%v are free after the resignation", free)
+		}
+	})
+}
+
+// A lease is renewed while its work goes on, by the node that has it.
+func TestALeaseIsRenewed(t *testing.T) {
+	each(t, []string{"a"}, func(s *studio) {
+		held := s.pool("node", 200*time.Millisecond).Row("a")
+		s.must(held.Hold(t.Context()))
+		first := held.Until()
+		eventually.Holds(t, "the lease ends later", func() bool {
+			s.must(held.Hold(t.Context()))
+			return held.Until().After(first)
+		})
+		if held.Token() == "" || held.Token() == s.pool("node", time.Second).Row("a").Token() {
+			t.Error("two processes share a token")
+		}
+	})
+}
+
+// A step that fails is tried again after a pause. One that is deposed ends the work, which begins again when the row is free.
+func TestFailedSteps(t *testing.T) {
+	each(t, []string{"a"}, func(s *studio) {
+		pool := s.pool("node", time.Hour)
+		s.fails = services.Errorf(services.Unavailable, "the easel fell")
+		end := s.begin(pool)
+		defer end()
+		steps := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.worked["nodea"] }
+		eventually.Holds(t, "a failed step is tried again", func() bool { return steps() == 2 && pool.Running() == 1 })
+		s.mu.Lock()
+		s.fails = leases.ErrDeposed
+		s.mu.Unlock()
+		eventually.Holds(t, "a deposed worker ends", func() bool { return pool.Running() == 0 })
+		s.mu.Lock()
+		s.fails = nil
+		s.mu.Unlock()
+		before := steps()
+		pool.Wake()
+		eventually.Holds(t, "the work begins again", func() bool { return steps() > before && pool.Running() == 1 })
+	})
+}
+
+// A node that is told not to work holds nothing, and a row that is gone is held by nobody.
+func TestRowsThatAreNotWorkedOn(t *testing.T) {
+	each(t, []string{"a"}, func(s *studio) {
+		off := leases.NewPool(leases.Config{DB: s.db, Table: table, What: "paintings", Lease: time.Hour, On: func() bool { return false }})
+		if free := s.free(off); len(free) > 0 {
+			t.Errorf("%v are free for a node that does not work", free)
+		}
+		if err := off.Row("a").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+			t.Errorf("a node that does not work holds a row: %v", err)
+		}
+		if err := s.pool("node", time.Hour).Row("gone").Hold(t.Context()); !errors.Is(err, leases.ErrDeposed) {
+			t.Errorf("a row that is gone is held: %v", err)
+		}
+	})
+}
+
+func (s *studio) free(pool *leases.Pool) []string {
+	s.t.Helper()
+	free, err := pool.Free(s.t.Context())
+	s.must(err)
+	return free
+}
+
+func (s *studio) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
