@@ -62,7 +62,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO hosts SELECT n, TRUE, 0, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO reminders SELECT n % 5000, n % 499, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO past_follows SELECT n % 500, n % 499 + 500, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
-			upTo + "INSERT INTO notification_heads SELECT n, 1, 0, 0, 0 FROM s WHERE n <= 500",
+			upTo + "INSERT INTO notification_heads SELECT n, 1, 0, 0, 0, 0 FROM s WHERE n <= 500",
 			upTo + "INSERT INTO announcements SELECT n, 't', 'c', 0, n, n, n, n, n, n % 10 = 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_notices SELECT n, n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO user_segments SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",

@@ -18,10 +18,10 @@ var (
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
-	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = g.place
+	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
 		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
-			AND place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS g
-		WHERE notification_heads.recipient = $1 AND gone < g.place`)
+			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
+		WHERE notification_heads.recipient = $1 AND gone < erased.place`)
 
 	boundOfCauses = erase.Bound("notification_causes", "recipient")
 )
