@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { BADGES } from '@tidings/client';
 import { useNotifications, useTidings, type Notification } from '@tidings/client/react';
 import { clicked } from './meter.ts';
-import { Avatar, Empty, Icon, nameOf, Waiting } from './parts.tsx';
+import { Avatar, Empty, Failed, Icon, nameOf, Waiting } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
 import { ago, clock, useWords, type Words } from './words.ts';
@@ -63,7 +63,8 @@ export function Bell({ connection, opened, shown, tell }: View) {
             </li>
           ))}
         </ul>
-        {nodes.length === 0 && (loading || error) && <Waiting label={words.loading} />}
+        {nodes.length === 0 && loading && !error && <Waiting label={words.loading} />}
+        {nodes.length === 0 && error && <Failed icon="bell" error={error} again={refresh} />}
         {nodes.length === 0 && !loading && !error && <Empty icon="bell"><p>{words.noRows}</p></Empty>}
         {nodes.length > 0 && hasNextPage && <button type="button" class="plain older" disabled={loading} onClick={() => void loadNext()}>{words.loadMore}</button>}
       </div>

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { BADGES } from '@tidings/client';
 import { useHomeFeed, useTidings, type Post } from '@tidings/client/react';
 import { clicked } from './meter.ts';
-import { Avatar, Empty, Icon, nameOf, Waiting, type Person } from './parts.tsx';
+import { Avatar, Empty, Failed, Icon, nameOf, Waiting, type Person } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
 import { act, postAsBen } from './levers.tsx';
@@ -98,7 +98,8 @@ export function Home({ connection, tell }: View) {
             </div>
           </article>
         ))}
-        {posts.length === 0 && (loading || error) && <Waiting label={words.loading} />}
+        {posts.length === 0 && loading && !error && <Waiting label={words.loading} />}
+        {posts.length === 0 && error && <Failed icon="home" error={error} again={refresh} />}
         {posts.length === 0 && !loading && !error && (
           <Empty icon="home">
             <p>{words.noPosts}</p>

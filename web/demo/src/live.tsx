@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import { useLiveBoard, type Show } from '@tidings/client/react';
 import { clicked } from './meter.ts';
-import { Avatar, Empty, nameOf, useHeld, Waiting } from './parts.tsx';
+import { Avatar, Empty, Failed, nameOf, useHeld, Waiting } from './parts.tsx';
 import type { View } from './phone.tsx';
 import { useCell } from './store.ts';
 import { ago, clock, countdown, useWords } from './words.ts';
@@ -41,7 +41,8 @@ export function Live({ connection, opened, tell }: View) {
         {nodes.map((show) => (
           <Card key={show.id} show={show} />
         ))}
-        {nodes.length === 0 && (loading || error) && <Waiting label={words.loading} />}
+        {nodes.length === 0 && loading && !error && <Waiting label={words.loading} />}
+        {nodes.length === 0 && error && <Failed icon="live" error={error} again={refresh} />}
         {nodes.length === 0 && !loading && !error && <Empty icon="live"><p>{words.noShows}</p></Empty>}
         {nodes.length > 0 && hasNextPage && <button type="button" class="plain older" disabled={loading} onClick={() => void loadNext()}>{words.loadMore}</button>}
       </div>

@@ -123,7 +123,7 @@ function Page() {
   useEffect(() => {
     document.documentElement.lang = words.lang === 'EN' ? 'en' : 'zh';
   }, [words]);
-  const gone = known && (!here || left === 'away');
+  const trouble = !known ? '' : !here ? words.gone : left === 'away' ? words.noPush : '';
   return (
     <>
       <header class="top">
@@ -140,7 +140,7 @@ function Page() {
           <h1>{words.headline}</h1>
           <p>{words.sub}</p>
         </div>
-        <p class={`gone${gone ? ' on' : ''}`} role="status">{gone ? words.gone : ''}</p>
+        <p class={`gone${trouble ? ' on' : ''}`} role="status">{trouble}</p>
         {known ? <Stage /> : <Door enter={() => setKnown(true)} />}
       </main>
       <Foot />

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { BadgeCount, Badges } from '@tidings/client';
+import { useWords } from './words.ts';
 
 export interface Person {
   readonly id?: string;
@@ -76,6 +77,24 @@ export function Empty({ icon, children }: { icon: IconName; children: ComponentC
       <Icon name={icon} size={34} />
       {children}
     </div>
+  );
+}
+
+/** How long a list that could not be read waits until it is read again, in milliseconds. */
+const readAgain = 3000;
+
+/** Failed says why a list is not there, and reads it again by itself. */
+export function Failed({ icon, error, again }: { icon: IconName; error: Error; again: () => Promise<void> }) {
+  const words = useWords();
+  useEffect(() => {
+    const timer = setTimeout(() => void again(), readAgain);
+    return () => clearTimeout(timer);
+  }, [error]);
+  return (
+    <Empty icon={icon}>
+      <p class="failed" role="status">{words.notRead(error.message)}</p>
+      <button type="button" class="plain" onClick={() => void again()}>{words.readAgain}</button>
+    </Empty>
   );
 }
 

@@ -11,6 +11,7 @@ const en = {
   home: 'Home', live: 'Live', bell: 'Bell', chat: 'Chat', you: 'You',
   newPosts: (n: string) => (n === '1' ? '1 new post' : `${n} new posts`), newAbove: (n: number) => `${n} new above`, boardChanged: 'The board has changed', newRows: 'New notifications',
   like: 'Like', noPosts: 'No posts yet.', noShows: 'Nobody is live, and nothing is planned.', noRows: 'Nothing has happened to you yet.', noTalks: 'No conversations yet.',
+  notRead: (m: string) => `This could not be read: ${m}. It is tried again by itself.`, readAgain: 'Try now',
   makeOne: 'Let Ben post', loading: 'Loading', loadMore: 'Older',
   onAir: 'LIVE', late: 'starts soon', replay: 'Replay', ended: (when: string) => `ended ${when}`, since: (when: string) => `since ${when}`, cancelled: 'Cancelled',
   liked: 'liked your post', commented: 'answered your post', mentioned: 'mentioned you', followed: 'follow you', followedOne: 'follows you', reminded: 'is live now', and: 'and', others: (n: number) => (n === 1 ? '1 other' : `${n} others`), unreadRow: 'unread',
@@ -31,6 +32,7 @@ const en = {
   what: 'What just happened', whatNone: 'Pull a lever, or touch a phone: its GraphQL appears here.', byHost: 'The application', byLeft: 'The left phone', byRight: 'The right phone', pushed: (who: string) => `Pushed to ${who.toLowerCase()}`, sent: (who: string) => `${who} sent`,
   variables: 'Variables', answer: 'Answer', event: 'Event', copy: 'Copy', copied: 'Copied', openGraphiql: 'Open in GraphiQL', tokenNote: 'Put your token in place of $TOKEN.',
   pushes: 'pushes a second', p99: 'p99 to the phone', drift: 'drift',
+  noPush: 'The connection for pushes is lost. The page keeps trying, and the numbers will be right when it is back.',
   gone: 'The server does not answer. The page keeps trying, and the numbers will be right when it is back.',
   tokenTitle: 'Whose phones?', tokenHelp: 'This server is in production: it takes signed tokens. Give the token of one user, and both phones are theirs. It stays in the memory of this page.', tokenLabel: 'Token', tokenGo: 'Connect', tokenBad: 'The server refused this token.',
 };
@@ -48,6 +50,7 @@ const zh: Words = {
   home: '首页', live: '直播', bell: '通知', chat: '聊天', you: '我',
   newPosts: (n) => `${n} 条新帖子`, newAbove: (n) => `上方有 ${n} 个新直播`, boardChanged: '直播列表有变化', newRows: '有新通知',
   like: '赞', noPosts: '还没有帖子。', noShows: '现在没有直播，也没有预告。', noRows: '还没有与你有关的通知。', noTalks: '还没有会话。',
+  notRead: (m) => `无法读取：${m}。页面会自动重试。`, readAgain: '立即重试',
   makeOne: '让 Ben 发一条', loading: '加载中', loadMore: '更早的',
   onAir: '直播中', late: '即将开始', replay: '回放', ended: (when) => `${when}结束`, since: (when) => `${when}开播`, cancelled: '已取消',
   liked: '赞了你的帖子', commented: '回复了你的帖子', mentioned: '提到了你', followed: '关注了你', followedOne: '关注了你', reminded: '开播了', and: '和', others: (n) => `另外 ${n} 人`, unreadRow: '未读',
@@ -68,6 +71,7 @@ const zh: Words = {
   what: '刚刚发生了什么', whatNone: '试试操作区或任一手机：对应的 GraphQL 会显示在这里。', byHost: '应用', byLeft: '左边的手机', byRight: '右边的手机', pushed: (who) => `推送到${who}`, sent: (who) => `${who}发送`,
   variables: '变量', answer: '响应', event: '事件', copy: '复制', copied: '已复制', openGraphiql: '在 GraphiQL 中打开', tokenNote: '请用你的令牌替换 $TOKEN。',
   pushes: '次推送/秒', p99: '到手机的 p99', drift: '偏差',
+  noPush: '推送连接已断开。页面会继续重试，恢复后数字依然正确。',
   gone: '服务器没有响应。页面会继续重试，恢复后数字依然正确。',
   tokenTitle: '谁的手机？', tokenHelp: '这台服务器处于生产模式，只接受签名的令牌。输入一位用户的令牌，两部手机就都属于这位用户。令牌只保存在本页内存中。', tokenLabel: '令牌', tokenGo: '连接', tokenBad: '服务器拒绝了这个令牌。',
 };

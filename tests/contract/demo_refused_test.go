@@ -1,0 +1,55 @@
+package contract
+
+import (
+	"strings"
+	"testing"
+
+	"tidings/web/browsertest"
+)
+
+// openRefused opens the page after a script that refuses something until window.mended.
+func openRefused(t *testing.T, script string) *demoPage {
+	t.Helper()
+	p := &demoPage{t, browsertest.New(t), startDemo(t).URL}
+	browsertest.Size(p.tab, t, 390, 844)
+	browsertest.Before(p.tab, t, script)
+	browsertest.Navigate(p.tab, t, p.url+"/?lang=en")
+	return p
+}
+
+// mend lets through what was refused.
+func (p *demoPage) mend() {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, `(window.mended = true)`)
+}
+
+// Lists that a gateway refuses say so in words, and are there by themselves once it lets them through.
+func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
+	p := openRefused(t, `{
+		const real = fetch;
+		window.fetch = (url, options) => !window.mended && String(url).endsWith('/graphql') ? Promise.resolve(new Response('<html>', {status: 502})) : real(url, options);
+	}`)
+	for _, list := range []string{"#left-home", "#right-live"} {
+		p.wait(list+" says what is wrong", `document.querySelector('`+list+` .failed')?.innerText.startsWith('This could not be read: ')`)
+	}
+	p.clean("refused lists")
+	p.mend()
+	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.wait("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
+}
+
+// Behind a proxy that passes no WebSocket the page has its lists, and says that pushes are missing, and not that the server is.
+func TestTheDemoPageSaysThatPushesAreMissing(t *testing.T) {
+	p := openRefused(t, `window.WebSocket = class extends WebSocket {
+		constructor(url, protocols) { super(window.mended ? url : String(url).replace('/graphql', '/no-upgrade'), protocols); }
+	}`)
+	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.wait("the page says what is missing", `document.querySelector('.gone').innerText.startsWith('The connection for pushes is lost.')`)
+	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
+		t.Errorf("axe finds %s", strings.Join(found, "\n"))
+	}
+	p.picture("no pushes")
+	p.mend()
+	p.wait("both phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
+	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)
+}
