@@ -19,6 +19,7 @@ type shownBoard struct {
 	at        time.Time
 	relations map[services.UserID]services.Relation // of the hosts; nil if they are not requested
 	labels    map[services.Object]services.Label    // of the shows; nil if they are not requested
+	reminds   map[services.PostID]bool              // of the shows; nil if they are not requested
 }
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
@@ -45,7 +46,7 @@ func liveBoardPart(field *ast.Field) *part {
 		return nil
 	}
 	wanted := wantedBelow(field.SelectionSet, nil)
-	related, labelled := wanted.relations(), wanted.labels("Show")
+	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
 	return &part{
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
@@ -76,10 +77,18 @@ func liveBoardPart(field *ast.Field) *part {
 					return err
 				}
 			}
-			if !related {
-				return nil
+			if reminded {
+				ids := make([]services.PostID, len(c.board.Items))
+				for i := range c.board.Items {
+					ids[i] = c.board.Items[i].Show.ID
+				}
+				if c.board.reminds, err = r.Live.Reminds(ctx, viewer.Number, ids); err != nil {
+					return err
+				}
 			}
-			c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
+			if related {
+				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
+			}
 			return err
 		},
 	}
@@ -121,7 +130,7 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 	}
 }
 
-// The types of a live board, each with all of its fields except remindsMe, which needs another read.
+// The types of a live board, each with all of its fields.
 var (
 	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
 		"id":          leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
@@ -137,6 +146,7 @@ var (
 		"ref":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
 		"url":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.URL) }),
 		"data":        leaf(func(to []byte, s *shownShow) []byte { return appendData(to, s.label.Data) }),
+		"remindsMe":   leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.board.reminds[s.Show.ID]) }),
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 

@@ -1,6 +1,7 @@
 package resolvers
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func drawMoment(t *rapid.T, name string) time.Time {
 }
 
 func drawBoard(t *rapid.T) shownBoard {
-	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
+	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, reminds: map[services.PostID]bool{}, at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
 	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
 		show := live.Show{
@@ -35,6 +36,7 @@ func drawBoard(t *rapid.T) shownBoard {
 		}
 		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
 		board.labels[showObjectOf(show.ID)] = drawLabel(t)
+		board.reminds[show.ID] = rapid.Bool().Draw(t, "reminds")
 		board.Items = append(board.Items, item)
 	}
 	board.HasNext, board.Building, board.Replaced = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building"), rapid.Bool().Draw(t, "replaced")
@@ -58,9 +60,43 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// A board with remindsMe is left to the executor.
-func TestABoardWithRemindersIsExecuted(t *testing.T) {
-	if planOf(parsed(t, `{ viewer { liveBoard { edges { node { id remindsMe } } } } }`)) != nil {
-		t.Error("it is compiled")
+// The board that the client's hook asks for is compiled, and shows which shows have the viewer's reminder.
+func TestAHotBoardShowsReminders(t *testing.T) {
+	s := newSides(t)
+	var ids []string
+	for _, host := range []string{"one", "two", "three"} {
+		ids = append(ids, s.schedule(host, time.Hour))
+		s.must("watcher", `mutation($id: ID!) { follow(input: {userId: $id}) { changed } }`, map[string]any{"id": "user:" + host})
+	}
+	s.must("watcher", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": ids[1]})
+	s.Quiet(s.Fanout)
+	_, err := s.Memory.Log.RunOnce(t.Context())
+	s.Must(err)
+	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl remindsMe } } pageInfo { hasNextPage } } } }`
+	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {
+		got := s.both(t, viewer, query, nil)
+		if !got.hot || len(got.errors) > 0 {
+			t.Fatalf("%s: hot %v, %s", viewer, got.hot, got.errors)
+		}
+		type edge struct {
+			Node struct {
+				ID        string
+				RemindsMe bool
+			}
+		}
+		var shown struct {
+			Viewer struct{ LiveBoard struct{ Edges []edge } }
+		}
+		if err := json.Unmarshal([]byte(got.data), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if edges := shown.Viewer.LiveBoard.Edges; viewer == "watcher" && len(edges) != len(ids) {
+			t.Fatalf("%d shows: %s", len(edges), got.data)
+		}
+		for _, edge := range shown.Viewer.LiveBoard.Edges {
+			if edge.Node.RemindsMe != (edge.Node.ID == reminded) {
+				t.Errorf("%s: %s reminds %v", viewer, edge.Node.ID, edge.Node.RemindsMe)
+			}
+		}
 	}
 }

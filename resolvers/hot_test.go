@@ -113,6 +113,10 @@ func (p shownLabels) Data(_ context.Context, show *graph.Show) (*string, error) 
 	return orNull(p.board.labels[showObjectOf(show.Key)].Data), nil
 }
 
+func (p shownLabels) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
+	return p.board.reminds[show.Key], nil
+}
+
 func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
 
 type shownRelations struct {
@@ -171,11 +175,11 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
-// hotSchema is the schema without the fields that are left to the executor: remindsMe, and the lists of posts and users.
+// hotSchema is the schema without the fields that are left to the executor: the lists of posts and users, and the parent of a post.
 func hotSchema() *ast.Schema {
 	schema := *schemaOf()
 	schema.Types = maps.Clone(schema.Types)
-	for kind, left := range map[string][]string{"Show": {"remindsMe"}, "Post": {"parent", "comments", "likes"}, "User": {"followers", "followees", "posts", "shows"}} {
+	for kind, left := range map[string][]string{"Post": {"parent", "comments", "likes"}, "User": {"followers", "followees", "posts", "shows"}} {
 		changed := *schema.Types[kind]
 		changed.Fields = slices.DeleteFunc(slices.Clone(changed.Fields), func(field *ast.FieldDefinition) bool { return slices.Contains(left, field.Name) })
 		schema.Types[kind] = &changed
@@ -235,6 +239,11 @@ func drawBadges(t *rapid.T) *services.Badges {
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = drawCount(t)
 		*badges.Notifications.Older.Of(category) = rapid.IntRange(0, 1000).Draw(t, "older")
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "host categories") {
+		badges.Notifications.Hosts = append(badges.Notifications.Hosts, services.CategoryCount{
+			Category: services.CategoryHost, Name: rapid.StringMatching(`[a-z][a-z0-9._-]{0,31}`).Draw(t, "category"), Count: drawCount(t), Older: rapid.IntRange(0, 1000).Draw(t, "older"),
+		})
 	}
 	badges.Notifications.Newest = services.PostID(rapid.Uint64Max(2).Draw(t, "newest")) << 40
 	name := rapid.SampledFrom([]string{"shop", "a\"b", "ü", ""})
