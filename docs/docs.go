@@ -29,7 +29,7 @@ var Groups = []struct {
 	Names          []string
 }{
 	{"Start", "开始", []string{"README", "quick-start", "tour"}},
-	{"Build", "构建", []string{"embed", "front-end", "schema", "limits"}},
+	{"Build", "构建", []string{"embed", "front-end", "mobile", "schema", "limits"}},
 	{"Operate", "运维", []string{"operate"}},
 	{"Understand", "理解", []string{"how-it-works", "compare", "architecture", "glossary"}},
 }

@@ -473,6 +473,49 @@ type DeletePostPayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// A browser of the viewer, or an app of the web on a phone, that gets the number of its icon by Web Push while its page is closed. Only the viewer
+// can see it. When another user registers the same browser it is theirs, under another ID.
+type Device struct {
+	// The ID: device:KEY.
+	ID string `json:"id"`
+	// The name that the client gave it; null for none.
+	Name *string `json:"name,omitempty"`
+	// The address of the browser at its push service: PushSubscription.endpoint.
+	Endpoint string `json:"endpoint"`
+	// Whether it also gets messages that show nothing, such as a number that falls.
+	Silent bool `json:"silent"`
+	// The time since which it is registered as it is.
+	RegisteredAt time.Time `json:"registeredAt"`
+	// The time at which the push service last accepted a message; null if it has not.
+	DeliveredAt *time.Time `json:"deliveredAt,omitempty"`
+	// The time since which messages to it fail; null if they do not. After a day it is tried again only with the next change of the badges, or when it is registered again.
+	FailingSince *time.Time `json:"failingSince,omitempty"`
+}
+
+func (Device) IsNode() {}
+
+// The devices of all users, as numbers.
+type DeviceCounts struct {
+	// The devices that are registered.
+	Registered int `json:"registered"`
+	// Those that have not got their user's newest change: it is about to be sent, or is tried again, or waits until the user is away.
+	Waiting int `json:"waiting"`
+	// Those that failed for a day, and wait for their user's next change.
+	Dead int `json:"dead"`
+	// The messages that push services accepted.
+	Delivered int `json:"delivered"`
+	// The requests that failed.
+	Failed int `json:"failed"`
+	// The devices that were removed because their push service did not know them any more.
+	Removed int `json:"removed"`
+	// The time since which the oldest message is due; null if none is.
+	OldestUnsentAt *time.Time `json:"oldestUnsentAt,omitempty"`
+	// The node that sends; null if none does at the moment, which is so while nothing is registered.
+	Node *string `json:"node,omitempty"`
+	// The last failure; null if there was none.
+	LastError *string `json:"lastError,omitempty"`
+}
+
 // The viewer's settings for the display of badges. They apply on every device.
 type DisplayPolicy struct {
 	// The settings of every source, in the order of the badges.
@@ -617,7 +660,7 @@ type EraseUserPayload struct {
 
 // How much of one kind an erasure removed.
 type ErasedCount struct {
-	// The kind: posts, comments, likes, follows, followers, restrictions, messages, conversations, shows, reminders, notifications, notificationsOfOthers, siteMessages, views, marks, preferences, refs or webhookEvents. More may come.
+	// The kind: posts, comments, likes, follows, followers, restrictions, messages, conversations, shows, reminders, notifications, notificationsOfOthers, siteMessages, views, marks, preferences, refs, devices or webhookEvents. More may come.
 	Kind string `json:"kind"`
 	// The number.
 	Count int `json:"count"`
@@ -1556,6 +1599,32 @@ type RecountBadgesPayload struct {
 	Differed []string `json:"differed"`
 }
 
+// The input of registerDevice.
+type RegisterDeviceInput struct {
+	// PushSubscription.endpoint: an https address of a push service.
+	Endpoint string `json:"endpoint"`
+	// PushSubscription.getKey("p256dh"), as base64url.
+	P256dh string `json:"p256dh"`
+	// PushSubscription.getKey("auth"), as base64url.
+	Auth string `json:"auth"`
+	// A name for the viewer's list of devices, up to 64 characters.
+	Name *string `json:"name,omitempty"`
+	// Whether to send messages that show nothing too. Without them the number does not fall while the page is closed; some browsers end a subscription whose messages show nothing.
+	Silent bool `json:"silent"`
+}
+
+// The payload of registerDevice. A field that could not be read after the change is null; the change is kept.
+type RegisterDevicePayload struct {
+	// The device.
+	Device *Device `json:"device,omitempty"`
+	// False if the device was registered already, as it is.
+	Changed bool `json:"changed"`
+	// The viewer's badges. This mutation does not change them.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after the change, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
 // The input of remindMe.
 type RemindMeInput struct {
 	// An upcoming show of another user: show:KEY.
@@ -2217,6 +2286,24 @@ type UnmutePayload struct {
 	// The user, no longer muted.
 	User *User `json:"user,omitempty"`
 	// The viewer's badges after the change.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after the change, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// The input of unregisterDevice: one of the two.
+type UnregisterDeviceInput struct {
+	// The device.
+	ID *string `json:"id,omitempty"`
+	// The endpoint of the device.
+	Endpoint *string `json:"endpoint,omitempty"`
+}
+
+// The payload of unregisterDevice. A field that could not be read after the change is null; the change is kept.
+type UnregisterDevicePayload struct {
+	// False if the viewer had no such device.
+	Changed bool `json:"changed"`
+	// The viewer's badges. This mutation does not change them.
 	Badges *services.Badges `json:"badges,omitempty"`
 	// The viewer after the change, with the same badges.
 	Viewer *Viewer `json:"viewer,omitempty"`

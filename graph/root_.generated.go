@@ -88,6 +88,7 @@ type ComplexityRoot struct {
 		Author             func(childComplexity int, userID string) int
 		Changes            func(childComplexity int, first *int, after *string) int
 		Cleaner            func(childComplexity int) int
+		Devices            func(childComplexity int) int
 		Erasure            func(childComplexity int, name string) int
 		Fanout             func(childComplexity int) int
 		HostCategories     func(childComplexity int) int
@@ -354,6 +355,28 @@ type ComplexityRoot struct {
 		Changed func(childComplexity int) int
 		PostID  func(childComplexity int) int
 		Viewer  func(childComplexity int) int
+	}
+
+	Device struct {
+		DeliveredAt  func(childComplexity int) int
+		Endpoint     func(childComplexity int) int
+		FailingSince func(childComplexity int) int
+		ID           func(childComplexity int) int
+		Name         func(childComplexity int) int
+		RegisteredAt func(childComplexity int) int
+		Silent       func(childComplexity int) int
+	}
+
+	DeviceCounts struct {
+		Dead           func(childComplexity int) int
+		Delivered      func(childComplexity int) int
+		Failed         func(childComplexity int) int
+		LastError      func(childComplexity int) int
+		Node           func(childComplexity int) int
+		OldestUnsentAt func(childComplexity int) int
+		Registered     func(childComplexity int) int
+		Removed        func(childComplexity int) int
+		Waiting        func(childComplexity int) int
 	}
 
 	DigestPart struct {
@@ -669,6 +692,7 @@ type ComplexityRoot struct {
 		RaiseDot               func(childComplexity int, input RaiseDotInput) int
 		RecallMessage          func(childComplexity int, input RecallMessageInput) int
 		RecountBadges          func(childComplexity int, input RecountBadgesInput) int
+		RegisterDevice         func(childComplexity int, input RegisterDeviceInput) int
 		RemindMe               func(childComplexity int, input RemindMeInput) int
 		RemoveCategory         func(childComplexity int, input RemoveCategoryInput) int
 		RemoveMembers          func(childComplexity int, input RemoveMembersInput) int
@@ -697,6 +721,7 @@ type ComplexityRoot struct {
 		UnlikePost             func(childComplexity int, input UnlikePostInput) int
 		Unmute                 func(childComplexity int, input UnmuteInput) int
 		UnmuteConversation     func(childComplexity int, input UnmuteConversationInput) int
+		UnregisterDevice       func(childComplexity int, input UnregisterDeviceInput) int
 		WithdrawAnnouncement   func(childComplexity int, input WithdrawAnnouncementInput) int
 		WithdrawNotification   func(childComplexity int, input WithdrawNotificationInput) int
 	}
@@ -866,6 +891,13 @@ type ComplexityRoot struct {
 	RecountBadgesPayload struct {
 		Badges   func(childComplexity int) int
 		Differed func(childComplexity int) int
+	}
+
+	RegisterDevicePayload struct {
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Device  func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	RemindMePayload struct {
@@ -1136,6 +1168,12 @@ type ComplexityRoot struct {
 		Viewer  func(childComplexity int) int
 	}
 
+	UnregisterDevicePayload struct {
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		Viewer  func(childComplexity int) int
+	}
+
 	User struct {
 		AvatarURL     func(childComplexity int) int
 		Followees     func(childComplexity int, first *int, after *string) int
@@ -1196,6 +1234,7 @@ type ComplexityRoot struct {
 		Badges         func(childComplexity int) int
 		Blocks         func(childComplexity int, first *int, after *string) int
 		Conversations  func(childComplexity int, first *int, after *string) int
+		Devices        func(childComplexity int) int
 		DisplayPolicy  func(childComplexity int) int
 		GroupPolicy    func(childComplexity int) int
 		Hides          func(childComplexity int, first *int, after *string) int
@@ -1204,6 +1243,7 @@ type ComplexityRoot struct {
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) int
+		PushKey        func(childComplexity int) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
 		User           func(childComplexity int) int
 		Views          func(childComplexity int, codes []string, first *int, after *string) int
@@ -1346,6 +1386,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Cleaner(childComplexity), true
+	case "Admin.devices":
+		if e.ComplexityRoot.Admin.Devices == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Admin.Devices(childComplexity), true
 	case "Admin.erasure":
 		if e.ComplexityRoot.Admin.Erasure == nil {
 			break
@@ -2389,6 +2435,104 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeletePostPayload.Viewer(childComplexity), true
+
+	case "Device.deliveredAt":
+		if e.ComplexityRoot.Device.DeliveredAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.DeliveredAt(childComplexity), true
+	case "Device.endpoint":
+		if e.ComplexityRoot.Device.Endpoint == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.Endpoint(childComplexity), true
+	case "Device.failingSince":
+		if e.ComplexityRoot.Device.FailingSince == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.FailingSince(childComplexity), true
+	case "Device.id":
+		if e.ComplexityRoot.Device.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.ID(childComplexity), true
+	case "Device.name":
+		if e.ComplexityRoot.Device.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.Name(childComplexity), true
+	case "Device.registeredAt":
+		if e.ComplexityRoot.Device.RegisteredAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.RegisteredAt(childComplexity), true
+	case "Device.silent":
+		if e.ComplexityRoot.Device.Silent == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Device.Silent(childComplexity), true
+
+	case "DeviceCounts.dead":
+		if e.ComplexityRoot.DeviceCounts.Dead == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Dead(childComplexity), true
+	case "DeviceCounts.delivered":
+		if e.ComplexityRoot.DeviceCounts.Delivered == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Delivered(childComplexity), true
+	case "DeviceCounts.failed":
+		if e.ComplexityRoot.DeviceCounts.Failed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Failed(childComplexity), true
+	case "DeviceCounts.lastError":
+		if e.ComplexityRoot.DeviceCounts.LastError == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.LastError(childComplexity), true
+	case "DeviceCounts.node":
+		if e.ComplexityRoot.DeviceCounts.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Node(childComplexity), true
+	case "DeviceCounts.oldestUnsentAt":
+		if e.ComplexityRoot.DeviceCounts.OldestUnsentAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.OldestUnsentAt(childComplexity), true
+	case "DeviceCounts.registered":
+		if e.ComplexityRoot.DeviceCounts.Registered == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Registered(childComplexity), true
+	case "DeviceCounts.removed":
+		if e.ComplexityRoot.DeviceCounts.Removed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Removed(childComplexity), true
+	case "DeviceCounts.waiting":
+		if e.ComplexityRoot.DeviceCounts.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeviceCounts.Waiting(childComplexity), true
 
 	case "DigestPart.count":
 		if e.ComplexityRoot.DigestPart.Count == nil {
@@ -3797,6 +3941,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RecountBadges(childComplexity, args["input"].(RecountBadgesInput)), true
+	case "Mutation.registerDevice":
+		if e.ComplexityRoot.Mutation.RegisterDevice == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_registerDevice_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RegisterDevice(childComplexity, args["input"].(RegisterDeviceInput)), true
 	case "Mutation.remindMe":
 		if e.ComplexityRoot.Mutation.RemindMe == nil {
 			break
@@ -4105,6 +4260,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UnmuteConversation(childComplexity, args["input"].(UnmuteConversationInput)), true
+	case "Mutation.unregisterDevice":
+		if e.ComplexityRoot.Mutation.UnregisterDevice == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_unregisterDevice_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UnregisterDevice(childComplexity, args["input"].(UnregisterDeviceInput)), true
 	case "Mutation.withdrawAnnouncement":
 		if e.ComplexityRoot.Mutation.WithdrawAnnouncement == nil {
 			break
@@ -4803,6 +4969,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RecountBadgesPayload.Differed(childComplexity), true
+
+	case "RegisterDevicePayload.badges":
+		if e.ComplexityRoot.RegisterDevicePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RegisterDevicePayload.Badges(childComplexity), true
+	case "RegisterDevicePayload.changed":
+		if e.ComplexityRoot.RegisterDevicePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RegisterDevicePayload.Changed(childComplexity), true
+	case "RegisterDevicePayload.device":
+		if e.ComplexityRoot.RegisterDevicePayload.Device == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RegisterDevicePayload.Device(childComplexity), true
+	case "RegisterDevicePayload.viewer":
+		if e.ComplexityRoot.RegisterDevicePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RegisterDevicePayload.Viewer(childComplexity), true
 
 	case "RemindMePayload.badges":
 		if e.ComplexityRoot.RemindMePayload.Badges == nil {
@@ -5762,6 +5953,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UnmutePayload.Viewer(childComplexity), true
 
+	case "UnregisterDevicePayload.badges":
+		if e.ComplexityRoot.UnregisterDevicePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnregisterDevicePayload.Badges(childComplexity), true
+	case "UnregisterDevicePayload.changed":
+		if e.ComplexityRoot.UnregisterDevicePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnregisterDevicePayload.Changed(childComplexity), true
+	case "UnregisterDevicePayload.viewer":
+		if e.ComplexityRoot.UnregisterDevicePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UnregisterDevicePayload.Viewer(childComplexity), true
+
 	case "User.avatarUrl":
 		if e.ComplexityRoot.User.AvatarURL == nil {
 			break
@@ -6037,6 +6247,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Conversations(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Viewer.devices":
+		if e.ComplexityRoot.Viewer.Devices == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.Devices(childComplexity), true
 	case "Viewer.displayPolicy":
 		if e.ComplexityRoot.Viewer.DisplayPolicy == nil {
 			break
@@ -6110,6 +6326,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["hostCategories"].([]string), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
+	case "Viewer.pushKey":
+		if e.ComplexityRoot.Viewer.PushKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.PushKey(childComplexity), true
 	case "Viewer.siteMessages":
 		if e.ComplexityRoot.Viewer.SiteMessages == nil {
 			break
@@ -6352,6 +6574,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRaiseDotInput,
 		ec.unmarshalInputRecallMessageInput,
 		ec.unmarshalInputRecountBadgesInput,
+		ec.unmarshalInputRegisterDeviceInput,
 		ec.unmarshalInputRemindMeInput,
 		ec.unmarshalInputRemoveCategoryInput,
 		ec.unmarshalInputRemoveMembersInput,
@@ -6381,6 +6604,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputUnlikePostInput,
 		ec.unmarshalInputUnmuteConversationInput,
 		ec.unmarshalInputUnmuteInput,
+		ec.unmarshalInputUnregisterDeviceInput,
 		ec.unmarshalInputWithdrawAnnouncementInput,
 		ec.unmarshalInputWithdrawNotificationInput,
 	)
@@ -6474,7 +6698,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "devices.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -6492,6 +6716,7 @@ var sources = []*ast.Source{
 	{Name: "categories.graphqls", Input: sourceData("categories.graphqls"), BuiltIn: false},
 	{Name: "changes.graphqls", Input: sourceData("changes.graphqls"), BuiltIn: false},
 	{Name: "chat.graphqls", Input: sourceData("chat.graphqls"), BuiltIn: false},
+	{Name: "devices.graphqls", Input: sourceData("devices.graphqls"), BuiltIn: false},
 	{Name: "explain.graphqls", Input: sourceData("explain.graphqls"), BuiltIn: false},
 	{Name: "feed.graphqls", Input: sourceData("feed.graphqls"), BuiltIn: false},
 	{Name: "hosts.graphqls", Input: sourceData("hosts.graphqls"), BuiltIn: false},
@@ -6561,6 +6786,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_hostCategories(ctx, field)
 	case "changes":
 		return ec.fieldContext_Admin_changes(ctx, field)
+	case "devices":
+		return ec.fieldContext_Admin_devices(ctx, field)
 	case "erasure":
 		return ec.fieldContext_Admin_erasure(ctx, field)
 	case "siteMessage":
@@ -7089,6 +7316,50 @@ func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, f
 		return ec.fieldContext_DeletePostPayload_viewer(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeletePostPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Device(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Device_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Device_name(ctx, field)
+	case "endpoint":
+		return ec.fieldContext_Device_endpoint(ctx, field)
+	case "silent":
+		return ec.fieldContext_Device_silent(ctx, field)
+	case "registeredAt":
+		return ec.fieldContext_Device_registeredAt(ctx, field)
+	case "deliveredAt":
+		return ec.fieldContext_Device_deliveredAt(ctx, field)
+	case "failingSince":
+		return ec.fieldContext_Device_failingSince(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Device", field.Name)
+}
+
+func (ec *executionContext) childFields_DeviceCounts(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "registered":
+		return ec.fieldContext_DeviceCounts_registered(ctx, field)
+	case "waiting":
+		return ec.fieldContext_DeviceCounts_waiting(ctx, field)
+	case "dead":
+		return ec.fieldContext_DeviceCounts_dead(ctx, field)
+	case "delivered":
+		return ec.fieldContext_DeviceCounts_delivered(ctx, field)
+	case "failed":
+		return ec.fieldContext_DeviceCounts_failed(ctx, field)
+	case "removed":
+		return ec.fieldContext_DeviceCounts_removed(ctx, field)
+	case "oldestUnsentAt":
+		return ec.fieldContext_DeviceCounts_oldestUnsentAt(ctx, field)
+	case "node":
+		return ec.fieldContext_DeviceCounts_node(ctx, field)
+	case "lastError":
+		return ec.fieldContext_DeviceCounts_lastError(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeviceCounts", field.Name)
 }
 
 func (ec *executionContext) childFields_DigestPart(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7945,6 +8216,20 @@ func (ec *executionContext) childFields_RecountBadgesPayload(ctx context.Context
 	return nil, fmt.Errorf("no field named %q was found under type RecountBadgesPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RegisterDevicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "device":
+		return ec.fieldContext_RegisterDevicePayload_device(ctx, field)
+	case "changed":
+		return ec.fieldContext_RegisterDevicePayload_changed(ctx, field)
+	case "badges":
+		return ec.fieldContext_RegisterDevicePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_RegisterDevicePayload_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegisterDevicePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RemindMePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "changed":
@@ -8463,6 +8748,18 @@ func (ec *executionContext) childFields_UnmutePayload(ctx context.Context, field
 	return nil, fmt.Errorf("no field named %q was found under type UnmutePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_UnregisterDevicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changed":
+		return ec.fieldContext_UnregisterDevicePayload_changed(ctx, field)
+	case "badges":
+		return ec.fieldContext_UnregisterDevicePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_UnregisterDevicePayload_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UnregisterDevicePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_User(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -8583,6 +8880,10 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_liveBoard(ctx, field)
 	case "conversations":
 		return ec.fieldContext_Viewer_conversations(ctx, field)
+	case "devices":
+		return ec.fieldContext_Viewer_devices(ctx, field)
+	case "pushKey":
+		return ec.fieldContext_Viewer_pushKey(ctx, field)
 	case "badgeExplained":
 		return ec.fieldContext_Viewer_badgeExplained(ctx, field)
 	case "awayDigest":

@@ -377,7 +377,7 @@ func TestMissesAreReadInBatches(t *testing.T) {
 		missing := []string{
 			"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",
 			"conversation:0000ZZZ", "announcement:0000000000001", "notification:0000000000001", "siteMessage:0000000000001",
-			"siteMessageReport:0000000000001", "view:news/never touched",
+			"siteMessageReport:0000000000001", "view:news/never touched", "device:AAAAAAAAAAAAAAAAAAAAAA",
 		}
 		var fields []string
 		for i := range 4 {

@@ -17,6 +17,8 @@ var Weights = map[string]int{
 	"Viewer.views":                      50,
 	"Admin.changes":                     50,
 	"Admin.webhooks":                    50,
+	"Admin.devices":                     50,
+	"Viewer.devices":                    30,
 	"Admin.acts":                        50,
 	"Admin.webhookDeadLetters":          50,
 	"Viewer.badgeExplained":             200, // for each part

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
+	"tidings/services/devices"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/feed"
 	"tidings/services/live"
@@ -29,6 +31,7 @@ import (
 	"tidings/services/redis"
 	"tidings/services/refs"
 	"tidings/services/social"
+	"tidings/services/stream"
 	"tidings/services/views"
 )
 
@@ -67,6 +70,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,
+		Devices:       testDevices(w),
 		Refs:          refs.New(w.Store),
 		Acts:          acts.New(acts.Config{DB: w.Store, IDs: w.IDs, Log: log}),
 		Live:          boards,
@@ -91,6 +95,21 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	}))
 	t.Cleanup(a.server.Close)
 	return a
+}
+
+// pushKeys are those of all worlds, so that two worlds show the same.
+var pushKeys = sync.OnceValue(func() devices.Keys {
+	private, _, err := devices.NewKeys()
+	if err != nil {
+		panic(err)
+	}
+	keys, _ := devices.ParseKeys(private, "mailto:ops@example.com")
+	return keys
+})
+
+// testDevices are devices without a push service: nothing is sent.
+func testDevices(w *fanouttest.World) *devices.Service {
+	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Keys: pushKeys(), Clock: w.Clock, Log: w.Log})
 }
 
 // answer is a response as a client reads it.

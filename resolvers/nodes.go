@@ -12,6 +12,7 @@ import (
 	"tidings/graph"
 	"tidings/services"
 	"tidings/services/announcements"
+	"tidings/services/devices"
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
@@ -57,6 +58,7 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string       // ID to key
+	devices                                    map[string]string       // ID to itself
 	askers                                     map[string][]*ast.Field // the fields that ask for each conversation
 	refs                                       map[string][]*ast.Field // the fields that ask for each ID by ref
 }
@@ -67,7 +69,7 @@ func newNodeIDs() *nodeIDs {
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, askers: map[string][]*ast.Field{},
 		viewers: map[string]string{}, badges: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
-		refs: map[string][]*ast.Field{},
+		refs: map[string][]*ast.Field{}, devices: map[string]string{},
 	}
 }
 
@@ -104,6 +106,8 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.reports, id, messages.ParseReportID)
 		case services.ViewType:
 			err = parseInto(n.views, id, views.ParseID)
+		case services.DeviceType:
+			err = parseInto(n.devices, id, devices.ParseID)
 		case services.ShowType:
 			err = parseInto(n.shows, id, live.ParseShowID)
 		case services.ConversationType:
@@ -355,6 +359,9 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 		return err
 	}
 	if err := r.hostNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
+	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
 	if len(ids.announcements) > 0 {

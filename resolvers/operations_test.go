@@ -26,6 +26,8 @@ var notOperations = map[string]string{
 	"defineCategory":        "it is a setting of the installation, not of a user, and is good to repeat",
 	"removeCategory":        "it is a setting of the installation: a second one is NOT_FOUND",
 	"eraseUser":             "a repetition answers how far the erasure is",
+	"registerDevice":        "a browser has its keys, and registers itself; a repetition changes nothing",
+	"unregisterDevice":      "a repetition changes nothing",
 	"pinAuthorMode":         "it is a setting of the installation, not of a user, and is good to repeat",
 }
 

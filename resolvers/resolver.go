@@ -17,6 +17,7 @@ import (
 	"tidings/services/announcements"
 	"tidings/services/badge"
 	"tidings/services/chat"
+	"tidings/services/devices"
 	"tidings/services/erasures"
 	"tidings/services/fanout"
 	"tidings/services/feed"
@@ -54,6 +55,7 @@ type Resolver struct {
 	Refs          *refs.Service
 	Erasures      *erasures.Service
 	Webhooks      *webhooks.Service
+	Devices       *devices.Service
 	Acts          *acts.Service
 	Sources       dataloader.Sources
 }

@@ -100,11 +100,12 @@ const (
 	BadgesType       = "badges" // by the user's key
 	ViewType         = "view"   // by its code and key: view:CODE/KEY
 	ReportType       = "siteMessageReport"
+	DeviceType       = "device"
 
 	HostNotificationType = "hostNotification" // what the host application told many users at once
 )
 
-var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType}
+var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType, DeviceType}
 
 // GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all other keys are made by Tidings.
 func GlobalID(kind, key string) string {

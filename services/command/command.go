@@ -1,4 +1,4 @@
-// Package command is the command line: serve, import, export, erase, webhooks, token, doctor, schema, completion, help, version. It reads flags and the environment into the
+// Package command is the command line: serve, import, export, erase, webhooks, token, vapid, doctor, schema, completion, help, version. It reads flags and the environment into the
 // settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
 package command
 
@@ -43,6 +43,8 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		err = runWebhooks(ctx, command, stdout)
 	case "token":
 		err = runToken(command.Config, command.Token, time.Now(), stdout)
+	case "vapid":
+		err = runVAPID(stdout)
 	case "doctor":
 		err = runDoctor(ctx, command.Config, stdout)
 	case "schema":

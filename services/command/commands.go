@@ -18,7 +18,7 @@ import (
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them.
 type Command struct {
-	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "doctor", "schema", "completion", "help" or "version"
+	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // an import and an export check only the settings that they use
 	Import ImportOptions `embed:""`
 	Export ExportOptions `embed:""`
@@ -40,6 +40,7 @@ type grammar struct {
 	Erases  eraseWords   `cmd:"" name:"erase" help:"Remove a user and everything that they did, for good."`
 	Hooks   webhookWords `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
 	Tokens  tokenWords   `cmd:"" name:"token" help:"Sign a token for a test."`
+	VAPID   vapidWords   `cmd:"" name:"vapid" help:"Make a key for Web Push."`
 	Doctor  doctorWords  `cmd:"" help:"Check the settings, the database, Redis and this machine."`
 	Schemas schemaWords  `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
 	Version struct{}     `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`

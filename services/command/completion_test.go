@@ -64,7 +64,7 @@ var completions = []struct {
 	want, not string
 }{
 	{[]string{"imp"}, "import", ""},
-	{[]string{""}, "serve import export webhooks token doctor schema version completion", "__complete"},
+	{[]string{""}, "serve import export webhooks token vapid doctor schema version completion", "__complete"},
 	{[]string{"completion", ""}, "bash zsh fish", ""},
 	{[]string{"import", ""}, "follows messages posts shows", "follows.csv"},
 	{[]string{"import", "follows", "fol"}, "follows.csv", "follows"},

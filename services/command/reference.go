@@ -32,6 +32,7 @@ var capabilities = []struct{ file, title string }{
 	{"hosts", "Users for the application"},
 	{"changes", "Change stream"},
 	{"webhooks", "Webhooks"},
+	{"devices", "Web Push"},
 	{"admin", "Operators"},
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/badge/source"
+	"tidings/services/devices"
 	"tidings/services/notifications"
 	"tidings/services/outbound"
 	"tidings/services/ratelimit"
@@ -68,6 +69,23 @@ var Checks = map[string]func(c Config) string{
 	},
 	"webhooks-allow": func(c Config) string {
 		_, wrong := outbound.ParseNetworks(c.WebhooksAllow)
+		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
+	},
+	"vapid-private-key": func(c Config) string {
+		if c.VAPIDPrivateKey == "" {
+			return when(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
+		}
+		_, reason := devices.ParseKeys(c.VAPIDPrivateKey, c.VAPIDSubject)
+		return reason
+	},
+	"vapid-subject": func(c Config) string {
+		if c.VAPIDPrivateKey == "" && c.VAPIDSubject == "" {
+			return ""
+		}
+		return devices.CheckSubject(c.VAPIDSubject)
+	},
+	"web-push-allow": func(c Config) string {
+		_, wrong := outbound.ParseNetworks(c.WebPushAllow)
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {

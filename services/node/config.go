@@ -109,6 +109,13 @@ type Config struct {
 	WebhooksAllow    []string      `for:"serve,webhooks" placeholder:"LIST" help:"the networks and addresses that events may be sent to though they are not public, also without https, separated by commas: 10.0.0.0/8,127.0.0.1; empty: none"`
 	WebhooksTimeout  time.Duration `for:"serve,webhooks" default:"10s" placeholder:"DURATION" min:"100ms" max:"30s" help:"the longest time for a receiver to answer an event; another node takes over the webhooks of one that crashed within this and 17 s"`
 	WebhooksRequests int           `default:"8" placeholder:"COUNT" min:"1" max:"256" help:"the most requests to one webhook at the same time; each is about another user"`
+
+	VAPIDPrivateKey string        `name:"vapid-private-key" group:"Web Push:" placeholder:"TEXT" secret:"all" help:"the private key of Web Push, as tidings vapid makes it, the same on every node: it switches Web Push on, and the change stream while a device is registered; safer in the environment, because other users can read a command line"`
+	VAPIDSubject    string        `name:"vapid-subject" placeholder:"URL" help:"how push services can reach you, mailto:NAME@HOST or https://HOST; needed with --vapid-private-key"`
+	WebPushAway     bool          `help:"send nothing to the devices of users with an open socket until they have closed it"`
+	WebPushAllow    []string      `placeholder:"LIST" help:"the networks and addresses of push services that may be called though they are not public, also without https, separated by commas; empty: none; any user can name an address in them"`
+	WebPushTimeout  time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"30s" help:"the longest time for a push service to answer; another node takes over from one that crashed within this and 17 s"`
+	WebPushRequests int           `default:"32" placeholder:"COUNT" min:"1" max:"1024" help:"the most requests to one push service at the same time"`
 }
 
 // Development reports that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.

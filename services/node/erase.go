@@ -6,6 +6,7 @@ import (
 	"tidings/services/acts"
 	"tidings/services/announcements"
 	"tidings/services/chat"
+	"tidings/services/devices"
 	"tidings/services/erase"
 	"tidings/services/erasures"
 	"tidings/services/feed"
@@ -29,7 +30,7 @@ import (
 // last, because earlier steps queue some.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
-		stream.Erase, webhooks.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
+		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
 		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull)}, acts.Erase,
 	)

@@ -5,6 +5,7 @@ import (
 
 	"tidings/services/announcements"
 	"tidings/services/chat"
+	"tidings/services/devices"
 	"tidings/services/live"
 	"tidings/services/messages"
 	"tidings/services/notifications"
@@ -18,5 +19,5 @@ import (
 // Exports are all kinds of lines of an export of a user, in their order.
 var Exports = slices.Concat(
 	people.Exports, posts.Exports, live.Exports, notifications.Exports, positions.Exports, messages.Exports, announcements.Exports,
-	projector.Exports, chat.Exports, refs.Exports,
+	projector.Exports, chat.Exports, refs.Exports, devices.Exports,
 )

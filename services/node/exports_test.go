@@ -60,6 +60,8 @@ var life = []string{
 		(5, 1, 1, 0, 1, 0, 1, TRUE, FALSE, 1000000, 0), (5, 2, 2, 0, 1, 0, 0, FALSE, FALSE, 1000000, 2000000)`,
 	`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) VALUES (5, 1, 1, 'mine', 1000000, 0), (5, 2, 2, 'his', 1000000, 0)`,
 	`INSERT INTO conversation_mentions (conversation, user_number, number) VALUES (5, 1, 2)`,
+	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
+		VALUES ('h', 1, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1000000, 2000000, 0, 0, 0, 0, 0, 0, 0, 3000000, '')`,
 	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('post', 2097152000, 'a/1', 1, 'https://example.com/1', '[1]'), ('show', 2097152000, 's/1', 1, '', ''),
 		('conversation', 5, 'c/1', 1, '', ''), ('message', 10737418241, '', 1, '', '[2]'), ('post', 2097152002, 'b/1', 2, '', ''), ('announcement', 1, 'n/1', 0, '', '')`,
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
@@ -101,6 +103,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"showLabel","show":"show:0000001YG0000","ref":"s/1","url":"","data":null}
 {"type":"conversationLabel","conversation":"conversation:5","ref":"c/1","url":"","data":null}
 {"type":"messageLabel","message":"message:000000A000001","ref":"","url":"","data":[2]}
+{"type":"pushDevice","name":"phone","endpoint":"https://push.example/1","silent":true,"registeredAt":"1970-01-01T00:00:01Z","lastRegisteredAt":"1970-01-01T00:00:02Z","deliveredAt":"1970-01-01T00:00:03Z"}
 `
 
 // makePosts makes posts of the first user.
@@ -177,7 +180,7 @@ var notExported = map[string]string{
 	"dead_jobs": "work", "dot_raises": "everybody's", "erasures": "what nobody is told", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
 	"acts": "what operators did", "activity_thresholds": "the program's", "stream_head": "the program's", "stream_due": "work", "stream_changes": "the badges, which the facts make", "nodes": "the program's", "post_counts": "counts of likes and posts", "notification_heads": "sums of the causes", "site_message_gens": "versions", "site_message_state": "versions", "sqlite_sequence": "the engine's", "view_items": "everybody's",
-	"notification_categories": "everybody's", "webhooks": "the program's", "webhook_letters": "work",
+	"notification_categories": "everybody's", "webhooks": "the program's", "webhook_letters": "work", "device_readers": "the program's",
 	"view_changes": "versions", "view_readers": "versions",
 }
 

@@ -86,6 +86,13 @@ func (s *Server) registry() *prometheus.Registry {
 	s.streamMetrics(gauge, counter)
 	s.webhookMetrics(gauge, counter)
 	registry.MustRegister(&webhookCollector{on: s.webhooks.On, list: s.webhooks.Endpoints, now: s.clock.Now})
+	registry.MustRegister(&deviceCollector{on: s.devices.On, count: s.devices.Counts, now: s.clock.Now})
+	gauge("devices_sending", "1 on the node that sends to devices, 0 on the others.", func() float64 {
+		if s.devices.Stats().Sends {
+			return 1
+		}
+		return 0
+	})
 	registry.MustRegister(&jobCollector{store: s.Store, fanout: s.Fanout, changes: s.streamLag})
 	return registry
 }

@@ -28,6 +28,7 @@ import (
 	"tidings/services/badge"
 	"tidings/services/chat"
 	"tidings/services/demo"
+	"tidings/services/devices"
 	"tidings/services/erasures"
 	"tidings/services/fanout"
 	"tidings/services/feed"
@@ -78,6 +79,7 @@ type Server struct {
 	Ready       readiness
 	stream      *stream.Service
 	webhooks    *webhooks.Service
+	devices     *devices.Service
 	console     http.Handler // of operators
 	erasures    *erasures.Service
 	world       *demo.World     // nil without --demo
@@ -299,7 +301,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
-		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
@@ -328,7 +330,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := Start(workers, s.workerLoops()...)
-	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {

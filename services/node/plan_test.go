@@ -72,6 +72,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 			upTo + "INSERT INTO stream_due SELECT n, n, n FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO stream_changes SELECT n, n, n, n, 'x' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO webhook_letters SELECT 'w' || n % 9, n, n, n, n, n % 5, n, n, n % 2, 0, '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO devices SELECT CAST(n AS TEXT), n % 5000, 'e', 's' || n % 9, 'p', 'a', 'v', '', TRUE, n, n, n, n, n, CASE WHEN n % 20 = 0 THEN n ELSE 0 END, n % 50 / 49, 0, 0, n, '' FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			"ANALYZE",
 		} {
 			if !notified && strings.Contains(text, "notification") {
@@ -86,11 +87,11 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a whole table, by its name or by the alias of the statements (c is a parameter).
-var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a whole table: at a start, for a metric, in an export, or because the table has only rows in
 // progress, or a few rows.
-var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
+var wholeTables = regexp.MustCompile(`^(export \w+|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|count devices|whether there is a device|users of the first devices|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
@@ -154,6 +155,9 @@ func TestPlansOnPostgres(t *testing.T) {
 		"due users of the change stream": "9, 500", "settle users of the change stream": `'[[1,2],[3,4]]'`, "delay users of the change stream": `'[[1,2,3],[3,4,5]]'`,
 		"due letters": "'w1', 9, 9, 100", "letters that failed": "'w1', 9, 1", "letters of users": "'w1', ARRAY[1, 2]", "drop letters": "'w1', ARRAY[1, 2]", "try letters again at once": "'w1', 9",
 		"dead letters": "'w1', 0, 100", "replay a dead letter": "'w1', 9, 2", "replay dead letters": "'w1', 9", "forget a user's letters": "2", "remove the letters of a webhook": "'w1'",
+		"hold a user's devices": "1", "lock a device": "'h'", "touch a device": "'h', 1", "drop a user's oldest devices": "1, 20", "drop a device of a user": "'h', 1", "devices of a user": "1",
+		"devices that want a version": "'[[1,2],[3,4]]', 9", "due devices": "9, ARRAY['s1'], 500", "due devices of push services": "9, ARRAY['s1'], 500", "forget a user's devices": "1",
+		"record what became of messages": `'[["h",1,2,3,4,5,6,7,8,9,""]]', 9`, "remove devices that their push service does not know": `'[["h",1]]'`,
 		"changes of users": "ARRAY[1, 2]", "faces of changes": "ARRAY[1, 2]", "changes after a position": "9, 100", "count due users of the change stream": "9",
 		"list notifications": list, "list unread notifications": list, "list unseen notifications": list, "sample the actors of notifications": `1, '[[0,"LIKE",2,3,0]]'`, "count the actors of notifications": `1, '[[0,"LIKE",2,3]]'`,
 	} {

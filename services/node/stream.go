@@ -18,6 +18,7 @@ func (s *Server) wireStream() {
 	})
 	s.Projector.OnMark(s.stream.Mark)
 	s.wireWebhooks()
+	s.wireDevices()
 }
 
 // sharedChanges is how many changes this node has learned that change badges of many users.

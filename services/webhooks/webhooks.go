@@ -95,6 +95,13 @@ func (s *Service) Stats() Stats {
 // On reports whether this node delivers: it does while the change stream is on.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
+// Any reports whether there is an endpoint.
+func (s *Service) Any(ctx context.Context) (bool, error) {
+	count := 0
+	_, err := s.db.One(ctx, countWebhooks, nil, &count)
+	return count > 0, err
+}
+
 // Wake makes this node look for endpoints now.
 func (s *Service) Wake() { s.pool.Wake() }
 

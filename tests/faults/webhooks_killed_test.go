@@ -136,8 +136,8 @@ func (r *rude) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// delivering is the index of the process that delivers the webhook; -1 for none.
-func delivering(nodes []*world.Process) int {
+// working is the index of the process whose metric is 1; -1 for none.
+func working(nodes []*world.Process, metric string) int {
 	for i, p := range nodes {
 		response, err := http.Get(p.URL + "/metrics")
 		if err != nil {
@@ -145,7 +145,7 @@ func delivering(nodes []*world.Process) int {
 		}
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if strings.Contains(string(text), "\ntidings_webhooks_delivering 1\n") {
+		if strings.Contains(string(text), "\n"+metric+" 1\n") {
 			return i
 		}
 	}
@@ -166,7 +166,7 @@ const takeOver = 60 * time.Second // a lease ends after the timeout and 15 s
 // deliverer waits until a process delivers the webhook.
 func (k *killed) deliverer() (at int) {
 	k.t.Helper()
-	world.Eventually(k.t, takeOver, "a node delivers", func() bool { at = delivering(k.nodes); return at >= 0 })
+	world.Eventually(k.t, takeOver, "a node delivers", func() bool { at = working(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
 	return at
 }
 

@@ -42,6 +42,7 @@ var lines = map[string]int{
 	"dataloader":             2,
 	"services/importer":      2,
 	"services/webhooks":      2,
+	"services/devices":       2,
 	"services/erasures":      2,
 	"services/social":        3,
 	"services/feed":          3,
@@ -81,6 +82,7 @@ var lines = map[string]int{
 // testHelpers are packages that only tests import. Each belongs to its parent, and may import it.
 var testHelpers = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
+	"services/devices/devicestest":             "services/devices",
 	"services/people/peopletest":               "services/people",
 	"services/redis/redistest":                 "services/redis",
 	"services/redis/clienttest":                "services/redis",
@@ -116,6 +118,7 @@ var owners = []struct {
 	{"github.com/gorilla/websocket", "transport", true},
 	{"github.com/golang-jwt/jwt", "transport", true},
 	{"github.com/standard-webhooks", "services/webhooks", true},
+	{"github.com/SherClockHolmes/webpush-go", "services/devices", false},
 }
 
 // The bounds of what is written by hand. The words that mark unfinished work are concatenated here, so that this file does

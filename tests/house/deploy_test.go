@@ -41,7 +41,7 @@ func deployed(t *testing.T) map[string]string {
 // Alerts, dashboards and the page for operators name metrics that the program has: a query for another one is silent for ever.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
-	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go"), -1) {
+	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go")+readText(t, "services/node/devices.go"), -1) {
 		name := "tidings_" + match[1] + match[2]
 		if match[3] != "" {
 			name = "tidings_cleaner_" + match[3] + "_total"

@@ -19,13 +19,14 @@ var notOfPeople = map[string]string{
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
 	"log_heads": "the program's", "activity_thresholds": "the program's", "stream_head": "the program's", "nodes": "the program's",
 	"post_counts": "counts of posts", "segments": "names", "site_messages": "the host's", "sqlite_sequence": "the engine's", "sqlite_stat1": "the engine's", "sqlite_stat4": "the engine's",
-	"notification_categories": "everybody's", "view_items": "everybody's", "view_changes": "versions", "webhooks": "the program's", "fanouts": "work of large authors",
+	"notification_categories": "everybody's", "view_items": "everybody's", "view_changes": "versions", "webhooks": "the program's", "device_readers": "the program's", "fanouts": "work of large authors",
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
 // extraRows are rows of kinds that no act of this test makes.
 var extraRows = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
+	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('h', 31234567, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`,
 	`INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at) VALUES (900001, 'follow', '31234567/2', '', 5, 'no', 1, 1), (900002, 'actor', '2/31234567', '', 5, 'no', 1, 1)`,
 	`INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver) VALUES (31234567, 1, 1, 0, NULL, FALSE, 0, 1) ON CONFLICT DO NOTHING`,
 	`INSERT INTO fanouts (post, author, chunks, began_at) VALUES (1, 31234567, 1, 1)`,

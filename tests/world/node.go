@@ -154,7 +154,7 @@ type Answer struct {
 	Data   json.RawMessage
 	Errors []struct {
 		Message    string
-		Extensions struct{ Code string }
+		Extensions struct{ Code, Reason string }
 	}
 	Status int
 }

@@ -1,0 +1,119 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/devices"
+)
+
+type devicesKey struct{}
+
+// devicesOf are the viewer's devices, which all fields of a response share.
+func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
+	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
+		list, err := r.Devices.Of(ctx, viewer.Number)
+		shown := make([]graph.Device, len(list))
+		for i, d := range list {
+			shown[i] = graph.Device{
+				ID: d.ID, Name: orNone(d.Name), Endpoint: d.Endpoint, Silent: d.Silent, RegisteredAt: d.RegisteredAt, DeliveredAt: orNever(d.DeliveredAt),
+				FailingSince: orNever(d.FailingSince),
+			}
+		}
+		return shown, err
+	})
+}
+
+// deviceNodes adds the viewer's own devices.
+func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	if len(ids.devices) == 0 {
+		return nil
+	}
+	list, err := r.devicesOf(ctx, viewer)
+	for _, d := range list {
+		if _, asked := ids.devices[d.ID]; asked {
+			found[d.ID] = d
+		}
+	}
+	return err
+}
+
+// afterDevices are the badges and the viewer of a payload.
+func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
+	badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
+	if badges == nil {
+		return nil, nil
+	}
+	shown := withBadges(viewer, *badges)
+	return *badges, &shown
+}
+
+func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	if input.Name != nil {
+		name = *input.Name
+	}
+	done, err := r.Devices.Register(ctx, viewer.Number, devices.NewDevice{Endpoint: input.Endpoint, P256dh: input.P256dh, Auth: input.Auth, Name: name, Silent: input.Silent})
+	if err != nil {
+		return nil, err
+	}
+	dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
+	payload := &graph.RegisterDevicePayload{Changed: done.Changed}
+	if list := ifRead[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
+		for _, d := range *list {
+			if d.ID == done.ID {
+				payload.Device = &d
+			}
+		}
+	}
+	payload.Badges, payload.Viewer = r.afterDevices(ctx, viewer)
+	return payload, nil
+}
+
+func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterDeviceInput) (*graph.UnregisterDevicePayload, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if (input.ID == nil) == (input.Endpoint == nil) {
+		return nil, services.Errorf(services.Invalid, "input: one of id and endpoint is required, and not both")
+	}
+	id, endpoint := "", ""
+	if input.ID != nil {
+		if id, err = devices.ParseID("id", *input.ID); err != nil {
+			return nil, err
+		}
+	} else {
+		endpoint = *input.Endpoint
+	}
+	changed, err := r.Devices.Unregister(ctx, viewer.Number, id, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	dataloader.From(ctx).Forget()
+	payload := &graph.UnregisterDevicePayload{Changed: changed}
+	payload.Badges, payload.Viewer = r.afterDevices(ctx, viewer)
+	return payload, nil
+}
+
+// deviceCounts are the devices of all users.
+func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error) {
+	c, err := r.Devices.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown := &graph.DeviceCounts{
+		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
+		OldestUnsentAt: orNever(c.Oldest), LastError: orNone(c.Error),
+	}
+	if c.Sends {
+		shown.Node = orNone(c.Node)
+	}
+	return shown, nil
+}

@@ -1,0 +1,32 @@
+package command
+
+import (
+	"fmt"
+	"io"
+
+	"tidings/services/devices"
+)
+
+type vapidWords struct{}
+
+// Help is the text of tidings vapid --help above its flags.
+func (vapidWords) Help() string {
+	return `Examples:
+
+  tidings vapid >> tidings.env
+
+A key for Web Push (VAPID) is made once, and is the same on every node. The output is for the environment of the server; the
+subject is how push services can reach you. Pages get the public key from viewer { pushKey }. With another key every
+browser has to subscribe anew.
+`
+}
+
+// runVAPID does "tidings vapid": a new key, as lines for the environment.
+func runVAPID(out io.Writer) error {
+	private, public, err := devices.NewKeys()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "# the public key is %s\nTIDINGS_VAPID_PRIVATE_KEY=%s\nTIDINGS_VAPID_SUBJECT=mailto:you@example.com\n", public, private)
+	return err
+}

@@ -1,0 +1,318 @@
+package devices
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/outbound"
+	"tidings/services/sql"
+	"tidings/services/stream"
+)
+
+const (
+	awayFirst = 30 * time.Second
+	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
+)
+
+// courier sends to all devices. Only one goroutine uses it, but for what mu guards.
+type courier struct {
+	s    *Service
+	held *leases.Held
+
+	sending  sync.WaitGroup
+	mu       sync.Mutex
+	lanes    *lanes
+	underway map[string]bool // by hash: sent to, or not recorded yet
+	ended    []outcome       // not recorded yet
+}
+
+func (s *Service) courier(held *leases.Held) *courier {
+	return &courier{s: s, held: held, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
+}
+
+// Step records what became of messages, follows the change stream, and begins requests to due devices. No request is waited for.
+func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
+	defer func() {
+		if err == leases.ErrDeposed {
+			c.sending.Wait() // the next courier of this node does not know of these requests
+		}
+	}()
+	if err := c.held.Hold(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.record(ctx); err != nil {
+		return 0, err
+	}
+	followed, err := c.follow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	began, err := c.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case followed == c.s.batch:
+		return 0, nil
+	case began || len(c.underway) > 0:
+		return pollMore, nil
+	}
+	return poll, nil
+}
+
+// Resign ends the work: requests under way are broken off, and what they became is recorded, so that the next node repeats little.
+func (c *courier) Resign(ctx context.Context) {
+	c.sending.Wait() // they end with the context of the steps
+	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
+	_ = c.record(recording) // otherwise the next node repeats it
+	cancel()
+	c.held.Resign(ctx)
+}
+
+// follow makes devices due whose users have a change after the position, and moves the position.
+func (c *courier) follow(ctx context.Context) (followed int, err error) {
+	var from uint64
+	found, err := c.s.db.One(ctx, readTo, []any{c.held.Token()}, &from)
+	if err == nil && !found {
+		err = leases.ErrDeposed
+	}
+	if err != nil {
+		return 0, err
+	}
+	changes, err := c.s.cfg.Stream.After(ctx, from, c.s.batch)
+	if err != nil || len(changes) == 0 {
+		return 0, err
+	}
+	wanted := make(sql.Rows, len(changes))
+	for i, change := range changes {
+		wanted[i] = []any{change.User, int64(change.Seq)}
+	}
+	err = c.s.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, moveReader, c.held.Token(), int64(changes[len(changes)-1].Seq))
+		if err == nil && n == 0 {
+			err = leases.ErrDeposed
+		}
+		if err == nil {
+			_, err = tx.Run(ctx, wantVersions, wanted, tx.Now)
+		}
+		return err
+	})
+	return len(changes), err
+}
+
+// due lists devices to send to now, without those that are under way. Devices of a push service that can take no further request are
+// left out by the statement, so that they are in nobody's way.
+func (c *courier) due(ctx context.Context) (list []row, err error) {
+	now := c.s.db.Now()
+	c.mu.Lock()
+	among, services := c.lanes.open(now)
+	limit := c.s.batch + len(c.underway)
+	c.mu.Unlock()
+	st := dueDevices
+	if among {
+		st = dueAmong
+	}
+	if list, err = rows(ctx, c.s.db, st, now, services, limit); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(list, func(r row) bool { return c.underway[r.hash] }), nil
+}
+
+// begin begins requests to due devices, and settles those that need none. began says that there were any.
+func (c *courier) begin(ctx context.Context) (began bool, err error) {
+	list, err := c.due(ctx)
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	users := map[services.UserID]bool{}
+	for _, r := range list {
+		users[r.user] = true
+	}
+	asked := slices.Sorted(maps.Keys(users))
+	newest, err := c.s.cfg.Stream.Of(ctx, asked)
+	if err != nil {
+		return false, err
+	}
+	online := map[services.UserID]bool{}
+	if c.s.cfg.Away {
+		if online, err = c.s.cfg.Online(ctx, asked); err != nil {
+			return false, err
+		}
+	}
+	now := c.s.db.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range list {
+		change, some := newest[r.user]
+		switch {
+		case !some || change.Seq <= r.has || !r.wants(change):
+			c.ended = append(c.ended, r.passed(change))
+		case r.vapid != c.s.cfg.Keys.Public:
+			c.ended = append(c.ended, r.given(now, "it was registered for another key of the server: it has to register again"))
+		case online[r.user]:
+			c.ended = append(c.ended, r.deferred(change, now))
+		case c.lanes.begin(r.service, now):
+			c.sending.Go(func() { c.send(ctx, r, change) })
+		default:
+			continue // the push service is busy
+		}
+		c.underway[r.hash] = true
+		began = true
+	}
+	return began, nil
+}
+
+// send sends one message.
+func (c *courier) send(ctx context.Context, r row, change stream.Change) {
+	within, cancel := context.WithDeadline(ctx, c.held.Until())
+	defer cancel()
+	m := r.shown(change)
+	a := c.s.send(within, r, m)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.s.db.Now()
+	if within.Err() != nil && a.Err != "" { // this node stops, and another one repeats it
+		c.lanes.end(r.service)
+		delete(c.underway, r.hash)
+		return
+	}
+	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
+	switch {
+	case gone:
+		c.lanes.answered(r.service, false)
+		c.ended = append(c.ended, outcome{row: r, removed: true})
+	case a.Err == "":
+		c.lanes.answered(r.service, true)
+		c.ended = append(c.ended, r.sent(change, now))
+	default:
+		c.lanes.failed(r.service, r.attempts == 0, now, a.After)
+		c.ended = append(c.ended, r.refused(now, a))
+	}
+}
+
+// outcome is what a message, or its absence, changes in a row. The version that the row wanted was looked at, or a newer one.
+type outcome struct {
+	row
+	dueAt       time.Time
+	deadAt      time.Time
+	deliveredAt time.Time
+	err         string
+	failed      bool
+	removed     bool
+}
+
+// passed is a device that needs no message now.
+func (r row) passed(change stream.Change) outcome {
+	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // the version is 0 while the user has no badges yet
+	return outcome{row: r}
+}
+
+// sent is a device that has a change now. What came in quiet hours does not alert after them.
+func (r row) sent(change stream.Change, now time.Time) outcome {
+	had := r.has
+	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
+	if change.State.Quiet && change.State.Loud > had {
+		r.heard = max(r.heard, change.State.Loud)
+	}
+	return outcome{row: r, deliveredAt: now}
+}
+
+// deferred is a device whose user has an open socket, which alerts them. The longer they are there, the less often that is looked at.
+func (r row) deferred(change stream.Change, now time.Time) outcome {
+	r.heard = max(r.heard, change.Seq)
+	if r.attempts > 0 || r.firstAt.IsZero() {
+		r.attempts, r.firstAt = 0, now
+	}
+	return outcome{row: r, dueAt: now.Add(min(max(now.Sub(r.firstAt), awayFirst), awayMost))}
+}
+
+// refused is a device whose message failed. After a day it is given up until its user's next change.
+func (r row) refused(now time.Time, a outbound.Answer) outcome {
+	if r.attempts == 0 {
+		r.firstAt = now
+	}
+	r.attempts++
+	end := r.firstAt.Add(outbound.GiveUp)
+	if !now.Before(end) {
+		return r.given(now, a.Err)
+	}
+	due := now.Add(max(outbound.Pause(r.attempts-1, outbound.LongestPause), a.After))
+	if end.Before(due) {
+		due = end
+	}
+	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
+}
+
+// given is a device that is given up.
+func (r row) given(now time.Time, why string) outcome {
+	if r.attempts == 0 {
+		r.attempts, r.firstAt = 1, now
+	}
+	return outcome{row: r, deadAt: now, err: why, failed: true}
+}
+
+// record writes what became of messages, if this node still sends.
+func (c *courier) record(ctx context.Context) error {
+	c.mu.Lock()
+	ended := slices.Clone(c.ended)
+	c.mu.Unlock()
+	if len(ended) == 0 {
+		return nil
+	}
+	slices.SortFunc(ended, func(a, b outcome) int { return strings.Compare(a.hash, b.hash) })
+	var changed, removed sql.Rows
+	delivered, failed, last := 0, 0, ""
+	for _, o := range ended {
+		switch {
+		case o.removed:
+			removed = append(removed, []any{o.hash, o.registeredAt})
+			continue
+		case o.failed:
+			failed++
+			last = o.err
+		case !o.deliveredAt.IsZero():
+			delivered++
+		}
+		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.want), int64(o.has), int64(o.heard), int64(o.attempts), micros(o.firstAt),
+			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
+	}
+	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, countSent, c.held.Token(), delivered, failed, len(removed), last)
+		if err == nil && n == 0 {
+			err = leases.ErrDeposed
+		}
+		if err == nil && len(changed) > 0 {
+			_, err = tx.Run(ctx, recordDevices, changed, tx.Now)
+		}
+		if err == nil && len(removed) > 0 {
+			_, err = tx.Run(ctx, removeDevices, removed)
+		}
+		return err
+	})
+	if err != nil && err != leases.ErrDeposed {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range ended {
+		delete(c.underway, o.hash)
+	}
+	c.ended = slices.DeleteFunc(c.ended, func(o outcome) bool { return !c.underway[o.hash] })
+	if err == nil {
+		c.s.delivered.Add(uint64(delivered))
+		c.s.failed.Add(uint64(failed))
+		c.s.removed.Add(uint64(len(removed)))
+	}
+	return err
+}

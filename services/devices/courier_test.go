@@ -1,0 +1,292 @@
+package devices
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/devices/devicestest"
+	"tidings/services/leases"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// endLease ends the lease of the node that sends.
+var endLease = sql.AdHoc("the lease ends", `UPDATE device_readers SET until_us = 0`)
+
+// The number goes up with an alert and down in silence, to nothing at the end. Each device of the user gets it, and no other.
+func TestNumberGoesUpAndDown(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		c := send(s)
+		w.like(1, users...)
+		w.register(s, users[0], "phone")
+		w.register(s, users[0], "tablet")
+		w.settle(c)
+		for _, a := range w.push.Take() { // what was there before is no news
+			if m := a.Message; m.Total != 1 || !m.Silent || m.Alert != nil || m.UserID != "user:ann" {
+				t.Errorf("%+v", a)
+			}
+		}
+		w.like(3, users[0])
+		w.settle(c)
+		got := w.push.Take()
+		if len(got) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		for _, a := range got {
+			m := a.Message
+			if m.Total != 3 || m.Display != "3" || m.Silent || m.Alert == nil || *m.Alert != m.Version || m.Cause == nil || m.Cause.ItemID != "notification:1" || *m.Cause.Part != "LIKE" {
+				t.Errorf("%+v", m)
+			}
+		}
+		w.like(2, users[0])
+		w.settle(c)
+		m, _ := w.push.Last("phone")
+		if m.Total != 2 || !m.Silent || m.Alert == nil || m.Cause == nil {
+			t.Errorf("a fall is silent, and what is unread is still to be alerted of where it was not: %+v", m)
+		}
+		w.like(0, users[0])
+		w.settle(c)
+		for _, name := range []string{"phone", "tablet"} {
+			if m, some := w.push.Last(name); !some || m.Total != 0 || !m.Silent || m.Alert != nil {
+				t.Errorf("%s: %+v", name, m)
+			}
+		}
+		w.push.Take()
+		w.like(7, users[1])
+		w.settle(c)
+		sqltest.Equal(t, len(w.push.Take()), 0)
+		if got := w.counts(s); got.Registered != 2 || got.Waiting != 0 || got.Delivered != 8 || got.Failed != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A device that wants no silent messages gets only those that alert.
+func TestOnlyAlerts(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	user := b.MakeUsers("ann")[0]
+	s := w.node()
+	c := send(s)
+	w.like(1, user)
+	browser := w.push.Browser("loud")
+	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth}))(t)
+	for _, likes := range []int{1, 3, 2, 0, 4, 0} {
+		w.like(likes, user)
+		w.settle(c)
+	}
+	var totals []int
+	for _, a := range w.push.Take() {
+		totals = append(totals, a.Message.Total)
+	}
+	sqltest.Equal(t, totals, []int{3, 4})
+}
+
+// In quiet hours the number changes in silence, and what came in them does not alert afterwards.
+func TestQuietHours(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	user := b.MakeUsers("ann")[0]
+	s := w.node()
+	c := send(s)
+	w.register(s, user, "phone")
+	hours := func(quiet bool) {
+		w.mu.Lock()
+		w.quiet = quiet
+		w.mu.Unlock()
+	}
+	hours(true)
+	w.like(3, user)
+	w.settle(c)
+	if m, _ := w.push.Last("phone"); m.Total != 3 || !m.Silent || m.Alert != nil {
+		t.Errorf("in quiet hours: %+v", m)
+	}
+	hours(false)
+	w.like(2, user)
+	w.settle(c)
+	if m, _ := w.push.Last("phone"); m.Total != 2 || !m.Silent || m.Alert != nil {
+		t.Errorf("after quiet hours: %+v", m)
+	}
+	w.like(4, user)
+	w.settle(c)
+	if m, _ := w.push.Last("phone"); m.Total != 4 || m.Silent || m.Alert == nil {
+		t.Errorf("the next day: %+v", m)
+	}
+}
+
+// With the setting, a user with an open socket is left out until it is closed; then the number comes, and what the socket showed
+// does not alert again.
+func TestOpenSockets(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	users := b.MakeUsers("ann", "bob")
+	s := w.node(func(cfg *Config) { cfg.Away = true })
+	c := send(s)
+	w.register(s, users[0], "ann's")
+	w.register(s, users[1], "bob's")
+	w.online[users[0]] = true
+	w.like(2, users...)
+	w.settle(c)
+	got := w.push.Take()
+	if len(got) != 1 || got[0].Path != "bob's" {
+		t.Fatalf("%+v", got)
+	}
+	b.Clock.Advance(awayFirst)
+	w.settle(c)
+	sqltest.Equal(t, len(w.push.Take()), 0)
+	w.mu.Lock()
+	w.online[users[0]] = false
+	w.mu.Unlock()
+	b.Clock.Advance(awayMost)
+	w.settle(c)
+	got = w.push.Take()
+	if len(got) != 1 || got[0].Message.Total != 2 || !got[0].Message.Silent || got[0].Message.Alert != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// However many changes there are, a device gets one message for those that came while none was sent.
+func TestBurstIsOneMessage(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	var names []string
+	for i := range 300 {
+		names = append(names, fmt.Sprintf("u%03d", i))
+	}
+	users := b.MakeUsers(names...)
+	s := w.node()
+	c := send(s)
+	for i, user := range users {
+		w.register(s, user, names[i])
+	}
+	w.settle(c)
+	w.push.Take()
+	for i := range 30 {
+		w.like(i+1, users...)
+	}
+	w.settle(c)
+	sqltest.Equal(t, len(w.push.Take()), len(users))
+	for _, name := range names {
+		sqltest.Equal(t, w.lastOf(name), 30)
+	}
+}
+
+// A change of the server's key is said, and ends when the browser registers again.
+func TestAnotherKey(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	user := b.MakeUsers("ann")[0]
+	w.register(w.node(), user, "phone")
+	private, _, _ := NewKeys()
+	other, _ := ParseKeys(private, keys.Subject)
+	s := w.node(func(cfg *Config) { cfg.Keys = other })
+	c := send(s)
+	w.like(1, user)
+	w.settle(c)
+	sqltest.Equal(t, w.push.Arrived(), 0)
+	if list := sqltest.Must(s.Of(b.Ctx, user))(t); !strings.Contains(list[0].Error, "another key") || w.counts(s).Dead != 1 {
+		t.Errorf("%+v", list)
+	}
+	c.Resign(b.Ctx)
+	again := w.node()
+	if w.register(again, user, "phone").Changed {
+		t.Error("it was registered for this key before")
+	}
+	w.settle(send(again))
+	sqltest.Equal(t, w.lastOf("phone"), 1)
+}
+
+// Nothing goes to an address that is not public, by whatever name.
+func TestPrivateAddresses(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	user := b.MakeUsers("ann")[0]
+	s := w.node(func(cfg *Config) { cfg.Allow = nil })
+	browser := devicestest.NewBrowser(strings.Replace(w.push.Browser("phone").Endpoint, "http://127.0.0.1", "https://localhost", 1))
+	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
+	w.like(1, user)
+	w.settle(send(s))
+	if list := sqltest.Must(s.Of(b.Ctx, user))(t); !strings.Contains(list[0].Error, "is not public") {
+		t.Errorf("%+v", list)
+	}
+	sqltest.Equal(t, w.push.Arrived(), 0)
+}
+
+// The change stream is on while there is a device. What happened between the registration and that is found all the same.
+func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorldWith(b, false)
+		user := b.MakeUsers("ann")[0]
+		without := w.node(func(cfg *Config) { cfg.Keys = Keys{} })
+		sqltest.Equal(t, w.stream.On(), false)
+		s := w.node()
+		sqltest.Equal(t, w.stream.On(), true) // until it is known that there is none
+		sqltest.Equal(t, s.look(b.Ctx), nil)
+		sqltest.Equal(t, w.stream.On() || without.On(), false)
+		w.register(s, user, "phone")
+		w.like(3, user)
+		sqltest.Equal(t, s.look(b.Ctx), nil)
+		sqltest.Equal(t, w.stream.On(), true)
+		w.write()
+		w.settle(send(s))
+		sqltest.Equal(t, w.lastOf("phone"), 3)
+		sqltest.Must(s.Unregister(b.Ctx, user, "", w.browsers["phone"].Endpoint))(t)
+		sqltest.Equal(t, s.look(b.Ctx), nil)
+		sqltest.Equal(t, w.stream.On(), false)
+	})
+}
+
+// Only one node sends; another one takes over when the lease ends, and the one before cannot record anything.
+func TestOneNodeSends(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		user := b.MakeUsers("ann")[0]
+		first, second := w.node(), w.node()
+		w.register(first, user, "phone")
+		here, there := send(first), send(second)
+		w.settle(here)
+		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
+			t.Fatalf("two nodes send: %v", err)
+		}
+		w.like(1, user)
+		sqltest.Must(here.Step(b.Ctx))(t)
+		here.sending.Wait()
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
+		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{reader})
+		w.settle(there)
+		if _, err := here.Step(b.Ctx); err != leases.ErrDeposed {
+			t.Errorf("the node before: %v", err)
+		}
+		if got := w.push.Take(); len(got) != 2 || got[0].Message.Version != got[1].Message.Version {
+			t.Errorf("%+v", got)
+		}
+		there.Resign(b.Ctx)
+		sqltest.Equal(t, sqltest.Must(first.pool.Free(b.Ctx))(t), []string{reader})
+	})
+}
+
+// The longest keys fit, and all usual messages have one length.
+func TestMessagesHaveOneSize(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	users := b.MakeUsers("ann", strings.Repeat("界", 128))
+	s := w.node()
+	for i, user := range users {
+		w.register(s, user, fmt.Sprint(i))
+	}
+	w.like(1, users...)
+	w.settle(send(s))
+	if m, _ := w.push.Last("1"); m.Total != 1 || m.UserID != services.GlobalID(services.UserType, strings.Repeat("界", 128)) {
+		t.Errorf("%+v", m)
+	}
+	sqltest.Equal(t, w.push.Sizes(), map[int]bool{usualSize: true, greatestSize: true})
+}

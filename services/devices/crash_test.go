@@ -1,0 +1,180 @@
+package devices
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/devices/devicestest"
+	"tidings/services/leases"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+	"tidings/tests/histories"
+)
+
+// cluster is nodes that take over the devices from each other, and browsers that change hands.
+type cluster struct {
+	*world
+	random  *rand.Rand
+	users   []services.UserID
+	names   []string                   // of browsers
+	owner   map[string]services.UserID // of each browser; 0: it is not registered
+	nodes   []*courier
+	stopped []*courier  // killed, or paused, with requests that were not recorded
+	hangs   atomic.Bool // no request is answered
+}
+
+// act does one thing at random.
+func (c *cluster) act() {
+	i := c.random.IntN(len(c.nodes))
+	switch c.random.IntN(11) {
+	case 0, 1, 2:
+		c.like(c.random.IntN(9), c.users[c.random.IntN(len(c.users))])
+	case 3: // killed, or paused, between the requests and their record; another node takes over
+		_, _ = c.nodes[i].Step(c.Ctx)
+		c.nodes[i].sending.Wait()
+		c.takeOver()
+		c.stopped = append(c.stopped, c.nodes[i])
+		c.nodes[i] = send(c.node())
+	case 10: // killed while requests are in progress, which the push service never took
+		c.hangs.Store(true)
+		ctx, kill := context.WithCancel(c.Ctx)
+		for range 2 {
+			_, _ = c.nodes[i].Step(ctx)
+		}
+		kill()
+		c.nodes[i].sending.Wait()
+		eventually.HoldsWithin(c.T, 20*time.Second, "the push service sees that nobody waits", func() bool { return c.push.Under() == 0 })
+		c.hangs.Store(false)
+		c.takeOver()
+		c.nodes[i] = send(c.node())
+	case 4:
+		c.nodes[i].sending.Wait()
+		c.takeOver()
+	case 5:
+		c.Clock.Advance(time.Duration(c.random.IntN(20)) * time.Minute)
+	case 6: // somebody signs in, or out
+		name, user := c.names[c.random.IntN(len(c.names))], c.users[c.random.IntN(len(c.users))]
+		if c.random.IntN(4) > 0 || c.owner[name] == 0 {
+			c.register(c.nodes[i].s, user, name)
+			c.owner[name] = user
+			return
+		}
+		sqltest.Must(c.nodes[i].s.Unregister(c.Ctx, c.owner[name], "", c.browsers[name].Endpoint))(c.T)
+		c.owner[name] = 0
+	default:
+		_, _ = c.nodes[i].Step(c.Ctx) // it may not be the one that sends
+	}
+	if len(c.stopped) > 0 && c.random.IntN(3) == 0 { // it wakes and records what it did
+		late := c.stopped[0]
+		c.stopped = c.stopped[1:]
+		if len(late.ended) > 0 {
+			if err := late.record(c.Ctx); err != leases.ErrDeposed {
+				c.T.Errorf("a node without the lease recorded something: %v", err)
+			}
+		}
+	}
+}
+
+// takeOver ends the lease and gives the devices to another node.
+func (c *cluster) takeOver() {
+	for _, one := range c.nodes {
+		one.sending.Wait() // a lease outlasts the requests that began in it
+	}
+	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
+	next := send(c.node())
+	if err := next.held.Hold(c.Ctx); err != nil {
+		c.T.Errorf("free devices: %v", err)
+	}
+	c.nodes[c.random.IntN(len(c.nodes))] = next
+}
+
+// quiet lets everything end.
+func (c *cluster) quiet() {
+	c.push.Set(nil)
+	c.takeOver()
+	for range 4 {
+		c.Clock.Advance(time.Hour)
+		for _, one := range c.nodes {
+			for {
+				wait, err := one.Step(c.Ctx)
+				if err != nil || wait == poll {
+					break // another one sends, or nothing is left
+				}
+				one.sending.Wait()
+			}
+		}
+	}
+}
+
+// Nodes die between any two steps, push services fail at random, and browsers change hands: the versions of a browser rise, two
+// messages for it are never under way at once, and after quiet its last message is what its user has.
+func TestCrashBetweenAnySteps(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		for seed := range histories.Number(t, 6, 60) {
+			random := rand.New(rand.NewPCG(uint64(seed), 1))
+			c := &cluster{world: w, random: random, owner: map[string]services.UserID{}}
+			var keys []string
+			for i := range 5 {
+				keys = append(keys, fmt.Sprintf("s%d-u%d", seed, i))
+				c.names = append(c.names, fmt.Sprintf("s%d-b%d", seed, i))
+			}
+			c.users = b.MakeUsers(keys...)
+			c.nodes = []*courier{send(w.node()), send(w.node())}
+			for _, one := range c.nodes {
+				one.s.batch = 2
+			}
+			for i, name := range c.names {
+				w.register(c.nodes[0].s, c.users[i], name)
+				c.owner[name] = c.users[i]
+			}
+			rude := rand.New(rand.NewPCG(uint64(seed), 2))
+			w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+				if c.hangs.Load() {
+					<-r.Context().Done()
+					return false
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if rude.IntN(3) == 0 {
+					to.WriteHeader([]int{500, 302, 429, 403}[rude.IntN(4)])
+					return false
+				}
+				to.WriteHeader(http.StatusCreated)
+				return true
+			})
+			for range 80 {
+				c.act()
+			}
+			c.quiet()
+			for _, name := range c.names {
+				user := c.owner[name]
+				written := sqltest.Must(w.stream.Of(b.Ctx, []services.UserID{user}))(t)[user]
+				if written.Seq == 0 {
+					continue // there is no device, or its user never had badges: the page that registered it shows nothing
+				}
+				m, some := w.push.Last(name)
+				if !some || m.Total != w.likes[user] || m.UserID != services.GlobalID(services.UserType, written.Key) {
+					t.Errorf("seed %d: the user of %s has %d, and it got %+v", seed, name, w.likes[user], m)
+				}
+			}
+			for _, name := range c.names {
+				if owner := c.owner[name]; owner != 0 {
+					sqltest.Must(c.nodes[0].s.Unregister(b.Ctx, owner, "", w.browsers[name].Endpoint))(t)
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}

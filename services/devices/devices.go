@@ -1,0 +1,177 @@
+// Package devices brings the number of the icon to browsers whose page is closed, by Web Push.
+//
+// A device is a subscription of a browser, which its user registers. Devices are a consumer of the change stream: a position in it says
+// up to where devices know that they are due, and each device has the version that it has and the one that it wants. Both are in SQL. One node at a
+// time, by a lease, sends: to every device the newest badges of its user, encrypted for the browser (RFC 8291) and signed (VAPID, RFC 8292).
+//
+// It guarantees that after quiet each device was sent the newest badges of its user; that the versions of a device rise, because one
+// request for a device is under way at most; that a burst of changes is one message, and what a push service still holds is replaced by
+// the next one; that a device belongs to the user who registered it last, and nobody else sees it or takes it away; and
+// that push services do not wait for each other.
+//
+// On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push
+// service that fails for several devices in a row gets one request at a time until one succeeds. What it does not know any more (404, 410) is removed. If
+// the node dies, another one takes over after the lease, and repeats what was not recorded. Without keys nothing can be registered and
+// nothing runs; without a device a node reads one empty table at intervals.
+package devices
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/outbound"
+	"tidings/services/sql"
+	"tidings/services/stream"
+)
+
+// Config is what devices need.
+type Config struct {
+	DB     *sql.DB
+	Stream *stream.Service
+	// Online reports which users have an open socket.
+	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
+	// Read reports whether anybody else reads the change stream, which is on for devices only while there are some.
+	Read func(ctx context.Context) (bool, error)
+
+	Keys  Keys   // the zero value: nothing can be registered, and nothing is sent
+	Node  string // the name of this node
+	Clock services.Clock
+	Log   *slog.Logger
+
+	Away     bool           // users with an open socket get their newest change after they have closed it
+	Allow    []netip.Prefix // networks that may be called though they are not public
+	Timeout  time.Duration  // of one request; 0 means 10 s
+	Requests int            // at once to one push service; 0 means 32
+}
+
+const (
+	// leaseBeside is how much longer a lease is than a request: what begins in the first quarter of it ends within it.
+	leaseBeside = 15 * time.Second
+	poll        = 500 * time.Millisecond // for new changes
+	pollMore    = 50 * time.Millisecond  // while requests are under way
+	lookEvery   = 2 * time.Second        // for the first device
+	reader      = "devices"              // the row that is leased
+)
+
+// Service is Web Push on one node. It is safe for concurrent use.
+type Service struct {
+	cfg    Config
+	db     *sql.DB
+	pool   *leases.Pool
+	guard  outbound.Guard
+	client *outbound.Client
+	batch  int // changes, or devices, of one step
+	some   atomic.Bool
+	first  chan struct{} // wakes look for the first device
+
+	looked, read bool // of look: whether the stream was read the last time
+
+	delivered, failed, removed atomic.Uint64
+}
+
+// New makes the Web Push of a node.
+func New(cfg Config) *Service {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	if cfg.Requests == 0 {
+		cfg.Requests = 32
+	}
+	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
+	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests), batch: 500, first: make(chan struct{}, 1)}
+	if s.On() {
+		cfg.Stream.SetRead(true) // until the first look: a job before it would mark nobody
+	}
+	s.pool = leases.NewPool(leases.Config{
+		DB: cfg.DB, Table: leased, What: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseBeside, Log: cfg.Log,
+		On:   func() bool { return s.On() && s.some.Load() && cfg.Stream.On() },
+		Work: func(held *leases.Held) leases.Worker { return s.courier(held) },
+	})
+	return s
+}
+
+// On reports whether this node has keys.
+func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
+
+// PublicKey is the key that browsers subscribe with, "" while Web Push is off.
+func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
+
+// Stats are this node's numbers since its start.
+type Stats struct {
+	Delivered uint64 // messages that push services accepted
+	Failed    uint64 // requests that failed
+	Removed   uint64 // devices that their push service did not know any more
+	Sends     bool   // this node is the one that sends
+}
+
+// Stats reads the numbers of this node.
+func (s *Service) Stats() Stats {
+	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Removed: s.removed.Load(), Sends: s.pool.Running() > 0}
+}
+
+// Run sends while this node is the one that does, until ctx ends. While there are devices it keeps the change stream on.
+func (s *Service) Run(ctx context.Context) error {
+	defer s.client.CloseIdle()
+	if !s.On() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	sending := make(chan struct{})
+	go func() { defer close(sending); _ = s.pool.Run(ctx) }() // its error is that of ctx
+	defer func() { <-sending }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-s.first:
+		}
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("devices wait", "error", err)
+		}
+		timer.Reset(lookEvery)
+	}
+}
+
+// look finds out whether there are devices, and has the change stream on if so.
+func (s *Service) look(ctx context.Context) error {
+	some, err := s.any(ctx)
+	if err != nil {
+		return err
+	}
+	read := some
+	if !read && s.cfg.Read != nil {
+		if read, err = s.cfg.Read(ctx); err != nil {
+			return err
+		}
+	}
+	s.some.Store(some)
+	if s.looked && s.read == read {
+		return nil
+	}
+	s.cfg.Stream.SetRead(read)
+	if s.looked && read {
+		if err := s.markFirst(ctx); err != nil {
+			return err // and it is looked at again
+		}
+	}
+	s.looked, s.read = true, read
+	s.pool.Wake()
+	return nil
+}
+
+// markFirst marks the users of the first devices: until now the jobs of this node have marked nobody.
+func (s *Service) markFirst(ctx context.Context) error {
+	users, err := sql.Column[services.UserID](ctx, s.db, firstUsers)
+	if err != nil {
+		return err
+	}
+	return s.cfg.Stream.Mark(ctx, users)
+}

@@ -1,0 +1,204 @@
+// Package devicestest is a push service for tests, and the browsers that subscribe at it. It checks every request as a push service
+// does, by RFC 8030 and RFC 8292, and decrypts it as a browser does, by RFC 8291, with code of its own.
+package devicestest
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+var b64 = base64.RawURLEncoding
+
+// Browser is a subscription of one browser.
+type Browser struct {
+	Endpoint     string
+	P256dh, Auth string
+
+	key  *ecdh.PrivateKey
+	auth []byte
+}
+
+// NewBrowser subscribes at an address.
+func NewBrowser(endpoint string) *Browser {
+	key, err := ecdh.P256().GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	auth := make([]byte, 16)
+	_, _ = rand.Read(auth) // never fails
+	return &Browser{
+		Endpoint: endpoint, P256dh: b64.EncodeToString(key.PublicKey().Bytes()), Auth: b64.EncodeToString(auth), key: key, auth: auth,
+	}
+}
+
+// Message is what a service worker gets.
+type Message struct {
+	Version, UserID string
+	Total           int
+	Display         string
+	Silent          bool
+	Alert           *string
+	Cause           *struct {
+		Source, ItemID string
+		Part           *string
+		At             time.Time
+	}
+}
+
+const (
+	headerLength = 86
+	tagLength    = 16
+	greatest     = 4096 // bytes that a push service takes
+)
+
+// Decrypt reads the body of a request, by RFC 8291 and RFC 8188.
+func (b *Browser) Decrypt(body []byte) (m Message, err error) {
+	if len(body) < headerLength+tagLength+1 || len(body) > greatest {
+		return m, fmt.Errorf("a body of %d bytes", len(body))
+	}
+	salt, size, point := body[:16], binary.BigEndian.Uint32(body[16:20]), body[21:headerLength]
+	if body[20] != 65 || int(size) < len(body)-headerLength {
+		return m, fmt.Errorf("a header with a key of %d bytes and records of %d", body[20], size)
+	}
+	sender, err := ecdh.P256().NewPublicKey(point)
+	if err != nil {
+		return m, err
+	}
+	secret, err := b.key.ECDH(sender)
+	if err != nil {
+		return m, err
+	}
+	info := slices.Concat([]byte("WebPush: info\x00"), b.key.PublicKey().Bytes(), point)
+	ikm, err := hkdf.Key(sha256.New, secret, b.auth, string(info), 32)
+	if err != nil {
+		return m, err
+	}
+	key, keyErr := hkdf.Key(sha256.New, ikm, salt, "Content-Encoding: aes128gcm\x00", 16)
+	nonce, nonceErr := hkdf.Key(sha256.New, ikm, salt, "Content-Encoding: nonce\x00", 12)
+	if err := errors.Join(keyErr, nonceErr); err != nil {
+		return m, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return m, err
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		return m, err
+	}
+	text, err := gcm.Open(nil, nonce, body[headerLength:], nil)
+	if err != nil {
+		return m, err
+	}
+	text = []byte(strings.TrimRight(string(text), "\x00"))
+	if len(text) == 0 || text[len(text)-1] != 2 {
+		return m, errors.New("the text has no end")
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(text[:len(text)-1])))
+	decoder.DisallowUnknownFields()
+	return m, decoder.Decode(&m)
+}
+
+// CheckVAPID checks the header Authorization of a request to an origin, by RFC 8292: signed by the key, for this origin, not for longer than
+// a day, and with an address of the operator. It returns that.
+func CheckVAPID(header, public, origin string) (subject string, err error) {
+	rest, some := strings.CutPrefix(header, "vapid ")
+	if !some {
+		return "", fmt.Errorf("the header is %q", header)
+	}
+	values := map[string]string{}
+	for part := range strings.SplitSeq(rest, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		values[name] = value
+	}
+	if values["k"] != public {
+		return "", fmt.Errorf("the key is %q", values["k"])
+	}
+	raw, err := b64.DecodeString(values["k"])
+	if err != nil || len(raw) != 65 {
+		return "", fmt.Errorf("the key is %q", values["k"])
+	}
+	key := &ecdsa.PublicKey{Curve: elliptic.P256(), X: new(big.Int).SetBytes(raw[1:33]), Y: new(big.Int).SetBytes(raw[33:])}
+	parts := strings.Split(values["t"], ".")
+	if len(parts) != 3 {
+		return "", fmt.Errorf("the token is %q", values["t"])
+	}
+	signature, err := b64.DecodeString(parts[2])
+	if err != nil || len(signature) != 64 {
+		return "", fmt.Errorf("the signature is %q", parts[2])
+	}
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	if !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+		return "", errors.New("the signature is not the key's")
+	}
+	var head struct{ Alg, Typ string }
+	var claims struct {
+		Aud, Sub string
+		Exp      int64
+	}
+	if err := errors.Join(decodePart(parts[0], &head), decodePart(parts[1], &claims)); err != nil {
+		return "", err
+	}
+	left := time.Until(time.Unix(claims.Exp, 0))
+	if head.Alg != "ES256" || claims.Aud != origin || left <= 0 || left > 24*time.Hour {
+		return "", fmt.Errorf("%+v, %+v at %s", head, claims, origin)
+	}
+	return claims.Sub, nil
+}
+
+func decodePart(part string, into any) error {
+	text, err := b64.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// checkHeaders is what is wrong with the headers of a request, beside VAPID.
+func checkHeaders(r *http.Request) error {
+	for name, want := range map[string]string{"Content-Encoding": "aes128gcm", "TTL": "2419200"} {
+		if got := r.Header.Get(name); got != want {
+			return fmt.Errorf("%s is %q", name, got)
+		}
+	}
+	if got := r.Header.Get("Topic"); len(got) != 32 {
+		return fmt.Errorf("Topic is %q: 32 characters are expected", got)
+	}
+	if got := r.Header.Get("Urgency"); got != "normal" && got != "high" {
+		return fmt.Errorf("Urgency is %q", got)
+	}
+	return nil
+}
+
+// Read checks and decrypts a request to a browser's endpoint at an origin.
+func (b *Browser) Read(r *http.Request, body []byte, public, origin string) (m Message, err error) {
+	if err := checkHeaders(r); err != nil {
+		return m, err
+	}
+	if subject, err := CheckVAPID(r.Header.Get("Authorization"), public, origin); err != nil || subject != "mailto:ops@example.com" {
+		return m, fmt.Errorf("the subject is %q: %w", subject, err)
+	}
+	if m, err = b.Decrypt(body); err != nil {
+		return m, err
+	}
+	if urgent := r.Header.Get("Urgency") == "high"; urgent == m.Silent {
+		return m, fmt.Errorf("silent is %v and Urgency %q", m.Silent, r.Header.Get("Urgency"))
+	}
+	return m, nil
+}

@@ -1,0 +1,178 @@
+package devices
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/leases"
+	"tidings/services/sql"
+)
+
+var leased = leases.NewTable("devices", "device_readers")
+
+var (
+	holdUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
+
+	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
+
+	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
+
+	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
+			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $12, $10, 0, 0, 0, 0, '')
+		ON CONFLICT (hash) DO UPDATE SET user_number = excluded.user_number, vapid = excluded.vapid, name = excluded.name, silent = excluded.silent, registered_at = excluded.registered_at, seen_at = excluded.seen_at,
+			has = excluded.has, heard = excluded.heard, want = excluded.want, due_at = excluded.due_at, attempts = 0, first_at = 0, dead_at = 0, delivered_at = 0, error = ''`)
+
+	dropOldest = sql.NewStatement("drop a user's oldest devices", `DELETE FROM devices WHERE hash IN (
+		SELECT hash FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash LIMIT 1000 OFFSET $2)`)
+
+	// A browser that subscribed anew has other keys; the former ones are of no use.
+	dropFormer = sql.NewStatement("drop a user's former devices of an endpoint", `DELETE FROM devices WHERE user_number = $1 AND endpoint = $2 AND hash <> $3`)
+
+	dropDevice = sql.NewStatement("drop a device of a user", `DELETE FROM devices WHERE hash = $1 AND user_number = $2`)
+
+	devicesOf = sql.NewStatement("devices of a user", `SELECT hash, name, endpoint, silent, registered_at, delivered_at, first_at, attempts, error
+		FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash`)
+
+	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
+
+	// There are few: those that were registered since no node found any. Others are found by the laps of the stream.
+	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
+
+	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
+
+	// Only the holder of the lease moves the position: a node that was paused for longer finds another token.
+	moveReader = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
+
+	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
+		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
+
+	// A device that waits for a further attempt goes on waiting; one that was given up is tried again.
+	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
+			due_at = CASE WHEN devices.due_at = 0 THEN $2 ELSE devices.due_at END,
+			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0
+		FROM {rows $1 user_number BIGINT, seq BIGINT} AS r WHERE devices.user_number = r.user_number AND devices.want < r.seq`)
+
+	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+
+	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+
+	// A change that came while the request was under way makes the device due again.
+	recordDevices = sql.NewStatement("record what became of messages", `UPDATE devices SET has = r.has, heard = r.heard, attempts = r.attempts, first_at = r.first_at,
+			due_at = CASE WHEN r.due_at = 0 AND devices.want > r.want THEN $2 ELSE r.due_at END,
+			dead_at = CASE WHEN devices.want > r.want THEN 0 ELSE r.dead_at END,
+			delivered_at = CASE WHEN r.delivered_at = 0 THEN devices.delivered_at ELSE r.delivered_at END, error = r.error
+		FROM {rows $1 hash TEXT, registered_at BIGINT, want BIGINT, has BIGINT, heard BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, delivered_at BIGINT, error TEXT} AS r
+		WHERE devices.hash = r.hash AND devices.registered_at = r.registered_at`)
+
+	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
+		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
+
+	// Two of the counts are bounded by an index of what is under way or fails.
+	countDevices = sql.NewStatement("count devices", `SELECT (SELECT count(*) FROM devices), (SELECT count(*) FROM devices WHERE due_at > 0),
+		(SELECT count(*) FROM devices WHERE dead_at > 0 AND attempts > 0), (SELECT min(due_at) FROM devices WHERE due_at > 0),
+		delivered, failed, removed, node, until_us >= {database clock}, error FROM device_readers WHERE name = 'devices'`)
+
+	forgetDevices = sql.NewStatement("forget a user's devices", `DELETE FROM devices WHERE user_number = $1`)
+)
+
+const ofRow = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
+
+func moment(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return sql.FromMicros(us)
+}
+
+func micros(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
+}
+
+// any reports whether there is a device.
+func (s *Service) any(ctx context.Context) (bool, error) {
+	var one int
+	return s.db.One(ctx, anyDevice, nil, &one)
+}
+
+// Of lists a user's devices, the one that registered last first.
+func (s *Service) Of(ctx context.Context, user services.UserID) (list []Device, err error) {
+	list, _, err = s.devicesOf(ctx, s.db, user)
+	return list, err
+}
+
+// ByID is a device of a user; false if the user has none of that ID.
+func (s *Service) ByID(ctx context.Context, user services.UserID, id string) (Device, bool, error) {
+	list, err := s.Of(ctx, user)
+	for _, one := range list {
+		if one.ID == id {
+			return one, true, err
+		}
+	}
+	return Device{}, false, err
+}
+
+// devicesOf also returns the hashes.
+func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.UserID) (list []Device, hashes []string, err error) {
+	err = r.Each(ctx, devicesOf, []any{user}, func(scan func(...any) error) error {
+		var d Device
+		var hash string
+		var registered, delivered, first int64
+		var attempts int
+		if err := scan(&hash, &d.Name, &d.Endpoint, &d.Silent, &registered, &delivered, &first, &attempts, &d.Error); err != nil {
+			return err
+		}
+		d.ID, d.RegisteredAt, d.DeliveredAt = idOf(user, hash), moment(registered), moment(delivered)
+		if attempts > 0 {
+			d.FailingSince = moment(first)
+		}
+		list, hashes = append(list, d), append(hashes, hash)
+		return nil
+	})
+	return list, hashes, err
+}
+
+func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
+	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
+		var r row
+		var first int64
+		err := scan(&r.hash, &r.user, &r.endpoint, &r.service, &r.p256dh, &r.auth, &r.vapid, &r.silent, &r.registeredAt, &r.has, &r.heard, &r.want, &r.attempts, &first)
+		r.firstAt = moment(first)
+		list = append(list, r)
+		return err
+	})
+	return list, err
+}
+
+// Counts are the numbers of all devices.
+type Counts struct {
+	Registered int
+	Waiting    int       // that are due, or tried again later
+	Dead       int       // that were given up until their user's next change
+	Oldest     time.Time // since when the first is due; zero if none is, or all are tried again later
+	Delivered  int       // messages that push services accepted
+	Failed     int       // requests that failed
+	Removed    int       // devices that their push service did not know any more
+	Node       string    // that sends, or did last
+	Sends      bool      // a node sends
+	Error      string    // the last failure
+}
+
+// Counts counts all devices.
+func (s *Service) Counts(ctx context.Context) (c Counts, err error) {
+	var oldest sql.NullInt64
+	_, err = s.db.One(ctx, countDevices, nil, &c.Registered, &c.Waiting, &c.Dead, &oldest, &c.Delivered, &c.Failed, &c.Removed, &c.Node, &c.Sends, &c.Error)
+	if oldest.Valid && oldest.Int64 < s.db.Now().UnixMicro() {
+		c.Oldest = sql.FromMicros(oldest.Int64)
+	}
+	return c, err
+}
+
+// Forget removes a user's devices, and answers how many.
+func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
+	return tx.Run(ctx, forgetDevices, user)
+}

@@ -1,0 +1,84 @@
+package devices
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"net/url"
+	"strings"
+
+	webpush "github.com/SherClockHolmes/webpush-go"
+
+	"tidings/services"
+)
+
+// Keys are the VAPID keys of the installation: push services know its messages by them.
+type Keys struct {
+	Private, Public string // base64url
+	Subject         string // whom a push service can ask: an address of mail or an https address
+}
+
+// NewKeys makes a pair of keys.
+func NewKeys() (private, public string, err error) { return webpush.GenerateVAPIDKeys() }
+
+// ParseKeys reads the private key, to which it finds the public one, and the subject. reason is what is wrong with one of them.
+func ParseKeys(private, subject string) (keys Keys, reason string) {
+	raw, err := decode(private)
+	if err != nil {
+		return Keys{}, "it must be base64url, as tidings vapid prints it"
+	}
+	key, err := ecdh.P256().NewPrivateKey(raw)
+	if err != nil {
+		return Keys{}, "it is not a private key of P-256: 32 bytes as base64url are expected, as tidings vapid prints them"
+	}
+	public := base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes())
+	return Keys{Private: base64.RawURLEncoding.EncodeToString(raw), Public: public, Subject: subject}, ""
+}
+
+// CheckSubject is what is wrong with a subject; "" if nothing is.
+func CheckSubject(subject string) string {
+	at, err := url.Parse(subject)
+	_, host, mail := strings.Cut(subject, "@")
+	switch {
+	case err == nil && at.Scheme == "https" && at.Host != "":
+		return ""
+	case err == nil && at.Scheme == "mailto" && mail && host != "" && !strings.ContainsAny(subject, " <>"):
+		return ""
+	}
+	return services.Quote(subject) + " is not an address of the operator, by which a push service can reach them: mailto:NAME@HOST or https://HOST is expected"
+}
+
+// decode reads base64, of either alphabet and with padding or without: browsers and their helpers differ.
+func decode(text string) ([]byte, error) {
+	text = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(text, "="))
+	return base64.RawURLEncoding.Strict().DecodeString(text)
+}
+
+const (
+	publicLength = 65 // of an uncompressed point
+	authLength   = 16
+)
+
+// checkKeys checks the keys of a subscription, and returns them in one form.
+func checkKeys(p256dh, auth string) (point, secret string, err error) {
+	raw, err := decode(p256dh)
+	if err != nil {
+		return "", "", services.Errorf(services.Invalid, "p256dh: it is not base64url: getKey(\"p256dh\") of the subscription is expected")
+	}
+	if len(raw) != publicLength {
+		return "", "", services.Errorf(services.Invalid, "p256dh: %d bytes are expected, got %d", publicLength, len(raw))
+	}
+	if _, err := ecdh.P256().NewPublicKey(raw); err != nil {
+		return "", "", services.Errorf(services.Invalid, "p256dh: it is not a public key: an uncompressed point of P-256 is expected")
+	}
+	short, err := decode(auth)
+	if err != nil {
+		return "", "", services.Errorf(services.Invalid, "auth: it is not base64url: getKey(\"auth\") of the subscription is expected")
+	}
+	if len(short) != authLength {
+		return "", "", services.Errorf(services.Invalid, "auth: %d bytes are expected, got %d", authLength, len(short))
+	}
+	return base64.RawURLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(short), nil
+}
+
+// subscriber is the subject as the library takes it, which adds mailto: itself.
+func subscriber(subject string) string { return strings.TrimPrefix(subject, "mailto:") }

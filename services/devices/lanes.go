@@ -1,0 +1,115 @@
+package devices
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/services/outbound"
+)
+
+const (
+	strangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
+	each      = 2      // of them to one
+	mostLanes = 10_000 // remembered
+)
+
+// lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests.
+type lanes struct {
+	most      int // to one that has accepted a message
+	of        map[string]*lane
+	strangers int // requests under way to others
+}
+
+type lane struct {
+	underway int
+	failures int // in a row
+	retryAt  time.Time
+	known    bool // it has accepted a message
+}
+
+func newLanes(most int) *lanes { return &lanes{most: most, of: map[string]*lane{}} }
+
+func (l *lanes) get(service string) *lane {
+	one := l.of[service]
+	if one == nil {
+		if len(l.of) >= mostLanes {
+			maps.DeleteFunc(l.of, func(_ string, old *lane) bool { return old.underway == 0 })
+		}
+		one = &lane{}
+		l.of[service] = one
+	}
+	return one
+}
+
+func (o *lane) down() bool { return o.failures >= outbound.Breaker }
+
+// takes reports whether a push service can take a further request.
+func (l *lanes) takes(o *lane, now time.Time) bool {
+	switch {
+	case o.down():
+		return o.underway == 0 && !now.Before(o.retryAt)
+	case o.known:
+		return o.underway < l.most
+	}
+	return o.underway < min(each, l.most) && l.strangers < strangers
+}
+
+// open lists push services to leave out, or with among those to choose from: while no stranger can take a request.
+func (l *lanes) open(now time.Time) (among bool, services []string) {
+	among = l.strangers >= strangers
+	services = []string{}
+	for name, one := range l.of {
+		if l.takes(one, now) == among {
+			services = append(services, name)
+		}
+	}
+	slices.Sort(services)
+	return among, services
+}
+
+// begin takes a place for a request, if there is one.
+func (l *lanes) begin(service string, now time.Time) bool {
+	one := l.get(service)
+	if !l.takes(one, now) {
+		return false
+	}
+	one.underway++
+	if !one.known {
+		l.strangers++
+	}
+	return true
+}
+
+// end frees the place of a request.
+func (l *lanes) end(service string) *lane {
+	one := l.get(service)
+	one.underway--
+	if !one.known {
+		l.strangers--
+	}
+	return one
+}
+
+// answered is a request that the push service did its work for; accepted says that it took the message.
+func (l *lanes) answered(service string, accepted bool) {
+	one := l.end(service)
+	one.failures, one.retryAt = 0, time.Time{}
+	if accepted && !one.known {
+		one.known = true
+		l.strangers -= one.underway // they are not strangers' any more
+	}
+}
+
+// failed is a request that failed. One device that fails again and again does not speak for the others: only a first failure counts,
+// unless the push service is down.
+func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
+	one := l.end(service)
+	if first || one.down() {
+		one.failures++
+	}
+	if one.down() {
+		pause := outbound.Pause(one.failures-outbound.Breaker, outbound.LongestDown)
+		one.retryAt = now.Add(max(pause, after))
+	}
+}

@@ -1,0 +1,123 @@
+package devices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	webpush "github.com/SherClockHolmes/webpush-go"
+
+	"tidings/services"
+	"tidings/services/outbound"
+	"tidings/services/stream"
+)
+
+const (
+	// keptFor is how long a push service keeps a message for a browser that is off. What it says is the newest number however old it is,
+	// and the next message replaces it; this is the longest that push services take.
+	keptFor = 28 * 24 * time.Hour
+	// topicLength is how long the topic of a message is, the longest that push services take.
+	topicLength = 32
+	// Messages are padded to one size, so that their length says nothing. The second is for the longest keys of users, and what push
+	// services take at most.
+	usualSize, greatestSize = 1024, 4096
+	beside                  = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
+)
+
+// message is what a service worker gets. The names are those of BadgeChange in the schema.
+type message struct {
+	Version string  `json:"version"`
+	UserID  string  `json:"userId"`
+	Total   int     `json:"total"`
+	Display string  `json:"display"`
+	Silent  bool    `json:"silent"`
+	Alert   *string `json:"alert"` // the version that last brought something to alert of, which is still unread; a state, unlike silent
+	Cause   *cause  `json:"cause"`
+}
+
+type cause struct {
+	Source services.Source `json:"source"`
+	Part   *string         `json:"part"`
+	ItemID string          `json:"itemId"`
+	At     string          `json:"at"`
+}
+
+// alerts reports whether a change has something to alert of to a reader who was alerted of everything up to heard.
+func alerts(change stream.Change, heard uint64) bool {
+	return !change.State.Quiet && change.State.Loud > heard && change.State.Cause != nil
+}
+
+// wants reports whether a device that has a version gets a change: the first that it gets, a total that changed, or something to
+// alert of.
+func (r row) wants(change stream.Change) bool {
+	loud := alerts(change, max(r.has, r.heard))
+	if !r.silent && !loud {
+		return false
+	}
+	return r.has == 0 || change.State.Total.Changed > r.has || loud
+}
+
+// shown is the message about a change for a device.
+func (r row) shown(change stream.Change) message {
+	state := change.State
+	m := message{
+		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
+		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
+	}
+	if state.Loud > r.heard && state.Cause != nil && (!state.Quiet || state.Loud <= r.has) {
+		alert := stream.VersionText(state.Loud)
+		m.Alert, m.Cause = &alert, &cause{Source: state.Cause.Source, ItemID: state.Cause.ID, At: state.Cause.At.UTC().Format("2006-01-02T15:04:05.000Z")}
+		if part := state.Cause.Part; part != "" {
+			m.Cause.Part = &part
+		}
+	}
+	return m
+}
+
+// topic makes a message replace the one that the push service still has for the browser, also after the browser has changed hands.
+// Nobody without the browser's keys has the same topic.
+func (r row) topic() string { return r.hash[:topicLength] }
+
+// errBuilt ends the library's sending once the request is made.
+var errBuilt = errors.New("the request is made")
+
+// builder takes the request that the library makes: the guarded client sends it.
+type builder struct{ request *http.Request }
+
+// Do takes the request.
+func (b *builder) Do(request *http.Request) (*http.Response, error) {
+	b.request = request
+	return nil, errBuilt
+}
+
+// send sends a message to a device, once.
+func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
+	return s.client.Send(ctx, func(ctx context.Context) (*http.Request, error) {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		size, urgency := uint32(usualSize), webpush.UrgencyHigh
+		if len(text) > usualSize-beside {
+			size = greatestSize
+		}
+		if m.Silent {
+			urgency = webpush.UrgencyNormal // it need not wake a device whose battery is low
+		}
+		var made builder
+		got, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: r.endpoint, Keys: webpush.Keys{Auth: r.auth, P256dh: r.p256dh}}, &webpush.Options{
+			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(keptFor / time.Second), Urgency: urgency,
+			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,
+		})
+		if got != nil {
+			_ = got.Body.Close() // there is none: the builder answers with an error
+		}
+		if made.request == nil {
+			return nil, err
+		}
+		made.request.Header.Set("User-Agent", "Tidings")
+		return made.request, nil
+	})
+}

@@ -1,0 +1,117 @@
+package devices
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Registered is the outcome of a registration.
+type Registered struct {
+	ID      string
+	Changed bool // false: the device was registered already, as it is
+}
+
+// errOff is the error while this node has no keys.
+var errOff = &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
+	Message: "Web Push is off: start every node with --vapid-private-key (TIDINGS_VAPID_PRIVATE_KEY) and --vapid-subject (TIDINGS_VAPID_SUBJECT); tidings vapid makes a key"}
+
+// Register registers a device of a user; repeated, it only notes when. A browser belongs to the user who registered it last. That needs
+// its keys, which only the browser has: with other keys an endpoint is another device, and the answer is the same whether somebody
+// registered the endpoint or not. INVALID for a bad endpoint, key or name; CONFLICT while Web Push is off.
+func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevice) (Registered, error) {
+	if !s.On() {
+		return Registered{}, errOff
+	}
+	at, err := s.guard.CheckURL("endpoint", d.Endpoint)
+	if err == nil && at.Scheme != "https" && len(s.cfg.Allow) == 0 {
+		err = services.Errorf(services.Invalid, "endpoint: %s is not an https address", services.Quote(d.Endpoint))
+	}
+	if err != nil {
+		return Registered{}, err
+	}
+	if d.P256dh, d.Auth, err = checkKeys(d.P256dh, d.Auth); err != nil {
+		return Registered{}, err
+	}
+	if d.Name != "" {
+		if err := services.CheckText("name", d.Name, 1, MaxName); err != nil {
+			return Registered{}, err
+		}
+	}
+	head, _, err := s.cfg.Stream.Head(ctx)
+	if err != nil {
+		return Registered{}, err
+	}
+	hash, done := hashOf(d.Endpoint, d.P256dh, d.Auth), Registered{}
+	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		done, err = s.register(ctx, tx, user, d, hash, at.Host, head)
+		return err
+	})
+	if err != nil {
+		return Registered{}, err
+	}
+	if !s.some.Swap(true) {
+		select {
+		case s.first <- struct{}{}:
+		default:
+		}
+	}
+	return done, nil
+}
+
+func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
+	done.ID = idOf(user, hash)
+	var number services.UserID
+	if found, err := tx.One(ctx, holdUser, []any{user}, &number); err != nil || !found { // it orders the registrations of a user
+		if err == nil {
+			err = services.Errorf(services.NotFound, "there is no such user any more")
+		}
+		return done, err
+	}
+	var owner services.UserID
+	var vapid, name string
+	var silent bool
+	var attempts int
+	found, err := tx.One(ctx, lockDevice, []any{hash}, &owner, &vapid, &name, &silent, &attempts)
+	if err != nil {
+		return done, err
+	}
+	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
+	if !done.Changed && attempts == 0 {
+		_, err = tx.Run(ctx, touchDevice, hash, tx.Now)
+		return done, err
+	}
+	if _, err = tx.Run(ctx, dropFormer, user, d.Endpoint, hash); err != nil {
+		return done, err
+	}
+	if _, err = tx.Run(ctx, putDevice, hash, user, d.Endpoint, service, d.P256dh, d.Auth, s.cfg.Keys.Public, d.Name, d.Silent, tx.Now, int64(0), int64(head)); err != nil {
+		return done, err
+	}
+	_, err = tx.Run(ctx, dropOldest, user, MaxDevices)
+	return done, err
+}
+
+// Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. Another user's is as if
+// it were not there.
+func (s *Service) Unregister(ctx context.Context, user services.UserID, id, endpoint string) (changed bool, err error) {
+	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		changed = false
+		list, hashes, err := s.devicesOf(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		for i, one := range list {
+			if one.ID != id && one.Endpoint != endpoint {
+				continue
+			}
+			n, err := tx.Run(ctx, dropDevice, hashes[i], user)
+			if err != nil {
+				return err
+			}
+			changed = changed || n > 0
+		}
+		return nil
+	})
+	return changed && err == nil, err
+}

@@ -1,0 +1,252 @@
+package devices
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/devices/devicestest"
+	"tidings/services/outbound"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
+)
+
+// What the push service does not know any more is removed; nothing is sent to it again.
+func TestGoneDevicesAreRemoved(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		c := send(s)
+		for i, status := range []int{http.StatusNotFound, http.StatusGone} {
+			w.register(s, users[i], fmt.Sprint(status))
+			w.push.Status(status)
+			w.like(1, users[i])
+			w.settle(c)
+			w.like(2, users[i])
+			w.settle(c)
+			sqltest.Equal(t, len(w.push.Take()), 1)
+			sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[i]))(t)), 0)
+			sqltest.Equal(t, s.Stats().Removed, uint64(i+1))
+		}
+	})
+}
+
+// Whatever a push service does, the device is tried again, and then has the newest number.
+func TestRudePushServices(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter, r *http.Request)
+		err    string
+	}{
+		"400":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "the receiver answered 400"},
+		"403":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "the receiver answered 403"},
+		"500":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "the receiver answered 500"},
+		"redirect": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/other"); w.WriteHeader(307) }, "redirects are not followed"},
+		"hang":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "there was no answer within 300ms"},
+		"garbage":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
+		"hang up":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "") }, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := peopletest.NewBundle(t, sqltest.SQLite(t))
+			w := newWorld(b)
+			user := b.MakeUsers("ann")[0]
+			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
+			co := send(s)
+			w.register(s, user, "phone")
+			w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+				c.answer(to, r)
+				return false
+			})
+			w.like(1, user)
+			w.settle(co)
+			if list := sqltest.Must(s.Of(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
+				t.Errorf("%+v", list)
+			}
+			w.push.Set(nil)
+			w.like(2, user)
+			w.settle(co)
+			sqltest.Equal(t, w.lastOf("phone"), 0) // the pause is not over
+			b.Clock.Advance(10 * time.Second)
+			w.settle(co)
+			sqltest.Equal(t, w.lastOf("phone"), 2)
+			if list := sqltest.Must(s.Of(b.Ctx, user))(t); !list[0].FailingSince.IsZero() || list[0].Error != "" || list[0].DeliveredAt.IsZero() {
+				t.Errorf("%+v", list)
+			}
+		})
+	}
+}
+
+// answerGarbage writes to the connection itself and closes it.
+func answerGarbage(to http.ResponseWriter, text string) {
+	connection, _, err := http.NewResponseController(to).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = connection.Write([]byte(text))
+	_ = connection.Close()
+}
+
+// A device for which the push service asks to wait gets nothing before.
+func TestRetryAfter(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		user := b.MakeUsers("ann")[0]
+		s := w.node()
+		c := send(s)
+		w.register(s, user, "phone")
+		w.push.Set(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
+			to.Header().Set("Retry-After", "120")
+			to.WriteHeader(http.StatusTooManyRequests)
+			return false
+		})
+		w.like(1, user)
+		w.settle(c)
+		sqltest.Equal(t, len(w.push.Take()), 1)
+		w.push.Set(nil)
+		b.Clock.Advance(119 * time.Second)
+		w.like(2, user)
+		w.settle(c)
+		sqltest.Equal(t, len(w.push.Take()), 0)
+		b.Clock.Advance(time.Second)
+		w.settle(c)
+		sqltest.Equal(t, w.lastOf("phone"), 2)
+	})
+}
+
+// A device that fails for a day is given up, until its user's next change.
+func TestGivenUpAfterADay(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		c := send(s)
+		w.register(s, users[0], "broken")
+		w.register(s, users[1], "whole")
+		w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+			if broken := strings.HasSuffix(r.URL.Path, "broken"); broken {
+				to.WriteHeader(http.StatusForbidden)
+				return false
+			}
+			to.WriteHeader(http.StatusCreated)
+			return true
+		})
+		w.like(1, users...)
+		for range 26 {
+			w.settle(c)
+			b.Clock.Advance(time.Hour)
+		}
+		if got := w.counts(s); got.Dead != 1 || got.Waiting != 0 || got.Registered != 2 {
+			t.Errorf("%+v", got)
+		}
+		sqltest.Equal(t, w.lastOf("whole"), 1)
+		tries := len(w.push.Take())
+		if tries < 20 || tries > 40 {
+			t.Errorf("%d requests in a day", tries)
+		}
+		b.Clock.Advance(48 * time.Hour)
+		w.settle(c)
+		sqltest.Equal(t, len(w.push.Take()), 0)
+		w.push.Set(nil)
+		w.like(4, users[0])
+		w.settle(c)
+		sqltest.Equal(t, w.lastOf("broken"), 4)
+		sqltest.Equal(t, w.counts(s).Dead, 0)
+	})
+}
+
+// A push service that is down gets one request at a time; everybody has the newest number after it is back, and nobody's day has passed
+// meanwhile.
+func TestPushServiceIsDown(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	var names []string
+	for i := range 60 {
+		names = append(names, fmt.Sprint("u", i))
+	}
+	users := b.MakeUsers(names...)
+	s := w.node(func(cfg *Config) { cfg.Requests = 4 })
+	c := send(s)
+	for i, user := range users {
+		w.register(s, user, names[i])
+	}
+	w.like(1, users[0])
+	w.settle(c) // the push service is known
+	w.push.Take()
+	w.push.Status(http.StatusServiceUnavailable)
+	w.like(1, users...)
+	w.settle(c)
+	if got := len(w.push.Take()); got < outbound.Breaker || got > outbound.Breaker+4 {
+		t.Errorf("%d requests until it was known to be down", got)
+	}
+	for range 12 {
+		b.Clock.Advance(outbound.LongestDown)
+		w.settle(c)
+	}
+	sqltest.Equal(t, len(w.push.Take()), 12)
+	w.push.Set(nil)
+	w.like(2, users...)
+	b.Clock.Advance(30 * time.Hour)
+	w.settle(c)
+	for i := range users {
+		sqltest.Equal(t, w.lastOf(names[i]), 2)
+	}
+	if got := w.counts(s); got.Dead != 0 || got.Waiting != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A push service that hangs does not hold another one, and neither do many of them that nobody knows.
+func TestSlowPushServiceHoldsNoOther(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	w := newWorld(b)
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprint("u", i))
+	}
+	users := b.MakeUsers(names...)
+	s := w.node(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
+	s.batch = 10
+	c := send(s)
+	w.register(s, users[0], "phone")
+	w.like(1, users[0])
+	w.settle(c)
+	sqltest.Equal(t, w.lastOf("phone"), 1)
+	var slow []*devicestest.Service
+	for i := range 12 {
+		one := devicestest.NewService(t, keys.Public)
+		one.Set(func(_ http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+			<-r.Context().Done()
+			return false
+		})
+		slow = append(slow, one)
+		for _, user := range users[:1+i] {
+			browser := one.Browser(fmt.Sprint(user))
+			sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
+		}
+	}
+	w.like(2, users...)
+	for i := range 5 {
+		w.like(i+3, users...)
+		eventually.HoldsWithin(t, 20*time.Second, "the phone has the number", func() bool {
+			sqltest.Must(c.Step(b.Ctx))(t)
+			return w.lastOf("phone") == i+3
+		})
+	}
+	under := 0
+	for _, one := range slow {
+		under += one.Under()
+	}
+	if under == 0 || under > strangers {
+		t.Errorf("%d requests hang", under)
+	}
+	for _, one := range slow {
+		one.Close()
+	}
+	c.sending.Wait()
+}

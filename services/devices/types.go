@@ -1,0 +1,77 @@
+package devices
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"tidings/services"
+)
+
+// The limits of devices.
+const (
+	MaxDevices = 20 // of one user; a further one replaces the one that registered longest ago
+	MaxName    = 64 // characters
+)
+
+// Device is a browser that a user has registered.
+type Device struct {
+	ID           string
+	Name         string // "" for none
+	Endpoint     string
+	Silent       bool
+	RegisteredAt time.Time
+	DeliveredAt  time.Time // zero: never
+	FailingSince time.Time // zero: it does not fail
+	Error        string    // of the last failure since the last delivery
+}
+
+// NewDevice is a device to register.
+type NewDevice struct {
+	Endpoint, P256dh, Auth string
+	Name                   string
+	Silent                 bool
+}
+
+// hashOf is the key of the row of a subscription. The keys are in it: an endpoint with other keys is another device, so that a
+// stranger who has come by an endpoint can neither take it over nor learn that somebody registered it.
+func hashOf(endpoint, p256dh, auth string) string {
+	sum := sha256.Sum256([]byte(endpoint + " " + p256dh + " " + auth))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// idOf is the global ID of a device. It differs for each user of one browser, so that an ID has one state for ever, and says nothing of
+// the endpoint.
+func idOf(user services.UserID, hash string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", user, hash))
+	return services.GlobalID(services.DeviceType, base64.RawURLEncoding.EncodeToString(sum[:16]))
+}
+
+// ParseID checks a global ID of a device. INVALID for anything else.
+func ParseID(field, id string) (string, error) {
+	kind, key, err := services.SplitGlobalID(id)
+	if err != nil {
+		return "", services.About(field, err)
+	}
+	if raw, err := base64.RawURLEncoding.Strict().DecodeString(key); kind != services.DeviceType || err != nil || len(raw) != 16 {
+		return "", services.Errorf(services.Invalid, "%s: %s is not an ID of a device", field, services.Quote(id))
+	}
+	return id, nil
+}
+
+// row is a device as it is sent to.
+type row struct {
+	hash         string
+	user         services.UserID
+	endpoint     string
+	service      string
+	p256dh, auth string
+	vapid        string
+	silent       bool
+	registeredAt int64
+	has, heard   uint64
+	want         uint64
+	attempts     int
+	firstAt      time.Time
+}

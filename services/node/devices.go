@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidings/services/devices"
+	"tidings/services/outbound"
+)
+
+// wireDevices makes the Web Push, after the change stream and the webhooks.
+func (s *Server) wireDevices() {
+	keys, cfg := devices.Keys{}, s.Config
+	if cfg.VAPIDPrivateKey != "" {
+		keys, _ = devices.ParseKeys(cfg.VAPIDPrivateKey, cfg.VAPIDSubject) // checked with the settings, as is the next
+	}
+	allow, _ := outbound.ParseNetworks(cfg.WebPushAllow)
+	s.devices = devices.New(devices.Config{
+		DB: s.Store, Stream: s.stream, Online: s.Redis.OnlineOf, Read: s.webhooks.Any, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
+		Away: cfg.WebPushAway, Allow: allow, Timeout: cfg.WebPushTimeout, Requests: cfg.WebPushRequests,
+	})
+}
+
+// deviceCollector counts the devices at each scrape. Without keys there are no counts.
+type deviceCollector struct {
+	on    func() bool
+	count func(ctx context.Context) (devices.Counts, error)
+	now   func() time.Time
+}
+
+var (
+	devicesRegistered = prometheus.NewDesc("tidings_devices", "Devices that are registered for Web Push.", nil, nil)
+	devicesWaiting    = prometheus.NewDesc("tidings_devices_waiting", "Devices that have not got their user's newest change.", nil, nil)
+	devicesDead       = prometheus.NewDesc("tidings_devices_dead", "Devices that failed for a day, and wait for their user's next change.", nil, nil)
+	devicesLag        = prometheus.NewDesc("tidings_devices_lag_seconds", "Time since the oldest message to a device was due.", nil, nil)
+	devicesDelivered  = prometheus.NewDesc("tidings_devices_delivered_total", "Messages that push services accepted, from all nodes.", nil, nil)
+	devicesFailed     = prometheus.NewDesc("tidings_devices_failed_total", "Requests to push services that failed, from all nodes.", nil, nil)
+	devicesRemoved    = prometheus.NewDesc("tidings_devices_removed_total", "Devices that their push service did not know any more.", nil, nil)
+)
+
+// Describe names the metrics.
+func (c *deviceCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, metric := range []*prometheus.Desc{devicesRegistered, devicesWaiting, devicesDead, devicesLag, devicesDelivered, devicesFailed, devicesRemoved} {
+		out <- metric
+	}
+}
+
+// Collect reads the metrics; while SQL does not answer there are none.
+func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
+	if !c.on() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	counts, err := c.count(ctx)
+	if err != nil {
+		return
+	}
+	lag := 0.0
+	if !counts.Oldest.IsZero() {
+		lag = max(0, c.now().Sub(counts.Oldest).Seconds())
+	}
+	for metric, value := range map[*prometheus.Desc]float64{
+		devicesRegistered: float64(counts.Registered), devicesWaiting: float64(counts.Waiting), devicesDead: float64(counts.Dead), devicesLag: lag,
+	} {
+		out <- prometheus.MustNewConstMetric(metric, prometheus.GaugeValue, value)
+	}
+	for metric, value := range map[*prometheus.Desc]int{devicesDelivered: counts.Delivered, devicesFailed: counts.Failed, devicesRemoved: counts.Removed} {
+		out <- prometheus.MustNewConstMetric(metric, prometheus.CounterValue, float64(value))
+	}
+}

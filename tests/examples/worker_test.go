@@ -1,0 +1,126 @@
+package examples
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// testedWorker tells the page what the worker does to the icon and which alerts are shown: a browser without a screen has neither.
+const testedWorker = `
+const icon = new BroadcastChannel('icon');
+Object.defineProperty(navigator, 'setAppBadge', { value: async (number) => icon.postMessage(String(number)) });
+Object.defineProperty(navigator, 'clearAppBadge', { value: async () => icon.postMessage('none') });
+const alerts = new Map();
+const tell = () => new BroadcastChannel('alerts').postMessage([...alerts.values()].join());
+ServiceWorkerRegistration.prototype.showNotification = async (title, { tag }) => { alerts.set(tag, title); tell(); };
+ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (alerts.has(tag) ? [{ close: () => { alerts.delete(tag); tell(); } }] : []);
+`
+
+// testedPage answers for Tidings and for the push service of the browser, which no test can reach.
+const testedPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
+import { followIcon, forgetIcon } from '/page.js';
+window.icons = [];
+new BroadcastChannel('icon').onmessage = (event) => window.icons.push(event.data);
+window.asked = [];
+const ask = async (query, variables) => {
+  window.asked.push([query.match(/\w+(?=[(]input| [}] [}]$)/)?.[0] ?? '', variables]);
+  return { viewer: { pushKey: 'AQID' } };
+};
+let subscription = null;
+const of = (n, key) => ({
+  endpoint: 'https://push.example/' + n, options: { applicationServerKey: Uint8Array.from(key).buffer },
+  toJSON: () => ({ endpoint: 'https://push.example/' + n, keys: { p256dh: 'p' + n, auth: 'a' + n } }),
+  unsubscribe: async () => { subscription = null; },
+});
+window.oldKey = () => { subscription = of(0, [9, 9, 9]); };
+PushManager.prototype.getSubscription = async () => subscription;
+PushManager.prototype.subscribe = async (options) => (subscription = of(options.applicationServerKey === 'AQID' && options.userVisibleOnly ? 1 : 2, [1, 2, 3]));
+window.follow = () => followIcon(ask);
+window.forget = () => forgetIcon(ask);
+window.alerts = '';
+new BroadcastChannel('alerts').onmessage = (event) => { window.alerts = event.data; };
+</script>`
+
+// serveExample serves the page and the worker of docs/examples/web-push, as an application would.
+func serveExample(t *testing.T) (origin string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	for name, before := range map[string]string{"worker.js": testedWorker, "page.js": ""} {
+		text, err := os.ReadFile(filepath.Join(world.Root(), "docs/examples/web-push", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/javascript")
+			_, _ = fmt.Fprint(w, before, string(text))
+		})
+	}
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprint(w, testedPage)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// shown waits until the icon and the alerts are these.
+func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
+	t.Helper()
+	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))
+}
+
+// The page of the example registers the browser, subscribes anew for another key of the server, and forgets; its service worker sets the icon
+// and alerts by messages that come late, twice, without the one before, and for another user.
+func TestWebPushExample(t *testing.T) {
+	origin := serveExample(t)
+	tab := browsertest.New(t)
+	browsertest.Permit(tab, t, origin, "notifications")
+	browsertest.Navigate(tab, t, origin+"/")
+	browsertest.WaitFor(tab, t, "the page is ready", `window.forget`)
+	browsertest.Evaluate[bool](tab, t, `(window.oldKey(), window.follow().then((done) => { window.followed = done }), true)`)
+	browsertest.WaitFor(tab, t, "the browser is registered", `window.followed`)
+	asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1))`)
+	if want := `["registerDevice",{"input":{"endpoint":"https://push.example/1","p256dh":"p1","auth":"a1"}}]`; asked != want {
+		t.Errorf("the page asked %s, not %s", asked, want)
+	}
+	deliver := func(user, version string, total int, alert string) {
+		t.Helper()
+		message := map[string]any{"version": version, "userId": user, "total": total, "display": fmt.Sprint(total), "silent": alert != version, "alert": nil, "cause": nil}
+		if alert != "" {
+			message["alert"], message["cause"] = alert, map[string]any{"source": "CONVERSATIONS", "part": nil, "itemId": "message:1", "at": "2026-01-31T09:29:59.000Z"}
+		}
+		text, err := json.Marshal(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		browsertest.Deliver(tab, t, origin, string(text))
+	}
+	browsertest.WaitFor(tab, t, "the worker runs", `(navigator.serviceWorker.ready.then(({ active }) => { window.worker = active.state }), window.worker === 'activated')`)
+	deliver("user:ada", "11", 2, "11")
+	shown(tab, t, "it alerts", "2", "A new message, 2 in all")
+	deliver("user:ada", "10", 9, "10")
+	deliver("user:ada", "12", 0, "")
+	shown(tab, t, "the number and the alert are gone", "none", "")
+	deliver("user:ada", "14", 4, "13") // the message of version 13 was replaced before it came
+	shown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
+	deliver("user:bob", "9", 1, "")
+	shown(tab, t, "another user has the icon", "1", "")
+	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,1" {
+		t.Errorf("the icon was %s", icons)
+	}
+	browsertest.Evaluate[bool](tab, t, `(window.forget().then(() => { window.forgotten = true }), true)`)
+	browsertest.WaitFor(tab, t, "the browser is forgotten", `window.forgotten`)
+	if asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1)[1])`); asked != `{"endpoint":"https://push.example/1"}` {
+		t.Errorf("the page asked to forget %s", asked)
+	}
+}

@@ -1,0 +1,227 @@
+package nodes
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/devices"
+	"tidings/services/devices/devicestest"
+	"tidings/services/node"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// phone is a browser that a user registers over the API.
+type phone struct {
+	*devicestest.Browser
+	n *world.Node
+}
+
+const register = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
+
+func (p phone) variables() map[string]any {
+	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
+}
+
+// register registers the browser for a user, and returns the ID and whether that changed anything.
+func (p phone) register(as string) (id string, changed bool) {
+	p.n.TB.Helper()
+	var done struct {
+		RegisterDevice struct {
+			Changed bool
+			Device  struct{ ID, Name, Endpoint string }
+			Viewer  struct{ Devices []struct{ ID string } }
+		}
+	}
+	p.n.Must(as, register, p.variables(), &done)
+	got := done.RegisterDevice
+	if got.Device.Endpoint != p.Endpoint || got.Device.Name != "phone" || len(got.Viewer.Devices) == 0 || got.Viewer.Devices[0].ID != got.Device.ID {
+		p.n.TB.Errorf("%+v", got)
+	}
+	return got.Device.ID, got.Changed
+}
+
+// devicesOf are the IDs of a user's devices.
+func devicesOf(n *world.Node, as string) (ids []string) {
+	n.TB.Helper()
+	var data struct {
+		Viewer struct{ Devices []struct{ ID string } }
+	}
+	n.Must(as, `{viewer{devices{id}}}`, nil, &data)
+	for _, d := range data.Viewer.Devices {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// pushing starts a node with keys, and a push service that knows them. The change stream is not switched on.
+func pushing(t *testing.T) (*world.Node, *devicestest.Service) {
+	t.Helper()
+	private, _, err := devices.NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+		cfg.VAPIDPrivateKey, cfg.VAPIDSubject, cfg.WebPushAllow = private, "mailto:ops@example.com", []string{"127.0.0.1"}
+		cfg.ChangesInterval = 10 * time.Millisecond
+	}})
+	var data struct{ Viewer struct{ PushKey string } }
+	n.Must("ann", `{viewer{pushKey}}`, nil, &data)
+	return n, devicestest.NewService(t, data.Viewer.PushKey)
+}
+
+// The icon of a closed page goes up with an alert and down in silence. A browser that another user signs in to is theirs alone, and one that
+// its push service does not know any more is removed.
+func TestDevicesOverTheAPI(t *testing.T) {
+	n, push := pushing(t)
+	ann := phone{push.Browser("phone"), n}
+	id, changed := ann.register("ann")
+	if again, twice := ann.register("ann"); !changed || twice || again != id {
+		t.Errorf("%s, %v, then %s, %v", id, changed, again, twice)
+	}
+	strangers(t, n, push, ann, id)
+	post := n.Publish("ann", "a post")
+	shows := func(what string, total int, silent bool) {
+		t.Helper()
+		world.Eventually(t, 30*time.Second, what, func() bool {
+			m, some := push.Last("phone")
+			return some && m.Total == total && m.Silent == silent
+		})
+	}
+	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	shows("the like is on the icon", 1, false)
+	n.Must("ann", `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
+	shows("the icon is cleared in silence", 0, true)
+	counts(t, n, push)
+	moved, _ := ann.register("bob")
+	if moved == id || len(devicesOf(n, "ann")) != 0 || len(devicesOf(n, "bob")) != 1 {
+		t.Errorf("the browser is %v of ann and %v of bob", devicesOf(n, "ann"), devicesOf(n, "bob"))
+	}
+	n.Must("ann", `mutation($i:ID!){unregisterDevice(input:{id:$i}){changed}}`, map[string]any{"i": id}, nil)
+	push.Status(http.StatusGone)
+	n.Must("ann", `mutation{publishPost(input:{body:"@bob"}){post{id}}}`, nil, nil)
+	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
+}
+
+// strangers try to see, remove or take ann's device, by every way in; the answers are those for a device that is not there.
+func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
+	t.Helper()
+	nobodys := "device:" + strings.Repeat("A", 22)
+	for _, c := range []struct{ as, query string }{
+		{"bob", `mutation{unregisterDevice(input:{id:"ID"}){changed viewer{devices{id}}}}`},
+		{"bob", `{node(id:"ID"){id ...on Device{endpoint}}}`},
+		{"bob", `{nodes(ids:["ID"]){id}}`},
+		{"boss:admin", `{node(id:"ID"){id}}`},
+		{"host:ingest", `{node(id:"ID"){id}}`},
+		{"host:ingest", `mutation{unregisterDevice(input:{id:"ID"}){changed}}`},
+		{"host:ingest", `mutation{ingest(events:[{as:"user:ann",unregisterDevice:{id:"ID"}}]){results{error{code}}}}`},
+	} {
+		var texts []string
+		for _, one := range []string{id, nobodys} {
+			got := n.Ask(c.as, strings.ReplaceAll(c.query, "ID", one), nil)
+			texts = append(texts, strings.ReplaceAll(fmt.Sprintf("%s %+v", got.Data, got.Errors), one, "ID"))
+		}
+		if texts[0] != texts[1] || strings.Contains(texts[0], ann.Endpoint) {
+			t.Errorf("%s as %s: %s, but %s for a device that is not there", c.query, c.as, texts[0], texts[1])
+		}
+	}
+	socket(t, n, id)
+	var done struct{ UnregisterDevice struct{ Changed bool } }
+	if n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, &done); done.UnregisterDevice.Changed {
+		t.Error("bob removes ann's device by its endpoint")
+	}
+	thief := phone{push.Stranger(ann.Browser), n}
+	if taken, changed := thief.register("bob"); !changed || taken == id {
+		t.Errorf("%s, %v", taken, changed)
+	}
+	n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, nil)
+	if own := devicesOf(n, "ann"); len(own) != 1 || own[0] != id || len(devicesOf(n, "bob")) != 0 {
+		t.Errorf("ann has %v, bob %v", own, devicesOf(n, "bob"))
+	}
+	private := phone{devicestest.NewBrowser("https://10.0.0.1/metadata"), n}
+	if code := n.Ask("bob", register, private.variables()).ErrorCode(); code != "INVALID" {
+		t.Errorf("a private address: %s", code)
+	}
+	for _, as := range []string{"ann", "host:ingest"} {
+		if code := n.Ask(as, `{admin{devices{registered}}}`, nil).ErrorCode(); code != "FORBIDDEN" {
+			t.Errorf("%s counts the devices: %s", as, code)
+		}
+	}
+}
+
+// socket asks for ann's device over bob's socket.
+func socket(t *testing.T, n *world.Node, id string) {
+	t.Helper()
+	conn := n.Dial(t)
+	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)
+	world.Send(t, conn, `{"type":"subscribe","id":"1","payload":{"query":`+world.Quoted(`{node(id:"`+id+`"){id ...on Device{endpoint}}}`)+`}}`)
+	for {
+		_, text, err := conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"next"`) {
+			if !strings.Contains(string(text), `"node":null`) {
+				t.Errorf("bob's socket got %s", text)
+			}
+			return
+		}
+		if strings.Contains(string(text), `"error"`) {
+			return // a query is refused there
+		}
+	}
+}
+
+// counts reads what operators see: the numbers, in the API and the metrics, and no device of anybody.
+func counts(t *testing.T, n *world.Node, push *devicestest.Service) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, "the messages are counted", func() bool {
+		var data struct {
+			Admin struct {
+				Devices struct {
+					Registered, Waiting, Dead, Delivered, Failed, Removed int
+					Node                                                  string
+				}
+			}
+		}
+		n.Must("boss:admin", `{admin{devices{registered waiting dead delivered failed removed oldestUnsentAt node lastError}}}`, nil, &data)
+		d := data.Admin.Devices
+		return d.Registered == 1 && d.Waiting == 0 && d.Delivered == push.Arrived() && d.Failed == 0 && d.Node != ""
+	})
+	response, err := http.Get(n.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(response.Body)
+	for _, want := range []string{"\ntidings_devices 1\n", "\ntidings_devices_sending 1\n", "\ntidings_devices_waiting 0\n", "\ntidings_devices_failed_total 0\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the metrics do not have %q", want)
+		}
+	}
+}
+
+// Without a key nothing can be registered, and the metrics have no devices.
+func TestWithoutAKeyDevicesAreOff(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	var data struct{ Viewer struct{ PushKey *string } }
+	if n.Must("ann", `{viewer{pushKey devices{id}}}`, nil, &data); data.Viewer.PushKey != nil {
+		t.Error("there is a key")
+	}
+	got := n.Ask("ann", register, phone{devicestest.NewBrowser("https://push.example/1"), n}.variables())
+	if got.ErrorCode() != "CONFLICT" || got.Errors[0].Extensions.Reason != "OFF" {
+		t.Errorf("%+v", got.Errors)
+	}
+	response, err := http.Get(n.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if text, _ := io.ReadAll(response.Body); strings.Contains(string(text), "\ntidings_devices ") {
+		t.Error("the devices are counted")
+	}
+}

@@ -1,0 +1,35 @@
+package browsertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/serviceworker"
+	"github.com/chromedp/chromedp"
+)
+
+// Permit gives an origin a permission, such as "notifications", as the reader's click does.
+func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
+	tb.Helper()
+	do(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, browser.SetPermission, browser.SetPermissionParams{
+			Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted, Origin: origin,
+		})
+		return err
+	}))
+}
+
+// Deliver gives a message to the service worker of an origin, as the browser does once it has decrypted one of its push service. The
+// worker is the first that the browser registered.
+func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
+	tb.Helper()
+	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: origin, RegistrationID: "0", Data: message})
+		return err
+	}))
+}
