@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql/handler"
-	"golang.org/x/sync/errgroup"
 
 	"tidings/dataloader"
 	"tidings/graph"
@@ -362,14 +361,6 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 // within that time.
 const lastRequests = time.Second
 
-func (s *Server) workerLoops() []func(context.Context) error {
-	var loops []func(context.Context) error
-	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
-		loops = append(loops, worker.Run)
-	}
-	return loops
-}
-
 func (s *Server) runHints(ctx context.Context) error {
 	return s.Redis.RunHints(ctx, redis.HintReceiver{
 		Documents: func(hints []redis.Hint, cause trace.Cause) {
@@ -383,18 +374,4 @@ func (s *Server) runHints(ctx context.Context) error {
 			s.Memory.Log.Wake()
 		},
 	})
-}
-
-// Start runs loops that end with ctx; the channel is closed when all have.
-func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
-	done := make(chan struct{})
-	var group errgroup.Group
-	for _, loop := range loops {
-		group.Go(func() error { return loop(ctx) })
-	}
-	go func() {
-		_ = group.Wait() // loops end with their context and log their own failures
-		close(done)
-	}()
-	return done
 }

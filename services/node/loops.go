@@ -1,0 +1,29 @@
+package node
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+)
+
+func (s *Server) workerLoops() []func(context.Context) error {
+	var loops []func(context.Context) error
+	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
+		loops = append(loops, worker.Run)
+	}
+	return loops
+}
+
+// Start runs loops that end with ctx; the channel is closed when all have.
+func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
+	done := make(chan struct{})
+	var group errgroup.Group
+	for _, loop := range loops {
+		group.Go(func() error { return loop(ctx) })
+	}
+	go func() {
+		_ = group.Wait() // loops end with their context and log their own failures
+		close(done)
+	}()
+	return done
+}
