@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidings/services"
+	"tidings/services/devices/devicestest"
 	"tidings/services/node"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
 
 var (
-	ids     = regexp.MustCompile(`\b(user|post|show|notification|notificationUpTo|siteMessage|conversation|message|announcement):[A-Za-z0-9._-]+`)
+	ids     = regexp.MustCompile(`\b(user|post|show|notification|notificationUpTo|siteMessage|conversation|message|announcement|device):[A-Za-z0-9._-]+`)
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 )
 
@@ -50,6 +51,7 @@ const (
 // the ID is read.
 func selectAll(cfg *node.Config) {
 	cfg.QueryTokens, cfg.QueryFields, cfg.QueryAliases, cfg.QueryCost = 100_000, 10_000, 10_000, 100_000_000
+	cfg.VAPIDPrivateKey, cfg.VAPIDSubject = strings.Repeat("A", 42)+"E", "mailto:ops@example.com"
 }
 
 func newSecrets(t *testing.T, database string) *secrets {
@@ -122,6 +124,14 @@ func (s *secrets) keepPrivate() {
 	s.Must("dave", `{viewer{notifications{edges{node{id upTo}}}}}`, nil, &data)
 	shown := data.Viewer.Notifications.Edges[0].Node
 	s.private = append(s.private, data.SendSiteMessage.Message.ID, shown.ID, shown.UpTo)
+
+	browser := devicestest.NewBrowser("https://push.example.com/" + privateWord)
+	var registered struct {
+		RegisterDevice struct{ Device struct{ ID string } }
+	}
+	s.Must("dave", `mutation($e:URL!,$p:String!,$a:String!,$n:String!){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){device{id}}}`,
+		map[string]any{"e": browser.Endpoint, "p": browser.P256dh, "a": browser.Auth, "n": privateWord}, &registered)
+	s.private = append(s.private, registered.RegisterDevice.Device.ID)
 }
 
 // publishUnder answers a post.
@@ -173,6 +183,9 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (an
 
 // never is an ID of the same form that no object has.
 func never(id string) string {
+	if kind, key, _ := strings.Cut(id, ":"); kind == services.DeviceType {
+		return kind + ":" + map[bool]string{true: "B", false: "A"}[key[0] == 'A'] + key[1:]
+	}
 	last := strings.IndexByte("0123456789ABCDEFGHJKMNPQRSTVWXYZ", id[len(id)-1])
 	return id[:len(id)-1] + string("0123456789ABCDEFGHJKMNPQRSTVWXYZ"[(last+16)%32])
 }
