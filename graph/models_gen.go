@@ -560,7 +560,7 @@ type EditPostInput struct {
 	PostID string `json:"postId"`
 	// The new text, 1 to 5,000 characters, not only white space. Each @key in it mentions a user, as in publishPost.
 	Body string `json:"body"`
-	// The users to mention in addition to those in the body: user:KEY. Without it, users whom only the list mentioned until now stay mentioned; null and an empty list remove them. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
+	// The users to mention in addition to those in the body: user:KEY. Without it, users whom the list mentioned until now stay mentioned, whether the body names them or not; null and an empty list remove them. A post mentions at most 50 users; INVALID beyond. A user who is no longer mentioned loses the notification.
 	Mentions graphql.Omittable[[]string] `json:"mentions,omitempty"`
 	// The address attached to the post; null removes it. Only tokens with the scope ingest can change it.
 	URL graphql.Omittable[*string] `json:"url,omitempty"`

@@ -36,15 +36,15 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			}
 			var kept []services.UserID
 			if draft.KeepListed {
-				if kept, err = listedIn(ctx, tx, before, were); err != nil {
+				if kept, err = listedIn(ctx, tx, before); err != nil {
 					return nil, err
 				}
 			}
-			mentioned, err := mentionedBy(ctx, tx, author, draft, kept)
+			mentioned, listed, err := mentionedBy(ctx, tx, author, draft, kept)
 			if err != nil {
 				return nil, err
 			}
-			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned); err != nil {
+			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned, listed); err != nil {
 				return nil, err
 			}
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), post.UpdatedAt); err != nil {
@@ -75,15 +75,19 @@ func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return post, err
 }
 
-// listedIn are those of the mentioned users that the body of the post does not name: a list mentioned them. The facts do not say more, so
-// that a user whom both mentioned goes with the body.
-func listedIn(ctx context.Context, tx *sql.Tx, post services.Post, mentioned []services.UserID) ([]services.UserID, error) {
+// listedIn are the users whom the list of a post mentions, whether its body names them or not. Where the facts do not say who mentioned a
+// user, it was the list if the body does not name the user.
+func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.UserID, error) {
+	listed, unknown, err := posts.ListedMentions(ctx, tx.Runner, post.ID)
+	if err != nil || len(unknown) == 0 {
+		return listed, err
+	}
 	named, err := namedIn(ctx, tx, post.Body)
 	if err != nil {
 		return nil, err
 	}
 	byBody := slices.Collect(maps.Values(named))
-	return slices.DeleteFunc(slices.Clone(mentioned), func(user services.UserID) bool { return slices.Contains(byBody, user) }), nil
+	return append(listed, slices.DeleteFunc(unknown, func(user services.UserID) bool { return slices.Contains(byBody, user) })...), nil
 }
 
 // renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/nodecache"
 	"tidings/services/posts"
+	"tidings/services/sql"
 )
 
 // edit edits a post, which must succeed.
@@ -121,10 +123,21 @@ func TestAnEditMovesMentions(t *testing.T) {
 		wantMentions("somebody is named again", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
 		n.edit(author, post, Draft{Body: "@" + n.key(carol), Mentions: []string{n.key(bob), n.key(carol)}})
 		n.edit(author, post, Draft{Body: "@" + n.key(dora), KeepListed: true})
-		wantMentions("the list is left", map[services.UserID]int{bob: 1, carol: 0, dora: 1})
+		wantMentions("the list is left, and had carol too", map[services.UserID]int{bob: 1, carol: 1, dora: 1})
 		n.edit(author, post, Draft{Body: "@" + n.key(bob), KeepListed: true})
 		n.edit(author, post, Draft{Body: "nobody of the list", KeepListed: true})
-		wantMentions("the body named the last of the list", map[services.UserID]int{bob: 0, carol: 0, dora: 0})
+		wantMentions("the list is left, although the body named some of it", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
+		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node from before the column has it
+			_, err := tx.Run(ctx, sql.NewStatement("forget who is listed", `UPDATE mentions SET listed = NULL WHERE post = $1`), post)
+			return err
+		})
+		n.edit(author, post, Draft{Body: "@" + n.key(carol), KeepListed: true})
+		wantMentions("it is not known who is listed, and the body named nobody", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
+		n.edit(author, post, Draft{Body: "nobody again", KeepListed: true})
+		wantMentions("it is known again", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
+		n.edit(author, post, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
+		n.edit(author, post, Draft{Body: "nobody", KeepListed: true})
+		wantMentions("a list without bob", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
 		answer := n.draft(dora, Draft{Body: "an answer", Parent: post})
 		n.wants(author, "an answer", services.CategoryComment, 1)
 		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
 	Mentions []string        // keys of users, beside those that the body names as @key
-	// KeepListed makes an edit keep the users whom the post mentions and its former body does not name.
+	// KeepListed makes an edit keep the users whom the list of the post mentioned.
 	KeepListed bool
 }
 
@@ -62,7 +63,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			mentioned, err := mentionedBy(ctx, tx, author, draft, nil)
+			mentioned, listed, err := mentionedBy(ctx, tx, author, draft, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +79,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
-			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned); err != nil {
+			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned, listed); err != nil {
 				return nil, err
 			}
 			queued, err := notifications.JobsAt(tx.Dated(), causesOf(post, parent, mentioned)...)
@@ -127,42 +128,39 @@ func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return posts.Visible(ctx, tx, author, "parentId", id)
 }
 
-// mentionedBy returns the kept users and those that a draft mentions, each once, without those who block its author.
-func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft, kept []services.UserID) ([]services.UserID, error) {
-	mentioned := map[services.UserID]bool{}
+// mentionedBy returns the kept users and those that a draft mentions, each once, without those who block its author; listed are the kept
+// users and those of its list.
+func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft Draft, kept []services.UserID) (all, listed []services.UserID, err error) {
+	mentioned, listed := map[services.UserID]bool{}, slices.Clone(kept)
 	for _, user := range kept {
 		mentioned[user] = true
 	}
 	if len(draft.Mentions) > 0 {
 		numbers, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, key := range draft.Mentions {
 			number, known := numbers[key]
 			if !known {
-				return nil, services.NoUser("mentions", key)
+				return nil, nil, services.NoUser("mentions", key)
 			}
-			mentioned[number] = true
+			mentioned[number], listed = true, append(listed, number)
 		}
 	}
 	named, err := namedIn(ctx, tx, draft.Body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, user := range named {
 		mentioned[user] = true
 	}
 	if len(mentioned) > services.MaxMentions {
-		return nil, tooManyMentions(len(mentioned))
+		return nil, nil, tooManyMentions(len(mentioned))
 	}
-	list := make([]services.UserID, 0, len(mentioned))
-	for number := range mentioned {
-		list = append(list, number)
-	}
-	slices.Sort(list)
-	blockers, err := people.BlockersOf(ctx, tx, author, list)
-	return slices.DeleteFunc(list, func(user services.UserID) bool { return slices.Contains(blockers, user) }), err
+	all = slices.Sorted(maps.Keys(mentioned))
+	blockers, err := people.BlockersOf(ctx, tx, author, all)
+	return slices.DeleteFunc(all, func(user services.UserID) bool { return slices.Contains(blockers, user) }), listed, err
 }
 
 // namedIn are the users that a body names as @key, by their keys.

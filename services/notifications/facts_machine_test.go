@@ -100,7 +100,7 @@ func (p *panel) answer() {
 		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.names {
 			return err
 		}
-		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author})
+		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
 	})
 	p.m.answers[a.id] = a
 	p.late = append(p.late, p.causesOf(a)...)

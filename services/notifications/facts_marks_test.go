@@ -76,7 +76,7 @@ func (b *bundle) answers(id, parent services.PostID, author services.UserID, men
 		if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
 			return err
 		}
-		return posts.InsertMentions(b.Ctx, tx, id, mentions)
+		return posts.InsertMentions(b.Ctx, tx, id, mentions, nil)
 	})
 	b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
 		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})

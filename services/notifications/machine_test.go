@@ -146,7 +146,7 @@ func (p *reader) mention() {
 		if err := posts.Insert(ctx, tx, services.Post{ID: id, Author: c.Actor, Kind: services.PostKindPost, OffFeed: true, Body: "b"}); err != nil {
 			return err
 		}
-		return posts.InsertMentions(ctx, tx, id, []services.UserID{p.me})
+		return posts.InsertMentions(ctx, tx, id, []services.UserID{p.me}, nil)
 	})
 	p.stands[c] = true
 }

@@ -2,6 +2,7 @@ package posts
 
 import (
 	"context"
+	"slices"
 
 	"tidings/services"
 	"tidings/services/people"
@@ -41,11 +42,13 @@ var (
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 
-	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT", "")
+	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT, listed BOOLEAN", "")
 
 	deletePostMentions = sql.NewStatement("forget who is mentioned in a post", `DELETE FROM mentions WHERE post = $1`)
 
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
+
+	listedMentions = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
 )
 
 // Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post
@@ -109,15 +112,16 @@ func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 	return read(ctx, tx, editedPost, id)
 }
 
-// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now.
-func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned []services.UserID) (services.Post, error) {
+// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. The mentions are those of
+// InsertMentions.
+func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned, listed []services.UserID) (services.Post, error) {
 	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
 		return services.Post{}, err
 	}
 	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {
 		return services.Post{}, err
 	}
-	if err := InsertMentions(ctx, tx, id, mentioned); err != nil {
+	if err := InsertMentions(ctx, tx, id, mentioned, listed); err != nil {
 		return services.Post{}, err
 	}
 	return read(ctx, tx, postByID, id)
@@ -192,11 +196,11 @@ func Own(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string
 	return people.Own(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
-// InsertMentions stores the users whom a new post mentions, each once.
-func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned []services.UserID) error {
+// InsertMentions stores the users whom a new post mentions, each once, and which of them its list mentions.
+func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentioned, listed []services.UserID) error {
 	all := make([][]any, len(mentioned))
 	for i, user := range mentioned {
-		all[i] = []any{post, user}
+		all[i] = []any{post, user, slices.Contains(listed, user)}
 	}
 	_, err := tx.Insert(ctx, insertPostMentions, all)
 	return err
@@ -205,4 +209,23 @@ func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 // Mentions lists the users whom a post mentions, in order of user ID.
 func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, r, postMentions, post)
+}
+
+// ListedMentions lists the users whom the list of a post mentions, and those of whom it is not known, because they are of the time before it
+// was stored.
+func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
+	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
+		var user services.UserID
+		var unstored bool
+		if err := scan(&user, &unstored); err != nil {
+			return err
+		}
+		if unstored {
+			unknown = append(unknown, user)
+		} else {
+			listed = append(listed, user)
+		}
+		return nil
+	})
+	return listed, unknown, err
 }

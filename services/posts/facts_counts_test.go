@@ -101,7 +101,7 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 		}
 	case "edit":
 		if _, err = Lock(b.Ctx, tx, step.answer); err == nil {
-			_, err = Edit(b.Ctx, tx, step.answer, "edited", nil)
+			_, err = Edit(b.Ctx, tx, step.answer, "edited", nil, nil)
 		} else if services.CodeOf(err) == services.NotFound {
 			err = nil
 		}

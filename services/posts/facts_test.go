@@ -146,14 +146,14 @@ func TestLikes(t *testing.T) {
 func TestEditPost(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)
-		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}) })
+		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}, nil) })
 		edit := func(body string, mentioned ...services.UserID) (post services.Post) {
 			b.MustWrite(func(tx *sql.Tx) error {
 				before, err := Lock(b.Ctx, tx, 5)
 				if err != nil {
 					return err
 				}
-				if post, err = Edit(b.Ctx, tx, 5, body, mentioned); !post.UpdatedAt.After(before.UpdatedAt) {
+				if post, err = Edit(b.Ctx, tx, 5, body, mentioned, mentioned[:min(1, len(mentioned))]); !post.UpdatedAt.After(before.UpdatedAt) {
 					b.T.Errorf("edited at %v, after %v", post.UpdatedAt, before.UpdatedAt)
 				}
 				return err
