@@ -1,0 +1,68 @@
+package devices
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/outbound"
+)
+
+// A push service that has accepted nothing yet gets few requests at once, and all of these together no more than their share. Once it has
+// accepted a message it gets as many as are allowed.
+func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
+	const most = 5
+	l, now := newLanes(most), time.Now()
+	begin := func(service string, tries int) (begun int) {
+		for range tries {
+			if l.begin(service, now) {
+				begun++
+			}
+		}
+		return begun
+	}
+	if begun := begin("one", most); begun != each {
+		t.Errorf("%d requests to a stranger were begun, want %d", begun, each)
+	}
+	all := each
+	for i := range strangers {
+		all += begin(fmt.Sprint("other", i), most)
+	}
+	if all != strangers {
+		t.Errorf("%d requests to strangers were begun, want %d", all, strangers)
+	}
+	l.answered("one", true)
+	if begun := begin("one", 2*most); begun != most-1 { // another one is under way
+		t.Errorf("%d further requests to one that accepts were begun, want %d", begun, most-1)
+	}
+	if begun := begin("late", most); begun != each {
+		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, each)
+	}
+	if among, open := l.open(now); !among || len(open) > 0 {
+		t.Errorf("open are %v, among them alone: %t", open, among)
+	}
+}
+
+// A push service that fails several devices in a row gets one request at a time, after a pause; one success opens it.
+func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
+	l, now := newLanes(100), time.Now()
+	for range outbound.Breaker {
+		if !l.begin("down", now) {
+			t.Fatal("no request was begun")
+		}
+		l.failed("down", true, now, 0)
+	}
+	if l.begin("down", now) {
+		t.Error("a request was begun without a pause")
+	}
+	now = now.Add(outbound.LongestDown)
+	if !l.begin("down", now) || l.begin("down", now) {
+		t.Error("after the pause not exactly one request was begun")
+	}
+	l.answered("down", true)
+	for i := range 3 {
+		if !l.begin("down", now) {
+			t.Errorf("after a success request %d was not begun", i)
+		}
+	}
+}
