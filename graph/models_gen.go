@@ -1889,8 +1889,8 @@ type SetActivityThresholdsPayload struct {
 
 // The changes of the display policy. A field that is left out stays as it is.
 type SetDisplayPolicyInput struct {
-	// The changes, source by source. Sources that are not named stay as they are.
-	Sources []SourcePolicyInput `json:"sources,omitempty"`
+	// The changes, source by source. Sources that are not named stay as they are; null: all are as they were before the viewer set them.
+	Sources graphql.Omittable[[]SourcePolicyInput] `json:"sources,omitempty"`
 	// The quiet hours; null ends them.
 	QuietHours graphql.Omittable[*QuietHoursInput] `json:"quietHours,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
@@ -2099,10 +2099,10 @@ type SourcePolicy struct {
 type SourcePolicyInput struct {
 	// The source; each at most once.
 	Source services.Source `json:"source"`
-	// Whether the count is part of the total. Without it, this setting stays as it is.
-	InTotal *bool `json:"inTotal,omitempty"`
-	// A number or a dot. Without it, this setting stays as it is.
-	Style *BadgeStyle `json:"style,omitempty"`
+	// Whether the count is part of the total. Without it, this setting stays as it is; null: as it was before the viewer set it.
+	InTotal graphql.Omittable[*bool] `json:"inTotal,omitempty"`
+	// A number or a dot. Without it, this setting stays as it is; null: NUMBER.
+	Style graphql.Omittable[*BadgeStyle] `json:"style,omitempty"`
 }
 
 // The input of startShow.

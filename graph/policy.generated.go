@@ -486,7 +486,7 @@ func (ec *executionContext) unmarshalInputSetDisplayPolicyInput(ctx context.Cont
 			if err != nil {
 				return it, err
 			}
-			it.Sources = data
+			it.Sources = graphql.OmittableOf(data)
 		case "quietHours":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quietHours"))
 			data, err := ec.unmarshalOQuietHoursInput2ᚖtidingsᚋgraphᚐQuietHoursInput(ctx, v)
@@ -574,14 +574,14 @@ func (ec *executionContext) unmarshalInputSourcePolicyInput(ctx context.Context,
 			if err != nil {
 				return it, err
 			}
-			it.InTotal = data
+			it.InTotal = graphql.OmittableOf(data)
 		case "style":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("style"))
 			data, err := ec.unmarshalOBadgeStyle2ᚖtidingsᚋgraphᚐBadgeStyle(ctx, v)
 			if err != nil {
 				return it, err
 			}
-			it.Style = data
+			it.Style = graphql.OmittableOf(data)
 		}
 	}
 	return it, nil

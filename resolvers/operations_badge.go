@@ -14,17 +14,26 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	name: "setDisplayPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
+		sources, given := in.Sources.ValueOK()
+		if given && sources == nil { // each as at first
+			for _, source := range services.Sources {
+				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
+			}
+		}
 		named := map[services.Source]bool{}
-		for _, source := range in.Sources {
-			if named[source.Source] {
-				return nil, services.Errorf(services.Invalid, "sources: %s is named twice", source.Source)
+		for _, one := range sources {
+			source := one.Source
+			if named[source] {
+				return nil, services.Errorf(services.Invalid, "sources: %s is named twice", source)
 			}
-			named[source.Source] = true
-			if source.InTotal != nil {
-				change.InTotal[source.Source] = *source.InTotal
+			named[source] = true
+			if inTotal, given := one.InTotal.ValueOK(); inTotal != nil {
+				change.InTotal[source] = *inTotal
+			} else if given {
+				change.InTotal[source] = source.InTotal()
 			}
-			if source.Style != nil {
-				change.AsDot[source.Source] = *source.Style == graph.BadgeStyleDot
+			if style, given := one.Style.ValueOK(); given {
+				change.AsDot[source] = style != nil && *style == graph.BadgeStyleDot
 			}
 		}
 		if hours, given := in.QuietHours.ValueOK(); hours != nil {

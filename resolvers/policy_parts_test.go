@@ -3,6 +3,8 @@ package resolvers
 import (
 	"fmt"
 	"testing"
+
+	"tidings/services"
 )
 
 // The counts of one conversation and of one view follow the viewer's display policy for their source: in a list, by ID, and in the payload
@@ -64,5 +66,32 @@ func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	}
 	if view := shown(got, "touchView", "view"); view != `true "0"` {
 		t.Errorf("after the policy of the same request the view is %s", view)
+	}
+}
+
+// What a change of the policy leaves out stays, and what it says null of is as it was before the viewer set it.
+func TestNullOfAPolicyClears(t *testing.T) {
+	a := newAPI(t)
+	for _, step := range []struct{ change, feed, views string }{
+		{`sources: [{source: HOME_FEED, inTotal: false, style: DOT}, {source: VIEWS, inTotal: true, style: DOT}]`, "false DOT", "true DOT"},
+		{`quietHours: null`, "false DOT", "true DOT"},
+		{`sources: []`, "false DOT", "true DOT"},
+		{`sources: [{source: HOME_FEED}, {source: VIEWS, inTotal: null}]`, "false DOT", "false DOT"},
+		{`sources: [{source: HOME_FEED, style: null}]`, "false NUMBER", "false DOT"},
+		{`sources: [{source: VIEWS, inTotal: true}]`, "false NUMBER", "true DOT"},
+		{`sources: null`, "true NUMBER", "false NUMBER"},
+	} {
+		got := a.must("bob", `mutation { setDisplayPolicy(input: {`+step.change+`}) { policy { sources { source inTotal style } } } }`, nil)
+		shown := map[services.Source]string{}
+		for i, source := range services.Sources {
+			path := []any{"setDisplayPolicy", "policy", "sources", i}
+			if name := got.at(append(path, "source")...); name != string(source) {
+				t.Fatalf("source %d is %v", i, name)
+			}
+			shown[source] = fmt.Sprint(got.at(append(path, "inTotal")...), " ", got.at(append(path, "style")...))
+		}
+		if shown[services.SourceHomeFeed] != step.feed || shown[services.SourceViews] != step.views {
+			t.Errorf("after %s: %v, want the feed %s and views %s", step.change, shown, step.feed, step.views)
+		}
 	}
 }
