@@ -90,6 +90,10 @@ func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
+		// The keys of a subscription are known to its browser alone. To register again changes nothing, so no key is needed.
+		if mutation.Name == "registerDevice" || mutation.Name == "unregisterDevice" {
+			continue
+		}
 		if types["IngestAction"].Fields.ForName(mutation.Name) == nil {
 			t.Errorf("the mutation %s is no action of ingest", mutation.Name)
 		}
