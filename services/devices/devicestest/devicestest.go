@@ -131,10 +131,13 @@ func CheckVAPID(header, public, origin string) (subject string, err error) {
 		return "", fmt.Errorf("the key is %q", values["k"])
 	}
 	raw, err := b64.DecodeString(values["k"])
-	if err != nil || len(raw) != 65 {
+	if err != nil {
 		return "", fmt.Errorf("the key is %q", values["k"])
 	}
-	key := &ecdsa.PublicKey{Curve: elliptic.P256(), X: new(big.Int).SetBytes(raw[1:33]), Y: new(big.Int).SetBytes(raw[33:])}
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw)
+	if err != nil {
+		return "", err
+	}
 	parts := strings.Split(values["t"], ".")
 	if len(parts) != 3 {
 		return "", fmt.Errorf("the token is %q", values["t"])
@@ -178,10 +181,10 @@ func checkHeaders(r *http.Request) error {
 		}
 	}
 	if got := r.Header.Get("Topic"); len(got) != 32 {
-		return fmt.Errorf("Topic is %q: 32 characters are expected", got)
+		return fmt.Errorf("the Topic is %q: 32 characters are expected", got)
 	}
 	if got := r.Header.Get("Urgency"); got != "normal" && got != "high" {
-		return fmt.Errorf("Urgency is %q", got)
+		return fmt.Errorf("the Urgency is %q", got)
 	}
 	return nil
 }
