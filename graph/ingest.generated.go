@@ -287,7 +287,7 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "setCategoryPreference", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -693,6 +693,13 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 				return it, err
 			}
 			it.SetGroupPolicy = data
+		case "setCategoryPreference":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setCategoryPreference"))
+			data, err := ec.unmarshalOSetCategoryPreferenceInput2ᚖtidingsᚋgraphᚐSetCategoryPreferenceInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetCategoryPreference = data
 		case "touchView":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("touchView"))
 			data, err := ec.unmarshalOTouchViewInput2ᚖtidingsᚋgraphᚐTouchViewInput(ctx, v)

@@ -297,6 +297,16 @@ type CancelShowPayload struct {
 	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
+// The viewer's preference of one category of notifications.
+type CategoryPreference struct {
+	// The name of the category: LIKE, or that of a category of the host application.
+	Category string `json:"category"`
+	// How its notifications count: the choice of the viewer, or else the definition of the category.
+	Mode CategoryMode `json:"mode"`
+	// Whether new notifications may alert the viewer. If false, webhooks, `admin.changes` and Web Push report them as silent. Only a category in mode COUNT alerts.
+	Push bool `json:"push"`
+}
+
 // The payload of cleanNow. A field that could not be read after the change is null; the change is kept.
 type CleanNowPayload struct {
 	// The cleaner as it is now. The run begins within a second, on one of the nodes.
@@ -880,6 +890,8 @@ type IngestAction struct {
 	SetDisplayPolicy *SetDisplayPolicyInput `json:"setDisplayPolicy,omitempty"`
 	// Sets the users who may add the viewer to a GROUP or a ROOM with createConversation or addMembers.
 	SetGroupPolicy *SetGroupPolicyInput `json:"setGroupPolicy,omitempty"`
+	// Sets how the notifications of a category count for the user, and whether they alert.
+	SetCategoryPreference *SetCategoryPreferenceInput `json:"setCategoryPreference,omitempty"`
 	// Marks a view as seen up to a time.
 	TouchView *TouchViewInput `json:"touchView,omitempty"`
 	// Adds an item to a view.
@@ -1447,6 +1459,11 @@ type PostEdge struct {
 	Node Post `json:"node"`
 }
 
+// The viewer's preferences: what counts for them, and what alerts them. They apply on every device. The display policy, with its quiet
+// hours, applies on top.
+type Preferences struct {
+}
+
 // The input of publishAnnouncement.
 type PublishAnnouncementInput struct {
 	// The title, 1 to 255 characters, not only white space.
@@ -1885,6 +1902,30 @@ type SetActivityThresholdsInput struct {
 type SetActivityThresholdsPayload struct {
 	// The thresholds that are now in effect.
 	Activity ActivityThresholds `json:"activity"`
+}
+
+// The input of setCategoryPreference. A field that is left out stays as it is; null clears it.
+type SetCategoryPreferenceInput struct {
+	// The name of the category: LIKE, or that of a category of the host application.
+	Category string `json:"category"`
+	// How its notifications count from now on; null: by the definition of the category.
+	Mode graphql.Omittable[*CategoryMode] `json:"mode,omitempty"`
+	// Whether new notifications may alert the viewer; null: true.
+	Push graphql.Omittable[*bool] `json:"push,omitempty"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of setCategoryPreference. A field that could not be read after the change is null; the change is kept.
+type SetCategoryPreferencePayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
+	// The preference after the change.
+	Preference *CategoryPreference `json:"preference,omitempty"`
+	// The viewer's badges, as they count now.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after the change, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
 }
 
 // The changes of the display policy. A field that is left out stays as it is.
@@ -2612,6 +2653,67 @@ func (e *BadgeStyle) UnmarshalJSON(b []byte) error {
 }
 
 func (e BadgeStyle) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// How the notifications of a category count for the viewer.
+type CategoryMode string
+
+const (
+	// As a number. It is part of the total, unless the host application defined the category as a number outside the total.
+	CategoryModeCount CategoryMode = "COUNT"
+	// As a dot, outside the total.
+	CategoryModeDot CategoryMode = "DOT"
+	// Not at all: the count is 0. The notifications stay in the list.
+	CategoryModeOff CategoryMode = "OFF"
+)
+
+var AllCategoryMode = []CategoryMode{
+	CategoryModeCount,
+	CategoryModeDot,
+	CategoryModeOff,
+}
+
+func (e CategoryMode) IsValid() bool {
+	switch e {
+	case CategoryModeCount, CategoryModeDot, CategoryModeOff:
+		return true
+	}
+	return false
+}
+
+func (e CategoryMode) String() string {
+	return string(e)
+}
+
+func (e *CategoryMode) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = CategoryMode(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid CategoryMode", str)
+	}
+	return nil
+}
+
+func (e CategoryMode) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *CategoryMode) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e CategoryMode) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

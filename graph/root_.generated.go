@@ -48,6 +48,7 @@ type ResolverRoot interface {
 	NotificationsChange() NotificationsChangeResolver
 	Post() PostResolver
 	PostConnection() PostConnectionResolver
+	Preferences() PreferencesResolver
 	Query() QueryResolver
 	RestrictionConnection() RestrictionConnectionResolver
 	Show() ShowResolver
@@ -251,6 +252,12 @@ type ComplexityRoot struct {
 		Count    func(childComplexity int) int
 		Name     func(childComplexity int) int
 		Older    func(childComplexity int) int
+	}
+
+	CategoryPreference struct {
+		Category func(childComplexity int) int
+		Mode     func(childComplexity int) int
+		Push     func(childComplexity int) int
 	}
 
 	CleanNowPayload struct {
@@ -705,6 +712,7 @@ type ComplexityRoot struct {
 		SendMessage            func(childComplexity int, input SendMessageInput) int
 		SendSiteMessage        func(childComplexity int, input SendSiteMessageInput) int
 		SetActivityThresholds  func(childComplexity int, input SetActivityThresholdsInput) int
+		SetCategoryPreference  func(childComplexity int, input SetCategoryPreferenceInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
 		SetGroupPolicy         func(childComplexity int, input SetGroupPolicyInput) int
@@ -843,6 +851,10 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	Preferences struct {
+		Categories func(childComplexity int) int
+	}
+
 	PublishAnnouncementPayload struct {
 		Announcement func(childComplexity int) int
 		Created      func(childComplexity int) int
@@ -972,6 +984,13 @@ type ComplexityRoot struct {
 
 	SetActivityThresholdsPayload struct {
 		Activity func(childComplexity int) int
+	}
+
+	SetCategoryPreferencePayload struct {
+		Badges     func(childComplexity int) int
+		Changed    func(childComplexity int) int
+		Preference func(childComplexity int) int
+		Viewer     func(childComplexity int) int
 	}
 
 	SetDisplayPolicyPayload struct {
@@ -1243,6 +1262,7 @@ type ComplexityRoot struct {
 		LiveBoard      func(childComplexity int, first *int, after *string, sessionID *string, lastID *string) int
 		Mutes          func(childComplexity int, first *int, after *string) int
 		Notifications  func(childComplexity int, first *int, after *string, categories []services.Category, hostCategories []string, unreadOnly *bool, unseenOnly *bool) int
+		Preferences    func(childComplexity int) int
 		PushKey        func(childComplexity int) int
 		SiteMessages   func(childComplexity int, first *int, after *string, typeArg *string, unreadOnly bool) int
 		User           func(childComplexity int) int
@@ -2056,6 +2076,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CategoryCount.Older(childComplexity), true
+
+	case "CategoryPreference.category":
+		if e.ComplexityRoot.CategoryPreference.Category == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryPreference.Category(childComplexity), true
+	case "CategoryPreference.mode":
+		if e.ComplexityRoot.CategoryPreference.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryPreference.Mode(childComplexity), true
+	case "CategoryPreference.push":
+		if e.ComplexityRoot.CategoryPreference.Push == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CategoryPreference.Push(childComplexity), true
 
 	case "CleanNowPayload.cleaner":
 		if e.ComplexityRoot.CleanNowPayload.Cleaner == nil {
@@ -4084,6 +4123,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetActivityThresholds(childComplexity, args["input"].(SetActivityThresholdsInput)), true
+	case "Mutation.setCategoryPreference":
+		if e.ComplexityRoot.Mutation.SetCategoryPreference == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setCategoryPreference_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetCategoryPreference(childComplexity, args["input"].(SetCategoryPreferenceInput)), true
 	case "Mutation.setDisplayPolicy":
 		if e.ComplexityRoot.Mutation.SetDisplayPolicy == nil {
 			break
@@ -4790,6 +4840,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PostEdge.Node(childComplexity), true
 
+	case "Preferences.categories":
+		if e.ComplexityRoot.Preferences.Categories == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Preferences.Categories(childComplexity), true
+
 	case "PublishAnnouncementPayload.announcement":
 		if e.ComplexityRoot.PublishAnnouncementPayload.Announcement == nil {
 			break
@@ -5217,6 +5274,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetActivityThresholdsPayload.Activity(childComplexity), true
+
+	case "SetCategoryPreferencePayload.badges":
+		if e.ComplexityRoot.SetCategoryPreferencePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetCategoryPreferencePayload.Badges(childComplexity), true
+	case "SetCategoryPreferencePayload.changed":
+		if e.ComplexityRoot.SetCategoryPreferencePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetCategoryPreferencePayload.Changed(childComplexity), true
+	case "SetCategoryPreferencePayload.preference":
+		if e.ComplexityRoot.SetCategoryPreferencePayload.Preference == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetCategoryPreferencePayload.Preference(childComplexity), true
+	case "SetCategoryPreferencePayload.viewer":
+		if e.ComplexityRoot.SetCategoryPreferencePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetCategoryPreferencePayload.Viewer(childComplexity), true
 
 	case "SetDisplayPolicyPayload.badges":
 		if e.ComplexityRoot.SetDisplayPolicyPayload.Badges == nil {
@@ -6326,6 +6408,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Viewer.Notifications(childComplexity, args["first"].(*int), args["after"].(*string), args["categories"].([]services.Category), args["hostCategories"].([]string), args["unreadOnly"].(*bool), args["unseenOnly"].(*bool)), true
+	case "Viewer.preferences":
+		if e.ComplexityRoot.Viewer.Preferences == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Viewer.Preferences(childComplexity), true
 	case "Viewer.pushKey":
 		if e.ComplexityRoot.Viewer.PushKey == nil {
 			break
@@ -6587,6 +6675,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSendMessageInput,
 		ec.unmarshalInputSendSiteMessageInput,
 		ec.unmarshalInputSetActivityThresholdsInput,
+		ec.unmarshalInputSetCategoryPreferenceInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetFanoutThresholdsInput,
 		ec.unmarshalInputSetGroupPolicyInput,
@@ -6698,7 +6787,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "devices.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
+//go:embed "admin.graphqls" "badges.graphqls" "board.graphqls" "categories.graphqls" "changes.graphqls" "chat.graphqls" "devices.graphqls" "explain.graphqls" "feed.graphqls" "hosts.graphqls" "ingest.graphqls" "live.graphqls" "messages.graphqls" "notices.graphqls" "notifications.graphqls" "people.graphqls" "policy.graphqls" "posts.graphqls" "preferences.graphqls" "schema.graphqls" "views.graphqls" "webhooks.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -6728,6 +6817,7 @@ var sources = []*ast.Source{
 	{Name: "people.graphqls", Input: sourceData("people.graphqls"), BuiltIn: false},
 	{Name: "policy.graphqls", Input: sourceData("policy.graphqls"), BuiltIn: false},
 	{Name: "posts.graphqls", Input: sourceData("posts.graphqls"), BuiltIn: false},
+	{Name: "preferences.graphqls", Input: sourceData("preferences.graphqls"), BuiltIn: false},
 	{Name: "schema.graphqls", Input: sourceData("schema.graphqls"), BuiltIn: false},
 	{Name: "views.graphqls", Input: sourceData("views.graphqls"), BuiltIn: false},
 	{Name: "webhooks.graphqls", Input: sourceData("webhooks.graphqls"), BuiltIn: false},
@@ -7108,6 +7198,18 @@ func (ec *executionContext) childFields_CategoryCount(ctx context.Context, field
 		return ec.fieldContext_CategoryCount_older(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CategoryCount", field.Name)
+}
+
+func (ec *executionContext) childFields_CategoryPreference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "category":
+		return ec.fieldContext_CategoryPreference_category(ctx, field)
+	case "mode":
+		return ec.fieldContext_CategoryPreference_mode(ctx, field)
+	case "push":
+		return ec.fieldContext_CategoryPreference_push(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CategoryPreference", field.Name)
 }
 
 func (ec *executionContext) childFields_CleanNowPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8132,6 +8234,14 @@ func (ec *executionContext) childFields_PostEdge(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type PostEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_Preferences(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "categories":
+		return ec.fieldContext_Preferences_categories(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Preferences", field.Name)
+}
+
 func (ec *executionContext) childFields_PublishAnnouncementPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "created":
@@ -8376,6 +8486,20 @@ func (ec *executionContext) childFields_SetActivityThresholdsPayload(ctx context
 		return ec.fieldContext_SetActivityThresholdsPayload_activity(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetActivityThresholdsPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetCategoryPreferencePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changed":
+		return ec.fieldContext_SetCategoryPreferencePayload_changed(ctx, field)
+	case "preference":
+		return ec.fieldContext_SetCategoryPreferencePayload_preference(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetCategoryPreferencePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetCategoryPreferencePayload_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetCategoryPreferencePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetDisplayPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8904,6 +9028,8 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_displayPolicy(ctx, field)
 	case "groupPolicy":
 		return ec.fieldContext_Viewer_groupPolicy(ctx, field)
+	case "preferences":
+		return ec.fieldContext_Viewer_preferences(ctx, field)
 	case "views":
 		return ec.fieldContext_Viewer_views(ctx, field)
 	}

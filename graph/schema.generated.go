@@ -104,6 +104,7 @@ type MutationResolver interface {
 	SetProfile(ctx context.Context, input SetProfileInput) (*SetProfilePayload, error)
 	SetDisplayPolicy(ctx context.Context, input SetDisplayPolicyInput) (*SetDisplayPolicyPayload, error)
 	SetGroupPolicy(ctx context.Context, input SetGroupPolicyInput) (*SetGroupPolicyPayload, error)
+	SetCategoryPreference(ctx context.Context, input SetCategoryPreferenceInput) (*SetCategoryPreferencePayload, error)
 	TouchView(ctx context.Context, input TouchViewInput) (*TouchViewPayload, error)
 	AddViewItem(ctx context.Context, input AddViewItemInput) (*AddViewItemPayload, error)
 	RemoveViewItem(ctx context.Context, input RemoveViewItemInput) (*RemoveViewItemPayload, error)
@@ -146,6 +147,7 @@ type ViewerResolver interface {
 	Hides(ctx context.Context, obj *Viewer, first *int, after *string) (*RestrictionConnection, error)
 	DisplayPolicy(ctx context.Context, obj *Viewer) (*DisplayPolicy, error)
 	GroupPolicy(ctx context.Context, obj *Viewer) (*chat.GroupPolicy, error)
+	Preferences(ctx context.Context, obj *Viewer) (*Preferences, error)
 	Views(ctx context.Context, obj *Viewer, codes []string, first *int, after *string) (*ViewConnection, error)
 }
 
@@ -1037,6 +1039,20 @@ func (ec *executionContext) field_Mutation_setActivityThresholds_args(ctx contex
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (SetActivityThresholdsInput, error) {
 			return ec.unmarshalNSetActivityThresholdsInput2tidingsᚋgraphᚐSetActivityThresholdsInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setCategoryPreference_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (SetCategoryPreferenceInput, error) {
+			return ec.unmarshalNSetCategoryPreferenceInput2tidingsᚋgraphᚐSetCategoryPreferenceInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5354,6 +5370,50 @@ func (ec *executionContext) fieldContext_Mutation_setGroupPolicy(ctx context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_setCategoryPreference(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setCategoryPreference(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetCategoryPreference(ctx, fc.Args["input"].(SetCategoryPreferenceInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *SetCategoryPreferencePayload) graphql.Marshaler {
+			return ec.marshalOSetCategoryPreferencePayload2ᚖtidingsᚋgraphᚐSetCategoryPreferencePayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setCategoryPreference(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetCategoryPreferencePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setCategoryPreference_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_touchView(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7003,6 +7063,38 @@ func (ec *executionContext) fieldContext_Viewer_groupPolicy(_ context.Context, f
 	return graphql.NewScalarFieldContext("Viewer", field, true, true, errors.New("field of type GroupPolicy does not have child fields"))
 }
 
+func (ec *executionContext) _Viewer_preferences(ctx context.Context, field graphql.CollectedField, obj *Viewer) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Viewer_preferences(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Viewer().Preferences(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *Preferences) graphql.Marshaler {
+			return ec.marshalOPreferences2ᚖtidingsᚋgraphᚐPreferences(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Viewer_preferences(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Viewer",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Preferences(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Viewer_views(ctx context.Context, field graphql.CollectedField, obj *Viewer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8201,6 +8293,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "setCategoryPreference":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setCategoryPreference(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "touchView":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_touchView(ctx, field)
@@ -9161,6 +9260,44 @@ func (ec *executionContext) _Viewer(ctx context.Context, sel ast.SelectionSet, o
 					}
 				}()
 				res = ec._Viewer_groupPolicy(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "preferences":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Viewer_preferences(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

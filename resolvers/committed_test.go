@@ -110,6 +110,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		{"startShow", event{"showId": mine}}, {"endShow", event{"showId": mine}}, {"setReplay", event{"showId": mine, "replayUrl": "https://example.com/r"}},
 		{"cancelShow", event{"showId": other}}, {"remindMe", event{"showId": show}}, {"cancelReminder", event{"showId": show}},
 		{"markLiveBoardSeen", event{}}, {"setDisplayPolicy", event{"quietHours": nil}},
+		{"setCategoryPreference", event{"category": "LIKE", "mode": "OFF"}},
 	}
 	var done []string
 	for _, step := range steps {

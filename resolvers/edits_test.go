@@ -41,6 +41,8 @@ func TestAbsentLeavesAndNullClears(t *testing.T) {
 		{"editSiteMessage", "EditSiteMessageInput", true, event{"siteMessageId": message}, "content", "d", event{"title": "u"}, "message { content }", []any{"message", "content"}, "d", "", nil},
 		{"editAnnouncement", "EditAnnouncementInput", true, event{"announcementId": announcement}, "content", "d", event{"title": "u"}, "announcement { content }", []any{"announcement", "content"}, "d", "", nil},
 		{"editAnnouncement", "EditAnnouncementInput", true, event{"announcementId": announcement}, "endsAt", at, event{"title": "v"}, "announcement { endsAt }", []any{"announcement", "endsAt"}, at, nil, nil},
+		{"setCategoryPreference", "SetCategoryPreferenceInput", false, event{"category": "LIKE"}, "mode", "DOT", event{"push": false}, "preference { mode }", []any{"preference", "mode"}, "DOT", "COUNT", nil},
+		{"setCategoryPreference", "SetCategoryPreferenceInput", false, event{"category": "LIKE"}, "push", false, event{"mode": "OFF"}, "preference { push }", []any{"preference", "push"}, false, true, nil},
 		{"setDisplayPolicy", "SetDisplayPolicyInput", false, nil, "quietHours", event{"from": "22:00", "to": "07:00"}, event{"sources": []event{}}, "policy { quietHours { from } }", []any{"policy", "quietHours", "from"}, "22:00", nil, nil},
 		{"editPost", "EditPostInput", false, event{"postId": post, "body": "b"}, "mentions", []string{"user:dora"}, event{"body": "c"}, "post { id }", nil, 1.0, 0.0, func() any {
 			a.Quiet(a.Fanout)

@@ -161,6 +161,9 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 			return event{"policy": []string{"EVERYONE", "WHO_I_FOLLOW", "NOBODY"}[i%3]}
 		}),
 		m.simple("setDisplayPolicy", func(madeIDs, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
+		m.simple("setCategoryPreference", func(_ madeIDs, i int) event {
+			return event{"category": "LIKE", "mode": []string{"DOT", "OFF"}[i%2]}
+		}),
 		m.host("addViewItem", func(_ madeIDs, i int) event {
 			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),

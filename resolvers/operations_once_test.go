@@ -136,6 +136,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 		s.ofShows()
 		s.once("setDisplayPolicy", event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "inTotal": false}, {"source": "ANNOUNCEMENTS", "style": "DOT"}}},
 			event{"sources": []event{{"source": "HOME_FEED", "inTotal": true}}})
+		s.once("setCategoryPreference", event{"as": "user:bob", "category": "LIKE", "mode": "DOT"}, event{"push": false})
 		s.once("deletePost", event{"as": "user:carol", "postId": post}, event{"postId": altered(post)})
 		for name := range operations {
 			if !slices.Contains(s.done, name) {

@@ -90,6 +90,7 @@ type (
 	usersKey     struct{}
 
 	groupPolicyKey struct{}
+	categoriesKey  struct{} // the viewer's preferences of categories
 )
 
 // viewer is the user of the request's token, which needs the scope viewer.

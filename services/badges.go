@@ -37,7 +37,7 @@ type Count struct {
 	Value     int // never negative
 	Display   string
 	InTotal   bool
-	Mode      CategoryMode // of a category of notifications: how it counts
+	Mode      CategoryMode // of a category of notifications: how it counts for the user
 	Precision Precision
 	AsOf      time.Time // with STALE: when it was right
 }

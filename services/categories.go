@@ -39,6 +39,18 @@ const (
 // InTotal reports whether what counts in a mode is part of the total, if its source is.
 func (m CategoryMode) InTotal() bool { return m == CategoryCounted }
 
+// Chosen is the mode of a category whose definition has this mode, for a user who chose another. A number that the definition keeps out of
+// the total stays out of it.
+func (m CategoryMode) Chosen(mode CategoryMode) CategoryMode {
+	if m == CategoryApart && mode == CategoryCounted {
+		return m
+	}
+	return mode
+}
+
+// IsNumber reports whether a category counts as a number.
+func (m CategoryMode) IsNumber() bool { return m == CategoryCounted || m == CategoryApart }
+
 // HostCategory is a category that the host application defined.
 type HostCategory struct {
 	ID      int // names its fields in the documents; never given again, so that nothing of a removed category is taken for a later one's

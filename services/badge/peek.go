@@ -2,6 +2,7 @@ package badge
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -58,7 +59,8 @@ func (s *Service) peekFacts(ctx context.Context, user services.UserID, at source
 	return s.view(document, at).render(), nil
 }
 
-// Newest explains the counts of some sources by their newest item alone, from the facts; a source without items is absent.
+// Newest explains the counts of some sources by their newest item that may alert the user, from the facts. A source without such an
+// item is absent.
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error) {
 	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1}
 	var err error
@@ -75,8 +77,17 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 			if err != nil {
 				return nil, err
 			}
+			alerts := func(string, time.Time) bool { return true }
+			if alerter, some := one.(source.Alerter); some {
+				if alerts, err = alerter.Alerting(ctx, user); err != nil {
+					return nil, err
+				}
+			}
 			for _, explanation := range found {
 				for _, item := range explanation.Items {
+					if !alerts(explanation.Part, item.At) {
+						continue
+					}
 					if had, some := newest[key]; !some || item.At.After(had.Items[0].At) {
 						newest[key] = services.Explanation{Source: key, Part: explanation.Part, Count: explanation.Count, Items: []services.Item{item}}
 					}

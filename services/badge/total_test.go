@@ -161,6 +161,10 @@ func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 			Turned: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
 			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(leastOffset, greatestOffset).Draw(t, "offset"),
 		}
+		mode := services.CategoryMode(rapid.IntRange(0, 2).Draw(t, "mode of likes"))
+		if mode != services.CategoryCounted {
+			document.Modes.Of = map[services.Category]services.CategoryMode{services.CategoryLike: mode}
+		}
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)
 		sum := 0
@@ -168,6 +172,13 @@ func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 			if count.InTotal {
 				sum += count.Value
 			}
+		}
+		likes := badges.Notifications.Like
+		if mode != services.CategoryCounted && (likes.InTotal || badges.Notifications.Total.Value != 0) || mode == services.CategoryOff && likes.Value != 0 {
+			t.Fatalf("as %d likes are %+v of %+v", mode, likes, badges.Notifications.Total)
+		}
+		if want := map[bool]string{true: "", false: services.DisplayDot}[badges.Quiet || likes.Value == 0]; mode == services.CategoryDot && likes.Display != want {
+			t.Fatalf("as a dot %d likes are shown as %q", likes.Value, likes.Display)
 		}
 		if badges.Total.Value != sum {
 			t.Fatalf("the total is %d, its parts make %d", badges.Total.Value, sum)

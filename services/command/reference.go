@@ -16,6 +16,7 @@ var capabilities = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
 	{"policy", "Display policy"},
+	{"preferences", "Preferences"},
 	{"explain", "Why a badge"},
 	{"feed", "Home feed"},
 	{"posts", "Likes and comments"},

@@ -87,6 +87,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 {"type":"notification","id":"notification:0000000000004","category":"orders","post":null,"show":null,"user":"user:bob","answer":null,"at":"1970-01-01T00:00:01Z","standing":true,"seen":false,"read":false}
 {"type":"hostNotification","id":"notification:0000000000004","category":"orders","title":"Sent","body":"It is on its way","groupKey":"o1","url":"https://example.com/o1","data":[3],"user":"user:bob","at":"1970-01-01T00:00:01Z"}
 {"type":"notificationMark","category":"LIKE","seenUpTo":"notificationUpTo:0000000000001"}
+{"type":"categoryPreferences","preferences":{"LIKE":{"mode":"DOT","push":false}}}
 {"type":"position","view":"home_page","id":"","position":"9007199254740993","accessedAt":"1970-01-01T00:00:01Z"}
 {"type":"siteMessage","id":"siteMessage:0000001YG0000","kind":"general","title":"Hello","content":"text","sentAt":"1970-01-01T00:00:01Z","updatedAt":"1970-01-01T00:00:01Z","readAt":null}
 {"type":"announcementMark","readUpTo":"1970-01-01T00:00:01Z","dotsFrom":"1970-01-01T00:00:02Z"}
@@ -146,7 +147,8 @@ func TestExport(t *testing.T) {
 					return fmt.Errorf("%.60s: %w", statement, err)
 				}
 			}
-			return nil
+			_, err := tx.Lines(b.Ctx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
+			return err
 		})
 		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
 		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {

@@ -35,6 +35,7 @@ var Erase = []erase.Step{
 	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
 	erase.Rows("", "notification_state", "recipient", "recipient, category"),
 	erase.Rows("", "notification_heads", "recipient", "recipient"),
+	erase.Rows("preferences", "category_preferences", "user_number", "user_number"),
 }
 
 var (

@@ -18,4 +18,5 @@ var Exports = []export.Kind{
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
 		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY c.place`),
 	export.NewKind("notificationMark", "category text, seenUpTo upTo", `SELECT category, seen FROM notification_state WHERE recipient = $1 ORDER BY category`),
+	export.NewKind("categoryPreferences", "preferences json", `SELECT preferences FROM category_preferences WHERE user_number = $1`),
 }

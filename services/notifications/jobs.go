@@ -9,6 +9,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/rdb"
 	"tidings/services/sql"
 )
 
@@ -36,7 +37,7 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 	return users, false, err
 }
 
-// CountsJob projects a user's notification counts into their document.
+// CountsJob projects a user's notification counts, and how they want them counted, into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
 // Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs.
@@ -72,7 +73,14 @@ func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 }
 
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.projector.Project(ctx, user, s.registers)
+	counts, err := s.registers(ctx, user)
+	if err != nil {
+		return err
+	}
+	return s.projector.Project(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+		modes, err := s.modesRegisters(ctx, user)
+		return append(counts, modes...), err
+	})
 }
 
 // causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that

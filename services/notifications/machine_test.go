@@ -11,10 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/people"
 	"tidings/services/posts"
+	"tidings/services/rdb"
 	"tidings/services/sql"
 	"tidings/tests/histories"
 )
@@ -30,6 +32,56 @@ type reader struct {
 	notified []Cause        // causes that ever had a job
 	blocks   map[services.UserID]bool
 	hides    map[services.Restriction]bool // other users' hides and blocks of this user
+	modes    map[services.Category]services.CategoryMode
+}
+
+// prefer changes how a category counts.
+func (p *reader) prefer() {
+	category, mode := rapid.SampledFrom(services.Categories).Draw(p.t, "category"), services.CategoryMode(rapid.IntRange(0, 2).Draw(p.t, "mode"))
+	cmd, err := p.service.SetPreference(p.me, category, PreferenceChange{Mode: &mode})
+	p.Must(err)
+	dies := rapid.Bool().Draw(p.t, "the process dies after the commit")
+	if dies {
+		cmd.AfterCommit = nil // the job does it
+	}
+	p.Must(p.do(cmd))
+	if before, chosen := p.modes[category]; cmd.Changed() != (!chosen || before != mode) {
+		p.t.Fatalf("from %v (%v) to %v: changed is %v", before, chosen, mode, cmd.Changed())
+	}
+	p.modes[category] = mode
+	if document := p.Document(p.me); !dies && document.Ready && document.Modes.Of[category] != mode {
+		p.t.Fatalf("%s counts as %v at once, want %v", category, document.Modes.Of[category], mode)
+	}
+}
+
+// badges are the user's badges as their document has them, or as the facts have them.
+func (p *reader) badges(facts bool) *services.Badges {
+	of := NewSource(p.Store, nil)
+	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.me), Moment: source.Moment{Now: p.Clock.Now(), Risen: p.Clock.Now()}}
+	if facts {
+		view.Document = rdb.Document{}
+		p.Must(of.Facts(p.TB.Context(), p.me, 0, &view.Document))
+	}
+	badges := &services.Badges{}
+	of.Render(&view, badges)
+	return badges
+}
+
+// explained are how many items explain the count of each category, and how many a digest of all time has of it.
+func (p *reader) explained(badges *services.Badges) (items, arrived map[string]int) {
+	of := NewSource(p.Store, nil)
+	list, err := of.Explain(p.TB.Context(), source.Explained{User: p.me, Badges: badges, Today: p.Clock.Now().Unix() / 86400})
+	p.Must(err)
+	items, arrived = map[string]int{}, map[string]int{}
+	for _, explanation := range list {
+		items[explanation.Part] = len(explanation.Items)
+	}
+	digest := &services.Digest{}
+	p.Must(of.Digest(p.TB.Context(), p.me, time.UnixMicro(1), digest))
+	for _, part := range digest.Parts {
+		arrived[part.Part] = part.Count.Value
+	}
+	return items, arrived
 }
 
 func (p *reader) other() services.UserID { return rapid.SampledFrom(p.others).Draw(p.t, "who") }
@@ -214,10 +266,23 @@ func (p *reader) agree() {
 	if !p.Document(p.me).Ready {
 		p.Must(p.Projector.Rebuild(p.TB.Context(), p.me)) // as the next reader does
 	}
+	badges, facts := p.badges(false), p.badges(true)
+	items, arrived := p.explained(badges)
 	for _, counts := range p.Document(p.me).Notifications {
+		category := counts.Category
 		value, _ := Expiry(nil).unexpired(counts, p.Clock.Now().Unix()/86400)
-		if listed := p.page(Query{UnseenOnly: true, Categories: []services.Category{counts.Category}}); value != len(listed) {
-			p.t.Fatalf("%s: the number is %d, the list has %d", counts.Category, value, len(listed))
+		if p.modes[category] == services.CategoryOff {
+			value = 0
+		}
+		shown := *badges.Notifications.Of(category)
+		if shown.Value != value || shown.Mode != p.modes[category] || shown != *facts.Notifications.Of(category) {
+			p.t.Fatalf("%s as %v: shown is %+v, by the facts %+v, want %d", category, p.modes[category], shown, *facts.Notifications.Of(category), value)
+		}
+		if listed := p.page(Query{UnseenOnly: true, Categories: []services.Category{category}}); value != len(listed) || value != items[string(category)] {
+			p.t.Fatalf("%s: the number is %d, the list has %d, and %d explain it", category, value, len(listed), items[string(category)])
+		}
+		if p.modes[category] == services.CategoryOff && arrived[string(category)] > 0 {
+			p.t.Fatalf("%s is off, and the digest has %d", category, arrived[string(category)])
 		}
 	}
 	want, got := map[string]int{}, map[string]int{} // number of actors by subject
@@ -241,7 +306,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 	histories.Fewer(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(4)
-		p := &reader{node: n, t: t, me: users[0], others: users[1:], stands: map[Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}}
+		p := &reader{node: n, t: t, me: users[0], others: users[1:], stands: map[Cause]bool{}, blocks: map[services.UserID]bool{}, hides: map[services.Restriction]bool{}, modes: map[services.Category]services.CategoryMode{}}
 		p.posts = n.Posts(p.me, 2)
 		p.Must(p.Projector.Refill(p.TB.Context(), p.me))
 		steps := map[string]func(*rapid.T){
@@ -253,6 +318,7 @@ func TestNumberIsTheListWhateverIsLost(t *testing.T) {
 			"delete":  func(*rapid.T) { p.unmention() },
 			"jobs":    func(*rapid.T) { p.someJobs() },
 			"mark":    func(*rapid.T) { p.mark() },
+			"prefer":  func(*rapid.T) { p.prefer() },
 			"agree":   func(*rapid.T) { p.agree() },
 			"day": func(t *rapid.T) {
 				p.Clock.Advance(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)

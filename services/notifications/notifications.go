@@ -68,6 +68,7 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
+	cfg.Projector.RegisterRegisters("modes of categories", s.modesRegisters, s.auditModes)
 	return s
 }
 
@@ -125,7 +126,7 @@ func (s *Service) project(ctx context.Context, states []State) error {
 type Query struct {
 	Categories []services.Category // nil: all; CategoryHost is every one of the host application
 	UnreadOnly bool
-	UnseenOnly bool     // exactly the notifications in the count
+	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
 	Before     Position // only entries after it; the zero position: from the first
 	First      int
 }
@@ -141,6 +142,11 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 	switch {
 	case query.UnseenOnly: // an unseen notification is always unread
 		only = onlyUnseen
+		preferences, err := preferencesOf(ctx, s.db, user)
+		if err != nil {
+			return Page{}, err
+		}
+		categories = preferences.counted(categories)
 	case query.UnreadOnly:
 		only = onlyUnread
 	}

@@ -57,6 +57,11 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 
 // Facts counts every category from its rows.
 func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+	preferences, err := preferencesOf(ctx, s.db, user)
+	if err != nil {
+		return err
+	}
+	document.Modes = preferences.modes()
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
 		return err
@@ -81,12 +86,13 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 	shown.Version, shown.Defined = 1, hosts // a version is known even for a user without notifications
 	for _, category := range services.Categories {
 		*shown.Of(category) = source.Exact(0)
+		shown.Of(category).Mode = v.Document.Modes.Over(category, services.CategoryCounted)
 	}
 	if all := hosts.All(); len(all) > 0 {
 		shown.Hosts = make([]services.CategoryCount, len(all))
 		for i, host := range all {
 			shown.Hosts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.Exact(0)}
-			shown.Hosts[i].Count.Mode = host.Mode
+			shown.Hosts[i].Count.Mode = v.Document.Modes.Over(host.Name, host.Mode)
 		}
 	}
 	for _, counts := range v.Document.Notifications {
@@ -104,15 +110,22 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 		if value > 0 {
 			v.ChangesAt(services.DayStart(today + 1))
 		}
+		if count.Mode == services.CategoryOff {
+			value, aged = 0, 0
+		}
 		*older, count.Value = aged, value
 		shown.Newest = max(shown.Newest, counts.Newest)
 		shown.Version += counts.Version
 	}
 }
 
-// Explain lists the unseen notifications of each category.
+// Explain lists the unseen notifications of each category that counts.
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
-	all, hosts := s.memory.all(), s.memory.Now()
+	preferences, err := preferencesOf(ctx, s.db, of.User)
+	if err != nil {
+		return nil, err
+	}
+	all, hosts := preferences.counted(s.memory.all()), s.memory.Now()
 	page, err := readPage(ctx, s.db, listQuery{
 		user: of.User, categories: all, only: onlyUnseen, limit: of.Most(), each: true, bare: true, expiry: s.expiry.with(hosts),
 	})
@@ -135,9 +148,14 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 	return list, nil
 }
 
-// Digest counts the notifications of each category that arrived since a moment, seen or not.
+// Digest counts the notifications of each category that arrived since a moment, seen or not. Categories that the user turned off
+// bring nothing.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	first, all := services.PostIDAt(since), s.memory.all()
+	preferences, err := preferencesOf(ctx, s.db, user)
+	if err != nil {
+		return err
+	}
+	first, all := services.PostIDAt(since), preferences.counted(s.memory.all())
 	page, err := readPage(ctx, s.db, listQuery{
 		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Now()),
 	})

@@ -19,7 +19,7 @@ var pulledAuthors = []services.FollowedAuthor{{Author: 300, Since: 7}, {Author: 
 // goodValues are Redis' answers for a valid document.
 func goodValues() []any {
 	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", namedText(pulledAuthors...), namedText(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
-		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1"}
+		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1", "3;DLIKE,OOF_THE_HOST"}
 	for range services.Categories {
 		values = append(values, "12;3;19999;1,2,3,4,5,6,7,8", "12;0000000000009")
 	}
@@ -32,6 +32,7 @@ var standard = newLayout([]string{services.DefaultMessageType}, nil, nil, nil)
 func TestADocumentIsReadWhole(t *testing.T) {
 	d := standard.parse(goodValues(), "1234567890")
 	want := Document{Ready: true, N: 1_700_000_000_000_001, Day: 20_000, Seen: 4, FeedCount: 299, FeedMore: true, Pulled: pulledAuthors, Hosts: pulledAuthors[1:]}
+	want.Modes = services.CategoryModes{Version: 3, Of: map[services.Category]services.CategoryMode{"LIKE": services.CategoryDot, "OF_THE_HOST": services.CategoryOff}}
 	want.LiveSeen, want.Views = 6, services.ViewsState{Version: 7, Unread: 140, More: true}
 	if len(d.Notifications) != len(services.Categories) {
 		t.Fatalf("%+v has not every category", d)
@@ -67,7 +68,7 @@ func TestABrokenFieldNeverReadsAsZero(t *testing.T) {
 			return isText && len(text)%8 == 0
 		case announcementField:
 			return value == "1;2;3"
-		case viewsField:
+		case viewsField, modesField:
 			return value == nil
 		}
 		return false

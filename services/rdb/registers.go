@@ -2,6 +2,8 @@ package rdb
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +23,8 @@ import (
 //	B                        live board: "ver;", the version of the changelog up to which shows were seen
 //	V                        views: "ver;new items;1 if there may be more"; absent before the first touch
 //	P                        display policy: "ver;turned in or out of the total;as dot;quiet from;to;offset"
+//	Q                        categories for which the user chose a mode: "ver;C<category>,D<category>,...", C a number, D a dot, O off;
+//	                         absent until the first preference
 type Register struct {
 	Field string
 	Value string
@@ -38,6 +42,7 @@ const (
 	policyField       = "P"
 	liveField         = "B"
 	viewsField        = "V"
+	modesField        = "Q"
 
 	// These two are not versioned fields.
 	feedAgedField = "fx"
@@ -58,6 +63,7 @@ var fixedRegisters = []fixedRegister{
 	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`, false},
 	{liveField, `^%d+;$`, false},
 	{viewsField, `^%d+;%d+;[01]$`, true},
+	{modesField, `^%d+;[^;]*$`, true},
 }
 
 // Registered holds the values of the fixed registers.
@@ -67,6 +73,7 @@ type Registered struct {
 	Policy        services.DisplayPolicy
 	LiveSeen      uint64 // live board: shows that went live up to this version of the changelog were seen
 	Views         services.ViewsState
+	Modes         services.CategoryModes
 }
 
 // registered reads the fixed registers, in the order of fixedRegisters. It calls the parsers directly: calls through a table
@@ -77,6 +84,7 @@ func (p *parser) registered(r *Registered) {
 	r.Policy = p.policy()
 	r.LiveSeen = p.liveSeen()
 	r.Views = p.views()
+	r.Modes = p.modes()
 }
 
 // countsField and newestField contain a letter for the category: every document has them.
@@ -197,6 +205,52 @@ func ViewsRegister(state services.ViewsState) Register {
 		more = "1"
 	}
 	return Register{viewsField, registerValue(state.Version, redis.Digits(state.Unread), more)}
+}
+
+// The letters of the modes in the versioned field.
+const (
+	countLetter = 'C'
+	dotLetter   = 'D'
+	offLetter   = 'O'
+)
+
+// ModesRegister is the versioned field of the categories for which a user chose a mode.
+func ModesRegister(modes services.CategoryModes) Register {
+	var list []string
+	for _, category := range slices.Sorted(maps.Keys(modes.Of)) {
+		switch modes.Of[category] {
+		case services.CategoryCounted:
+			list = append(list, string(countLetter)+string(category))
+		case services.CategoryDot:
+			list = append(list, string(dotLetter)+string(category))
+		case services.CategoryOff:
+			list = append(list, string(offLetter)+string(category))
+		}
+	}
+	return Register{modesField, registerValue(modes.Version, strings.Join(list, ","))}
+}
+
+func (p *parser) modes() (modes services.CategoryModes) {
+	text := p.next()
+	if text == unborn {
+		return modes
+	}
+	version, list, whole := strings.Cut(text, ";")
+	modes.Version = p.numberOf(version)
+	p.failed = p.failed || !whole
+	if list == "" {
+		return modes
+	}
+	modes.Of = map[services.Category]services.CategoryMode{}
+	for item := range strings.SplitSeq(list, ",") {
+		mode, known := map[byte]services.CategoryMode{countLetter: services.CategoryCounted, dotLetter: services.CategoryDot, offLetter: services.CategoryOff}[(item + " ")[0]]
+		if !known || len(item) < 2 {
+			p.failed = true
+			return modes
+		}
+		modes.Of[services.Category(item[1:])] = mode
+	}
+	return modes
 }
 
 func (p *parser) announcements() services.AnnouncementState {

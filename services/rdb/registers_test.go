@@ -30,9 +30,11 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 		want.Segments = services.SegmentState{Version: 9, Bits: math.MaxUint64}
 		want.DotsSeen = map[string]uint64{"shop": 1_700_000_000_000_001}
 		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFrom: 60, QuietTo: 30, OffsetEast: -480}
+		want.Modes = services.CategoryModes{Version: 5, Of: map[services.Category]services.CategoryMode{services.CategoryLike: services.CategoryDot, "OF_THE_HOST": services.CategoryOff}}
 		registers := []Register{
 			MessagesRegister(want.Messages[0]), AnnouncementRegister(want.Announcements), SegmentRegister(want.Segments),
 			DotRegister("shop", 1_700_000_000_000_001), PolicyRegister(want.Policy),
+			ModesRegister(want.Modes),
 		}
 		for _, register := range registers {
 			result := v.register(register)

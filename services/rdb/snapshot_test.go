@@ -170,12 +170,12 @@ func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
 		v.c.SetDots([]string{"shop"})
 		v.build(FeedFacts{})
 		fields := v.c.RegisterFields()
-		if len(fields) != 5+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
+		if len(fields) != 6+2*len(services.Categories)+1 || slices.Contains(fields, "Dshop") {
 			v.Errorf("%v", fields)
 		}
 		for _, field := range fields {
 			want := Unborn
-			if strings.HasPrefix(field, "H") || field == viewsField { // its category's counts come with it; few users have views
+			if strings.HasPrefix(field, "H") || field == viewsField || field == modesField { // its category's counts come with it; few users have views or modes
 				want = ""
 			}
 			if v.field(field) != want {

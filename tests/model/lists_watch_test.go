@@ -115,3 +115,32 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 		}
 	})
 }
+
+// A preference changes the numbers at once on every device, on both nodes, and back. The list stays, and other users are as before.
+func TestPreferencesReachEveryDevice(t *testing.T) {
+	onNodes(t, func(t *testing.T, here, there *world.Node) {
+		for _, author := range []string{"alice", "carol"} {
+			here.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){changed}}`, map[string]any{"p": here.Publish(author, "hello")}, nil)
+		}
+		world.Eventually(t, world.Convergence, "both likes count", func() bool { return there.Badges("alice").Total.Value == 1 && there.Badges("carol").Total.Value == 1 })
+		const rows = "notifications { edges { node { category seen } } }"
+		devices := []listWatch{watchList(t, here, "alice", "notificationsChanged", "", rows), watchList(t, there, "alice", "notificationsChanged", "", rows)}
+		for _, step := range []struct {
+			on      *world.Node
+			setting string
+			total   int
+		}{{nil, "", 1}, {here, "mode:OFF", 0}, {there, "mode:COUNT", 1}, {there, "mode:DOT", 0}, {here, "mode:null", 1}} {
+			if step.on != nil {
+				step.on.Must("alice", `mutation{setCategoryPreference(input:{category:"LIKE",`+step.setting+`}){changed}}`, nil, nil)
+			}
+			for _, device := range devices {
+				if text := device.until(step.setting, fmt.Sprintf(`"total":{"value":%d}`, step.total)); !strings.Contains(text, `"category":"LIKE","seen":false`) {
+					t.Errorf("after %s the list is %s", step.setting, text)
+				}
+			}
+			if got := there.Badges("carol"); got.Total.Value != 1 {
+				t.Errorf("after %s of another user: %+v", step.setting, got.Total)
+			}
+		}
+	})
+}

@@ -48,7 +48,7 @@ func (c *crowd) node() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))]
 // act does one act that concerns single users.
 func (c *crowd) act() {
 	me, other, n := c.keys[c.random.IntN(len(c.keys))], c.keys[c.random.IntN(len(c.keys))], c.node()
-	switch what := c.random.IntN(9); {
+	switch what := c.random.IntN(10); {
 	case what == 0 && me != other:
 		n.Follow(me, other)
 	case what == 1 && me != other:
@@ -67,6 +67,9 @@ func (c *crowd) act() {
 		n.Must(me, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`, map[string]any{"c": c.talk}, nil)
 	case what == 8:
 		n.Must("host:ingest", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"hello"}){message{id}}}`, map[string]any{"u": "user:" + me}, nil)
+	case what == 9:
+		n.Must(me, `mutation($m:CategoryMode,$p:Boolean){setCategoryPreference(input:{category:"LIKE",mode:$m,push:$p}){changed}}`,
+			map[string]any{"m": []any{"COUNT", "DOT", "OFF", nil}[c.random.IntN(4)], "p": c.random.IntN(2) == 0}, nil)
 	}
 }
 

@@ -92,8 +92,9 @@ type World struct {
 	seen    map[string]int            // reader -> posts up to their seen position
 	liked   map[string]map[string]int // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
-	Noticed map[string]int                   // recipient -> until when they have seen their notifications
-	Shows   func(reader, author string) bool // whether the reader may see the author's posts if they follow; nil: always
+	Noticed map[string]int                     // recipient -> until when they have seen their notifications
+	Shows   func(reader, author string) bool   // whether the reader may see the author's posts if they follow; nil: always
+	Off     func(person, category string) bool // whether a person turned a category of notifications off; nil: nobody did
 	Clock   int
 	Moves   []func(*rapid.T)  // what else may happen between two pages
 	Pending bool              // jobs wait: feeds may be behind
@@ -173,6 +174,14 @@ func (w *World) followers(person string) int {
 	return 0
 }
 
+// counted is what a count of unseen notifications shows.
+func (w *World) counted(person, category string, unseen int) int {
+	if w.Off != nil && w.Off(person, category) {
+		return 0
+	}
+	return unseen
+}
+
 // Person draws one of the people.
 func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
@@ -194,10 +203,10 @@ func (w *World) Compare(t *rapid.T) {
 	w.Pending = false
 	for _, person := range w.People {
 		got := w.CompareFeed(t, person)
-		if got.Notifications.Like.Value != w.likes(person) {
-			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, w.likes(person))
+		if want := w.counted(person, "LIKE", w.likes(person)); got.Notifications.Like.Value != want {
+			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, want)
 		}
-		if want := w.followers(person); got.Notifications.Follow.Value != want {
+		if want := w.counted(person, "FOLLOW", w.followers(person)); got.Notifications.Follow.Value != want {
 			t.Fatalf("%s: followers %+v, want %d", person, got.Notifications.Follow, want)
 		}
 	}

@@ -65,6 +65,12 @@ type Ager interface {
 	Age(ctx context.Context, users []services.UserID, today int64) error
 }
 
+// Alerter is a source of whose items some do not alert the user, such as those of categories for which they refused it.
+type Alerter interface {
+	// Alerting returns a function that reports whether an item may alert the user, by the part of its count and its time.
+	Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error)
+}
+
 // View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
 // badges from it, and says when time alone changes that part next.
 type View struct {

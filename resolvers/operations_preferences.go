@@ -1,0 +1,32 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/notifications"
+)
+
+// setCategoryPreference changes how a category of notifications counts for the viewer, and whether it alerts them.
+var setCategoryPreference = &operation[graph.SetCategoryPreferenceInput]{
+	name: "setCategoryPreference",
+	command: func(_ context.Context, c *call, in *graph.SetCategoryPreferenceInput) (*jobs.Command, error) {
+		change := notifications.PreferenceChange{}
+		if mode, given := in.Mode.ValueOK(); mode != nil {
+			change.Mode = new(modesByName[*mode])
+		} else if given {
+			change.Usual = true
+		}
+		if push, given := in.Push.ValueOK(); given {
+			change.NoPush = new(push != nil && !*push)
+		}
+		return c.r.Notifications.SetPreference(c.actor, services.Category(in.Category), change)
+	},
+}
+
+// modesByName are the modes of categories by their names in the schema.
+var modesByName = map[graph.CategoryMode]services.CategoryMode{
+	graph.CategoryModeCount: services.CategoryCounted, graph.CategoryModeDot: services.CategoryDot, graph.CategoryModeOff: services.CategoryOff,
+}

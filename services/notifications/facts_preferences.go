@@ -1,0 +1,129 @@
+package notifications
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	bearPreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
+		ON CONFLICT (user_number) DO NOTHING`)
+
+	onePreferences = sql.NewStatement("category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1`)
+
+	lockPreferences = sql.NewStatement("lock category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1 {for update}`)
+
+	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
+)
+
+// stored is a preference as the column preferences has it. What is left out is the default.
+type stored struct {
+	Mode  string     `json:"mode,omitempty"` // of modeNames; without it, the category's definition
+	Push  *bool      `json:"push,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// modeNames are the stored names of modes.
+var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUNT", services.CategoryDot: "DOT", services.CategoryOff: "OFF"}
+
+// preferences are a user's preferences of categories, by the name of each. A category without one counts and alerts by its definition.
+type preferences struct {
+	version uint64
+	of      map[services.Category]Preference
+}
+
+func (p preferences) modes() services.CategoryModes {
+	modes := services.CategoryModes{Version: p.version}
+	for category, preference := range p.of {
+		if !preference.Chosen {
+			continue
+		}
+		if modes.Of == nil {
+			modes.Of = map[services.Category]services.CategoryMode{}
+		}
+		modes.Of[category] = preference.Mode
+	}
+	return modes
+}
+
+func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (preferences, error) {
+	return readPreferences(ctx, r, onePreferences, user)
+}
+
+func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, user services.UserID) (found preferences, err error) {
+	found.of = map[services.Category]Preference{}
+	var text string
+	var version int64
+	some, err := r.One(ctx, st, []any{user}, &version, &text)
+	if err != nil || !some {
+		return found, err
+	}
+	found.version = uint64(version)
+	list := map[services.Category]stored{}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return found, fmt.Errorf("category preferences of user %d: %w", user, err)
+	}
+	for category, one := range list {
+		preference := Preference{NoPush: one.Push != nil && !*one.Push}
+		for mode, name := range modeNames {
+			if one.Mode == name {
+				preference.Mode, preference.Chosen = mode, true
+			}
+		}
+		if one.Since != nil {
+			preference.since = *one.Since
+		}
+		found.of[category] = preference
+	}
+	return found, nil
+}
+
+// changePreference changes a user's preference of one category, whose definition has the usual mode. Changes of one user run one after
+// the other, and each raises the version by one. If the preference is as before, nothing is written and changed is false.
+func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, category services.Category, usual services.CategoryMode, change func(*Preference)) (changed bool, err error) {
+	if _, err := tx.Run(ctx, bearPreferences, user, "{}"); err != nil {
+		return false, err
+	}
+	found, err := readPreferences(ctx, tx, lockPreferences, user)
+	if err != nil {
+		return false, err
+	}
+	before := found.of[category]
+	after := before
+	change(&after)
+	if !after.Chosen {
+		after.Mode = services.CategoryCounted
+	}
+	if after == before {
+		return false, nil
+	}
+	if after.alerts(usual) && !before.alerts(usual) {
+		after.since = tx.Now
+	}
+	found.of[category] = after
+	list := map[services.Category]stored{}
+	for category, preference := range found.of {
+		var one stored
+		if preference.Chosen {
+			one.Mode = modeNames[preference.Mode]
+		}
+		if preference.NoPush {
+			one.Push = new(bool)
+		}
+		if !preference.since.IsZero() {
+			one.Since = &preference.since
+		}
+		list[category] = one
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return false, err
+	}
+	_, err = tx.Run(ctx, putPreferences, user, int64(found.version+1), string(text))
+	return true, err
+}

@@ -1,0 +1,158 @@
+package notifications
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// Preference is how a user wants one category to count and to alert. The zero value is the default: the category's definition.
+//
+// A preference decides how the badges are rendered. The counts of the facts stay as they are, so that a change is one small versioned
+// field, and a change back brings back everything that is still unseen. It belongs to the name of a category: a category of the host
+// application that is removed and defined again is as the user left it.
+type Preference struct {
+	Mode   services.CategoryMode // if Chosen
+	Chosen bool
+	NoPush bool // changes of the count are silent in the change stream
+
+	since time.Time // when it began to alert after it had not; zero if it always did
+}
+
+// in is the mode of a category that counts in the usual mode for others.
+func (p Preference) in(usual services.CategoryMode) services.CategoryMode {
+	if p.Chosen {
+		return usual.Chosen(p.Mode)
+	}
+	return usual
+}
+
+// alerts reports whether new items are to be alerted of. Only those of a category that counts as a number are.
+func (p Preference) alerts(usual services.CategoryMode) bool {
+	return p.in(usual).IsNumber() && !p.NoPush
+}
+
+// CategoryPreference is the preference of one category, with the mode in which it counts.
+type CategoryPreference struct {
+	Category services.Category
+	Preference
+}
+
+// PreferenceChange is a change of a preference; nil leaves a part of it.
+type PreferenceChange struct {
+	Mode   *services.CategoryMode
+	Usual  bool // the category counts again by its definition
+	NoPush *bool
+}
+
+// usual is the mode in which a category counts for users without a preference.
+func (m *Memory) usual(category services.Category) services.CategoryMode {
+	host, _ := m.Now().Find(category) // the zero value is that of services.Categories
+	return host.Mode
+}
+
+// Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host application's.
+func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]CategoryPreference, error) {
+	found, err := preferencesOf(ctx, s.db, user)
+	if err != nil {
+		return nil, err
+	}
+	all := s.Memory.all()
+	list := make([]CategoryPreference, len(all))
+	for i, category := range all {
+		list[i] = CategoryPreference{category, found.of[category]}
+		list[i].Mode = list[i].in(s.Memory.usual(category))
+	}
+	return list, nil
+}
+
+// SetPreference is the command that changes a user's preference of a category, on every device at once. INVALID for a name that is
+// not one of a category. If the preference is as requested, nothing changes.
+func (s *Service) SetPreference(user services.UserID, category services.Category, change PreferenceChange) (*jobs.Command, error) {
+	if !slices.Contains(s.Memory.all(), category) {
+		return nil, services.Errorf(services.Invalid, "category: %s is not a category of notifications: expected one of %v, or one of the host application",
+			services.Quote(string(category)), services.Categories)
+	}
+	return &jobs.Command{
+		Name: "setCategoryPreference", Actor: user,
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			changed, err := changePreference(ctx, tx, user, category, s.Memory.usual(category), func(p *Preference) {
+				if change.Usual {
+					p.Chosen = false
+				} else if change.Mode != nil {
+					p.Mode, p.Chosen = *change.Mode, true
+				}
+				if change.NoPush != nil {
+					p.NoPush = *change.NoPush
+				}
+			})
+			if err == nil && !changed {
+				err = jobs.ErrUnchanged
+			}
+			if err != nil {
+				return nil, err
+			}
+			return nil, jobs.Enqueue(ctx, tx, CountsJob(user))
+		},
+		AfterCommit: func(ctx context.Context) error { return s.projector.Project(ctx, user, s.modesRegisters) },
+	}, nil
+}
+
+// modesRegisters are the user's modes of categories; none before the first preference.
+func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	found, err := preferencesOf(ctx, s.db, user)
+	if err != nil || found.version == 0 {
+		return nil, err
+	}
+	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
+}
+
+// auditModes repeats modesRegisters with an own reading of the column, so that the audit finds errors in it.
+func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+	var version int64
+	var text string
+	if some, err := s.db.One(ctx, onePreferences, []any{user}, &version, &text); err != nil || !some || version == 0 {
+		return nil, err
+	}
+	var list map[services.Category]map[string]any
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	modes := services.CategoryModes{Version: uint64(version), Of: map[services.Category]services.CategoryMode{}}
+	for category, preference := range list {
+		switch preference["mode"] {
+		case "DOT":
+			modes.Of[category] = services.CategoryDot
+		case "COUNT":
+			modes.Of[category] = services.CategoryCounted
+		case "OFF":
+			modes.Of[category] = services.CategoryOff
+		}
+	}
+	return []rdb.Register{rdb.ModesRegister(modes)}, nil
+}
+
+// Alerting returns a function that reports whether an item of a category, of some time, is to be alerted of.
+func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error) {
+	found, err := preferencesOf(ctx, s.db, user)
+	return func(part string, at time.Time) bool {
+		preference := found.of[services.Category(part)]
+		return preference.alerts(s.memory.usual(services.Category(part))) && !at.Before(preference.since)
+	}, err
+}
+
+// counted are those of some categories that count for a user, as a number or a dot.
+func (p preferences) counted(categories []services.Category) (list []services.Category) {
+	for _, category := range categories {
+		if p.of[category].Mode != services.CategoryOff {
+			list = append(list, category)
+		}
+	}
+	return list
+}

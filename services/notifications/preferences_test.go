@@ -1,0 +1,99 @@
+package notifications
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/badge/source"
+)
+
+// set changes a preference of likes, and waits for all jobs.
+func (n node) set(user services.UserID, change PreferenceChange) (changed bool) {
+	n.TB.Helper()
+	cmd, err := n.service.SetPreference(user, services.CategoryLike, change)
+	n.Must(err)
+	n.must(cmd)
+	return cmd.Changed()
+}
+
+// likesOf is the count of likes as the document of a user has it.
+func (n node) likesOf(user services.UserID) services.Count {
+	n.TB.Helper()
+	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), Risen: n.Clock.Now()}}
+	badges := &services.Badges{}
+	NewSource(n.Store, nil).Render(&view, badges)
+	return badges.Notifications.Like
+}
+
+// A preference changes the number at once and back, in the same document, and is kept when Redis loses it.
+func TestPreferencesChangeTheCountAndBack(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author := users[0]
+		n.must(n.like(users[1], n.Post(author)))
+		n.must(n.like(users[1], n.Post(author)))
+		off, dot, counted := services.CategoryOff, services.CategoryDot, services.CategoryCounted
+		for _, step := range []struct {
+			mode    services.CategoryMode
+			value   int
+			changed bool
+		}{{counted, 2, true}, {counted, 2, false}, {off, 0, true}, {off, 0, false}, {dot, 2, true}, {counted, 2, true}, {off, 0, true}} {
+			before := n.Document(author).N
+			if changed := n.set(author, PreferenceChange{Mode: &step.mode}); changed != step.changed {
+				t.Errorf("to %v: changed is %v", step.mode, changed)
+			}
+			if got := n.likesOf(author); got.Value != step.value || got.Mode != step.mode {
+				t.Errorf("as %v: %+v", step.mode, got)
+			}
+			if risen := n.Document(author).N > before; risen != step.changed {
+				t.Errorf("to %v: the version rises %v", step.mode, risen)
+			}
+		}
+		n.Must(n.Redis.Reset(t.Context(), author))
+		n.Must(n.Projector.Rebuild(t.Context(), author))
+		if got := n.likesOf(author); got.Value != 0 || got.Mode != off {
+			t.Errorf("after a loss: %+v", got)
+		}
+		n.Agree(author)
+		n.set(author, PreferenceChange{Mode: &counted})
+		if got := n.likesOf(author); got.Value != 2 {
+			t.Errorf("counted again: %+v", got)
+		}
+		if _, err := n.service.SetPreference(author, "WEATHER", PreferenceChange{}); services.CodeOf(err) != services.Invalid {
+			t.Errorf("of no category: %v", err)
+		}
+	})
+}
+
+// Nothing alerts that came while its category did not alert, also not after that has ended.
+func TestPreferencesDecideWhatAlerts(t *testing.T) {
+	each(t, func(t *testing.T, n node) {
+		users := n.Users(2)
+		author := users[0]
+		no, yes, dot, counted := true, false, services.CategoryDot, services.CategoryCounted
+		alerts := func(at time.Time) bool {
+			of, err := NewSource(n.Store, nil).Alerting(t.Context(), author)
+			n.Must(err)
+			return of("LIKE", at) && of("COMMENT", at)
+		}
+		before := n.Store.Now()
+		if !alerts(before) {
+			t.Error("it does not alert without a preference")
+		}
+		for _, change := range []struct{ off, on PreferenceChange }{
+			{PreferenceChange{NoPush: &no}, PreferenceChange{NoPush: &yes}}, {PreferenceChange{Mode: &dot}, PreferenceChange{Mode: &counted}},
+		} {
+			n.set(author, change.off)
+			during := n.Store.Now()
+			if alerts(during.Add(time.Hour)) {
+				t.Errorf("with %+v it alerts", change.off)
+			}
+			n.Clock.Advance(time.Minute)
+			n.set(author, change.on)
+			if alerts(during) || !alerts(n.Store.Now()) {
+				t.Errorf("after %+v: of before %v, of now %v", change.on, alerts(during), alerts(n.Store.Now()))
+			}
+		}
+	})
+}

@@ -1,0 +1,22 @@
+package services
+
+import "testing"
+
+// A choice goes over the definition of a category, but for a number that the definition keeps out of the total: it stays out.
+func TestChoicesGoOverDefinitions(t *testing.T) {
+	const none = CategoryMode(255)
+	for _, one := range []struct{ defined, chosen, want CategoryMode }{
+		{CategoryCounted, none, CategoryCounted}, {CategoryDot, none, CategoryDot}, {CategoryApart, none, CategoryApart},
+		{CategoryCounted, CategoryCounted, CategoryCounted}, {CategoryCounted, CategoryDot, CategoryDot}, {CategoryCounted, CategoryOff, CategoryOff},
+		{CategoryDot, CategoryCounted, CategoryCounted}, {CategoryDot, CategoryDot, CategoryDot}, {CategoryDot, CategoryOff, CategoryOff},
+		{CategoryApart, CategoryCounted, CategoryApart}, {CategoryApart, CategoryDot, CategoryDot}, {CategoryApart, CategoryOff, CategoryOff},
+	} {
+		modes := CategoryModes{Of: map[Category]CategoryMode{"orders": one.chosen, "promo": CategoryOff}}
+		if one.chosen == none {
+			delete(modes.Of, "orders")
+		}
+		if got := modes.Over("orders", one.defined); got != one.want {
+			t.Errorf("%d over %d is %d, want %d", one.chosen, one.defined, got, one.want)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"tidings/tests/world"
+)
+
+// categories are what the host application told in its own categories, and the preferences of all categories.
+type categories struct {
+	told    map[string]map[string]int    // person -> category of the host -> told and not seen
+	defined map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
+	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: by the definition
+}
+
+// worldCategories are the categories of the host application in all worlds.
+var worldCategories = []string{"orders", "promo"}
+
+func (e *everything) startCategories() {
+	e.categories = categories{told: map[string]map[string]int{}, defined: map[string]string{}, chosen: map[string]map[string]string{}}
+	e.defineAs("orders", "COUNT")
+	e.defineAs("promo", "OUT")
+	for _, person := range e.People {
+		e.categories.told[person], e.categories.chosen[person] = map[string]int{}, map[string]string{}
+	}
+	e.Off = func(person, category string) bool { return e.modeOf(person, category) == "OFF" }
+}
+
+func (e *everything) defineAs(name, mode string) {
+	settings := map[string]string{"COUNT": "style:NUMBER", "DOT": "style:DOT", "OUT": "style:NUMBER,inTotal:false"}[mode]
+	e.N.Must("boss:admin", fmt.Sprintf(`mutation{defineCategory(input:{name:%q,expiryDays:null,%s}){category{name}}}`, name, settings), nil, nil)
+	e.N.Settle()
+	e.categories.defined[name] = mode
+}
+
+// define defines a category of the host application anew, for everybody without a preference of it.
+func (e *everything) define(t *rapid.T) {
+	e.defineAs(rapid.SampledFrom(worldCategories).Draw(t, "category"), rapid.SampledFrom([]string{"COUNT", "DOT", "OUT"}).Draw(t, "definition"))
+}
+
+// tell notifies some people in a category of the host application.
+func (e *everything) tell(t *rapid.T) {
+	name := rapid.SampledFrom(worldCategories).Draw(t, "category")
+	var to []string
+	for _, person := range e.People {
+		if rapid.Bool().Draw(t, "to "+person) {
+			to = append(to, "user:"+person)
+			e.categories.told[person][name]++
+		}
+	}
+	if len(to) > 0 {
+		e.N.Must("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`,
+			map[string]any{"i": map[string]any{"category": name, "to": to, "title": "news"}}, nil)
+		e.Pending = true
+	}
+}
+
+func (e *everything) seeTold(t *rapid.T) {
+	person, name := e.Person(t, "person"), rapid.SampledFrom(worldCategories).Draw(t, "category")
+	e.N.Settle()
+	e.Pending = false
+	e.N.Must(person, fmt.Sprintf(`mutation{markNotificationsSeen(input:{hostCategories:[%q]}){badges{version}}}`, name), nil, nil)
+	e.categories.told[person][name] = 0
+}
+
+// modeOf is how a category counts for a person: COUNT, DOT, OFF, or OUT.
+func (e *everything) modeOf(person, category string) string {
+	defined, host := e.categories.defined[category]
+	if !host {
+		defined = "COUNT"
+	}
+	switch chosen := e.categories.chosen[person][category]; {
+	case chosen == "", chosen == "COUNT" && defined == "OUT":
+		return defined
+	default:
+		return chosen
+	}
+}
+
+// prefer changes how a category counts for one person. The answer and the next read have it at once, and every other count is as before.
+func (e *everything) prefer(t *rapid.T) {
+	person, category := e.Person(t, "person"), rapid.SampledFrom(append([]string{"LIKE", "COMMENT", "FOLLOW"}, worldCategories...)).Draw(t, "category")
+	mode := rapid.SampledFrom([]string{"COUNT", "DOT", "OFF", "null"}).Draw(t, "mode")
+	before := e.Look(t, person)
+	had := e.categories.chosen[person][category]
+	e.categories.chosen[person][category] = map[bool]string{true: "", false: mode}[mode == "null"]
+	var data struct {
+		SetCategoryPreference struct {
+			Changed    bool
+			Preference struct{ Category, Mode string }
+			Badges     world.Badges
+		}
+	}
+	e.N.Must(person, fmt.Sprintf(`mutation{setCategoryPreference(input:{category:%q,mode:%s}){changed preference{category mode} badges{%s}}}`,
+		category, mode, world.BadgeFields), nil, &data)
+	done, shown := data.SetCategoryPreference, e.modeOf(person, category)
+	if done.Changed != (had != e.categories.chosen[person][category]) {
+		t.Fatalf("%s: from %q to %s: changed is %v", person, had, mode, done.Changed)
+	}
+	if want := map[bool]string{true: "COUNT", false: shown}[shown == "OUT"]; done.Preference.Mode != want || done.Preference.Category != category {
+		t.Fatalf("%s: to %s: the preference is %+v, want %s", person, mode, done.Preference, want)
+	}
+	for _, after := range []world.Badges{done.Badges, e.Look(t, person)} {
+		e.checkModes(t, person, after)
+		for i, count := range after.Notifications.Categories {
+			if was := before.Notifications.Categories[i].Count; count.Name != category && !e.Pending && was != count.Count {
+				t.Fatalf("%s: %s to %s changes %s from %+v to %+v", person, category, mode, count.Name, was, count.Count)
+			}
+		}
+	}
+}
+
+// checkModes checks what holds at any moment of the counts of a person's categories.
+func (e *everything) checkModes(t *rapid.T, person string, got world.Badges) {
+	for _, category := range got.Notifications.Categories {
+		mode := e.modeOf(person, category.Name)
+		if want := mode == "COUNT" && !e.isOut(person, "NOTIFICATIONS"); category.Count.InTotal != want {
+			t.Fatalf("%s: %s as %s: %+v, in the total should be %v", person, category.Name, mode, category.Count, want)
+		}
+		if mode == "OFF" && category.Count.Value != 0 {
+			t.Fatalf("%s: %s is off: %+v", person, category.Name, category.Count)
+		}
+	}
+}
+
+// compareCategories compares a person's counts of categories, and their list, with the model.
+func (e *everything) compareCategories(t *rapid.T, person string, got world.Badges) {
+	e.checkModes(t, person, got)
+	for _, name := range worldCategories {
+		want := e.categories.told[person][name]
+		at := slices.IndexFunc(got.Notifications.Categories, func(c struct {
+			Name  string
+			Count world.Count
+		}) bool {
+			return c.Name == name
+		})
+		if at < 0 {
+			t.Fatalf("%s: no count of %s in %+v", person, name, got.Notifications)
+		}
+		var page struct {
+			Viewer struct {
+				All, Unseen struct{ Nodes []struct{ Seen bool } }
+			}
+		}
+		e.N.Must(person, fmt.Sprintf(`{viewer{all:notifications(hostCategories:[%[1]q]){nodes{seen}} unseen:notifications(hostCategories:[%[1]q],unseenOnly:true){nodes{seen}}}}`, name), nil, &page)
+		unseen := 0
+		for _, one := range page.Viewer.All.Nodes {
+			if !one.Seen {
+				unseen++
+			}
+		}
+		if unseen != want {
+			t.Fatalf("%s: the list has %d unseen of %s, want %d", person, unseen, name, want)
+		}
+		if e.Off(person, name) {
+			want = 0
+		}
+		if count := got.Notifications.Categories[at].Count; count.Value != want || len(page.Viewer.Unseen.Nodes) != want {
+			t.Fatalf("%s: %s as %s: %+v, and %d are listed, want %d", person, name, e.modeOf(person, name), count, len(page.Viewer.Unseen.Nodes), want)
+		}
+	}
+}

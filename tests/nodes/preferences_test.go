@@ -1,0 +1,63 @@
+package nodes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+)
+
+// What a category counts reaches the icon of a closed page in any case; it alerts only if the user wants that. What came while it did not
+// alert does not alert later.
+func TestPreferencesDecideWhatSounds(t *testing.T) {
+	n, push := pushing(t)
+	phone{push.Browser("phone"), n}.register("ann")
+	phone{push.Browser("other"), n}.register("eve")
+	shows := func(what, browser string, total int, part string) {
+		t.Helper()
+		world.Eventually(t, 30*time.Second, what, func() bool {
+			m, some := push.Last(browser)
+			if !some || m.Total != total || m.Silent != (part == "") {
+				return false
+			}
+			return part == "" || m.Cause != nil && m.Cause.Part != nil && *m.Cause.Part == part
+		})
+	}
+	prefer := func(settings string) {
+		t.Helper()
+		n.Must("ann", `mutation{setCategoryPreference(input:{category:"LIKE",`+settings+`}){changed}}`, nil, nil)
+	}
+	like := func(author string) {
+		t.Helper()
+		n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish(author, "a post")}, nil)
+	}
+	like("ann")
+	shows("a like", "phone", 1, "LIKE")
+	prefer("push:false")
+	like("ann")
+	shows("a like without an alert", "phone", 2, "")
+	like("eve")
+	shows("a like of somebody else", "other", 1, "LIKE")
+	n.Must("bob", `mutation{publishPost(input:{body:"@ann"}){post{id}}}`, nil, nil)
+	shows("a mention", "phone", 3, "MENTION")
+	prefer("mode:DOT,push:null")
+	shows("the likes are a dot", "phone", 1, "")
+	like("ann")
+	world.Eventually(t, 30*time.Second, "the dot has three", func() bool { return n.Badges("ann").Notifications.Like.Value == 3 })
+	prefer("mode:null")
+	shows("the likes count again", "phone", 4, "")
+	like("ann")
+	shows("a like that alerts", "phone", 5, "LIKE")
+	prefer("mode:OFF")
+	shows("the likes are off", "phone", 1, "")
+	like("ann")
+	n.Must("bob", `mutation{publishPost(input:{body:"@ann again"}){post{id}}}`, nil, nil)
+	shows("a mention after a like that is off", "phone", 2, "MENTION")
+	wanted := map[string]bool{"1 LIKE": true, "3 MENTION": true, "5 LIKE": true, "2 MENTION": true}
+	for _, arrival := range push.Take() {
+		if m := arrival.Message; m.UserID == "user:ann" && !m.Silent && !wanted[fmt.Sprint(m.Total, " ", *m.Cause.Part)] {
+			t.Errorf("an alert: %+v", m)
+		}
+	}
+}
