@@ -4,7 +4,7 @@ import { createContext, createElement, useContext, useEffect, useMemo, useState,
 import { clear } from './clear.js';
 import { createList, failure, type Connection, type List, type ListState } from './list.js';
 import { BADGES, type BadgeCount, type Badges } from './schema.js';
-import type { Answer, Tidings } from './tidings.js';
+import type { Answer, GraphQLError, Tidings } from './tidings.js';
 
 const Context = createContext<Tidings | null>(null);
 
@@ -101,6 +101,17 @@ export interface BoardChange<Node> {
 }
 
 /**
+ * How long the board waits for a new session after the server refused its own, in milliseconds. It takes several if the server
+ * that answers queries is not yet the one that refused.
+ */
+const newSessionAfter = 1000;
+
+/** refusesSession says whether the server does not know the session: its database was restored or is another one. */
+function refusesSession(reason: unknown): boolean {
+  return Array.isArray(reason) && (reason as readonly GraphQLError[]).some(({ extensions }) => extensions?.argument === 'sessionId');
+}
+
+/**
  * useLiveBoard returns the live board. Its order is that of the first page until refresh, and each show is as it is now.
  * change describes a new first page. With `select`, pass the type of the selected fields.
  */
@@ -116,11 +127,25 @@ export function useLiveBoard<Node extends { readonly id: string } = Show>({ firs
     const shows = ['wentLive', 'ended', 'scheduled', 'rescheduled', 'cancelled'].map((name) => `${name} { id ${fields} }`).join(' ');
     const watch = `subscription WatchBoard($sessionId: String, $since: Version) { liveBoardChanged(sessionId: $sessionId, since: $since) {
       sessionId newSession ${shows} more newAbove badges { ...TidingsBadges } } } ${BADGES}`;
-    return tidings.listen<{ liveBoardChanged: BoardChange<Node> }>(watch, { sessionId }, ({ data }) => {
+    let again: ReturnType<typeof setTimeout> | undefined;
+    let stopped = false;
+    const stop = tidings.listen<{ liveBoardChanged: BoardChange<Node> }>(watch, { sessionId }, ({ data }) => {
       if (!data?.liveBoardChanged) return;
       setLatest(data.liveBoardChanged);
       if (data.liveBoardChanged.newSession) void list.refresh();
+    }, (reason) => {
+      if (!refusesSession(reason)) return console.error(reason);
+      const renew = async () => {
+        await list.refresh();
+        if (!stopped && list.get().error) again = setTimeout(renew, newSessionAfter);
+      };
+      again = setTimeout(renew, newSessionAfter);
     });
+    return () => {
+      stopped = true;
+      clearTimeout(again);
+      stop();
+    };
   }, [tidings, list, sessionId, fields]);
   const nodes = useMemo(() => {
     const now = new Map<string, Node>();

@@ -25,15 +25,15 @@ after(async () => {
 const hostCategories = ['orders'];
 
 /** clientOf makes a client without a cache for a user. */
-function clientOf(user: string): Tidings {
-  const tidings = createTidings({ url: server.url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
+function clientOf(user: string, url = server.url): Tidings {
+  const tidings = createTidings({ url, token: () => `dev:${user}`, webSocketImpl: WebSocket, minWait: 20, maxWait: 100 });
   ends.push(() => tidings.socket.dispose());
   return tidings;
 }
 
 /** render calls a hook in a component for a user; now answers what it returned last, all what it has ever returned. */
-async function render<Value>(user: string, hook: () => Value): Promise<{ now: () => Value; all: Value[]; tidings: Tidings }> {
-  const tidings = clientOf(user);
+async function render<Value>(user: string, hook: () => Value, url?: string): Promise<{ now: () => Value; all: Value[]; tidings: Tidings }> {
+  const tidings = clientOf(user, url);
   const all: Value[] = [];
   const Probe = () => {
     all.push(hook());
@@ -150,6 +150,27 @@ test('useLiveBoard keeps its order while a show goes live', async () => {
   assert.equal(tidings.badges.get()?.liveBoard.value, 0);
   await until(() => now().nodes.map(({ id }) => id), (shown) => shown.join() === [ids[1], ids[0]].join(), 'the board is not the new one');
   for (const { change, page } of all) assert.ok(!change || change.sessionId === page?.sessionId, 'the change is of another board than the one that is shown');
+});
+
+test('useLiveBoard begins anew on a server that does not know its session', async () => {
+  const other = await Server.start();
+  ends.unshift(() => other.stop());
+  const schedule = async (title: string): Promise<string> => {
+    const input = { title, plannedAt: new Date(Date.now() + 3_600_000).toISOString() };
+    const { scheduleShow } = await other.ask('host', 'mutation S($input: ScheduleShowInput!) { scheduleShow(input: $input) { show { id } } }', { input });
+    await other.ask('watcher', 'mutation { follow(input: { userId: "user:host" }) { changed } }');
+    return scheduleShow.show.id;
+  };
+  for (let i = 0; i < 5; i++) await schedule(`Show ${i}`);
+  const { now } = await render('watcher', useLiveBoard, other.url);
+  await until(now, ({ nodes }) => nodes.length === 5, 'the board is not there');
+  await other.kill();
+  other.forget();
+  await other.restart();
+  const id = await schedule('Another');
+  await until(now, ({ nodes }) => nodes.length === 1 && nodes[0]!.id === id, 'the board is not that of the other server');
+  await other.ask('host', 'mutation S($input: StartShowInput!) { startShow(input: $input) { show { status } } }', { input: { showId: id } });
+  await until(now, ({ nodes }) => nodes[0]?.status === 'LIVE', 'the board is not watched');
 });
 
 test('useNotifications shows rows, tells of new ones, and marks them', async () => {

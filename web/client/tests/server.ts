@@ -47,6 +47,11 @@ export class Server {
     if (own.exitCode === null && own.signalCode === null) await once(own, 'exit');
   }
 
+  /** forget removes the data of a server that does not run: it starts again as another one. */
+  forget(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
   /** restart starts it again on the same port and folder. */
   async restart(): Promise<void> {
     await this.#launch(new URL(this.url).host);
