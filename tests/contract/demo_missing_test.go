@@ -50,6 +50,8 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	if number := p.value("home"); number != before {
 		t.Errorf("without its server the page shows %d, before it was %d", number, before)
 	}
+	p.pull("post")
+	p.wait("the lever says that nothing was sent", `document.querySelector('.said').innerText === 'Not sent: the server does not answer.'`)
 	p.picture("gone")
 	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
@@ -62,15 +64,42 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	elsewhere.Kill()
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	p.shows("home", fmt.Sprint(before+1))
-	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)
+	p.wait("the words are gone", `document.querySelector('.gone').innerText === '' && document.querySelector('.said').innerText === ''`)
 	p.wait("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
-	// The browser may complain about the missing server, and about nothing else.
+	p.onlyMissedItsServer()
+}
+
+// onlyMissedItsServer wants no complaint of the browser but those about the missing server.
+func (p *demoPage) onlyMissedItsServer() {
+	p.t.Helper()
 	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to")
 	})
 	if len(complaints) > 0 {
-		t.Errorf("the browser complained: %q", complaints)
+		p.t.Errorf("the browser complained: %q", complaints)
 	}
+}
+
+// A demo that starts again has a new folder and so a new world: the page follows into it without a reload.
+func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
+	server := startDemo(t)
+	p := openDemo(t, server.URL, 1280, 720)
+	total := p.value("icon")
+	for i := range 3 {
+		p.pull("live")
+		p.wait("Ben is live", fmt.Sprintf(`document.querySelectorAll('.right .show.replay').length >= %d`, i))
+		p.wait("Ben is on top", `document.querySelector('.right .show.live p')?.innerText.startsWith('Ben')`)
+	}
+	server.Kill()
+	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
+	startDemo(t, "--listen", strings.TrimPrefix(server.URL, "http://"))
+	p.shows("icon", fmt.Sprint(total))
+	p.wait("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
+	p.pull("live")
+	p.shows("icon", fmt.Sprint(total+1))
+	p.wait("nothing is refused", `document.querySelector('.said').innerText === ''`)
+	p.wait("the board is watched", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
+	p.onlyMissedItsServer()
 }
 
 // The page is used by the keys alone: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.

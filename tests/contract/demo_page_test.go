@@ -210,7 +210,15 @@ func (p *demoPage) liveBoard() {
 	p.wait("Ben's show is on top of the board", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
 	p.shows("live", fmt.Sprint(before+1))
 	order := `[...document.querySelectorAll('.right .show')].map((show) => show.dataset.show).join()`
-	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), true)`)
+	// A finger scrolls: its pointer is cancelled, its touch goes on. The page's wait for the end of a movement is over at once.
+	browsertest.Evaluate[bool](p.tab, p.t, `(() => {
+		const board = document.querySelector('.right .board'), real = setTimeout;
+		window.setTimeout = (then, wait, ...rest) => real(then, wait === 1200 ? 0 : wait, ...rest);
+		board.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true, pointerType: 'touch'}));
+		board.dispatchEvent(new Event('touchstart', {bubbles: true}));
+		board.dispatchEvent(new PointerEvent('pointercancel', {bubbles: true, pointerType: 'touch'}));
+		return true;
+	})()`)
 	held := browsertest.Evaluate[string](p.tab, p.t, order)
 	p.pull("live")
 	p.shows("live", fmt.Sprint(before+1)) // the first show of Ben has ended
@@ -220,7 +228,7 @@ func (p *demoPage) liveBoard() {
 		p.t.Errorf("the board moved under the finger: %s, now %s", held, now)
 	}
 	p.clean("held board")
-	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').scrollTo({top: 0, behavior: 'instant'}), dispatchEvent(new PointerEvent('pointerup')), true)`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .board').scrollTo({top: 0, behavior: 'instant'}), dispatchEvent(new Event('touchend')), true)`)
 	p.wait("the board follows once it is let go", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && !document.querySelector('#right-live .pill')`)
 	p.wait("all three states are on the board", `['live', 'upcoming', 'replay'].every((state) => document.querySelector('.right .show.' + state))`)
 	p.click("#right-live-tab")
@@ -338,9 +346,21 @@ func (p *demoPage) flush() {
 	p.t.Helper()
 	total := p.value("icon")
 	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => { if (document.querySelector('.stage.shaken')) window.seenShaken = true; }).observe(document.querySelector('.stage'), {attributes: true}), true)`)
+	const flown = `window.flown.left > 0 && window.flown.right > 0`
+	browsertest.Evaluate[bool](p.tab, p.t, `(window.flown = {left: 0, right: 0}, true)`)
+	p.pull("post")
+	total++
+	p.shows("icon", fmt.Sprint(total))
+	p.wait("the post travels to both phones", flown)
+	times := `[...document.querySelectorAll('.ms')].map((ms) => ms.textContent).join()`
+	before := browsertest.Evaluate[string](p.tab, p.t, `(window.flown = {left: 0, right: 0}, `+times+`)`)
 	p.pull("flush")
 	p.wait("the numbers are equal", fmt.Sprintf(`document.querySelector('.said').textContent.startsWith('The total is back and equal: %d before, %d after')`, total, total))
 	p.wait("the numbers shimmered", `window.seenShaken`)
+	p.wait("the rebuilt numbers were pushed", flown)
+	if after := browsertest.Evaluate[string](p.tab, p.t, times); after != before {
+		p.t.Errorf("rebuilt numbers are told as pushes of the click before: %s, was %s", after, before)
+	}
 	p.shows("icon", fmt.Sprint(total))
 	p.picture("flushed")
 }

@@ -1,8 +1,9 @@
 import type { BadgeCount } from '@tidings/client';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import { reachable } from './foot.tsx';
 import type { Phone } from './link.ts';
-import { note } from './log.ts';
-import { clicked } from './meter.ts';
+import { note, sentOperations } from './log.ts';
+import { clicked, unclicked } from './meter.ts';
 import { HOST, page, VIEWER } from './page.ts';
 import { Cell, useCell } from './store.ts';
 import { useWords, type Words } from './words.ts';
@@ -19,8 +20,8 @@ interface Result {
 
 const ingest = 'mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }';
 
-/** What the levers have to say. */
-export const said = new Cell<{ text: string; bad?: boolean } | undefined>(undefined);
+/** What the levers have to say. gone: no server answered, which is over once one does. */
+export const said = new Cell<{ text?: string; bad?: boolean; gone?: boolean } | undefined>(undefined);
 
 /** ask sends one operation with a token of development. */
 async function ask<Data>(token: string, query: string, variables: object): Promise<Data> {
@@ -78,25 +79,27 @@ const batches = 10; // a tenth of a second each
 const firstNames = 'Ada Bao Clara Diego Elif Femi Greta Hugo Ines Jin Kaya Lars Mei Nils Olga Paul Quinn Rosa Sven Tara Uma Vera Wei Yara Zoe'.split(' ');
 let fansNamed = false;
 
-/** fan is one of those who like. The first time they like something, they are given a name too. */
-function fan(number: number, postId: string): Event[] {
-  const as = user(`fan-${number + 1}`);
-  const name = `${firstNames[number % firstNames.length]} ${String.fromCharCode(65 + Math.floor(number / firstNames.length))}.`;
-  const like = { as, do: { likePost: { postId } } };
-  return fansNamed ? [like] : [{ as, do: { setProfile: { name } } }, like];
+const fan = (number: number) => user(`fan-${number + 1}`);
+
+/** nameFans gives those who like their names, before the first time that they like something. */
+async function nameFans(): Promise<void> {
+  if (fansNamed) return;
+  const name = (number: number) => `${firstNames[number % firstNames.length]} ${String.fromCharCode(65 + Math.floor(number / firstNames.length))}.`;
+  await tellServer(Array.from({ length: fans }, (_, number) => ({ as: fan(number), do: { setProfile: { name: name(number) } } })), true);
+  fansNamed = true;
 }
 
 async function likes(words: Words): Promise<void> {
+  await nameFans();
   const [post] = await tellServer([{ as: viewer, do: { publishPost: { body: 'My first loaf of bread.' } } }], true);
   const began = performance.now();
   clicked();
-  for (let batch = 0; batch < batches; batch++) {
+  const like = async (batch: number) => {
+    await new Promise((resolve) => setTimeout(resolve, (batch * 1000) / batches));
     const size = fans / batches;
-    await tellServer(Array.from({ length: size }, (_, i) => fan(batch * size + i, post!.id!)).flat(), batch > 0);
-    const due = began + ((batch + 1) * 1000) / batches;
-    await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())));
-  }
-  fansNamed = true;
+    await tellServer(Array.from({ length: size }, (_, i) => ({ as: fan(batch * size + i), do: { likePost: { postId: post!.id! } } })), batch > 0);
+  };
+  await Promise.all(Array.from({ length: batches }, (_, batch) => like(batch)));
   said.set({ text: words.stormed(fans, Math.round(performance.now() - began)) });
 }
 
@@ -137,6 +140,12 @@ async function raiseDot(): Promise<void> {
   await tellServer([{ do: { raiseDot: { name: 'whats-new' } } }]);
 }
 
+/** forgetServer forgets what was made on a server that did not answer: the next one can be another. */
+function forgetServer(): void {
+  group = onAir = made = undefined;
+  fansNamed = false;
+}
+
 /** act pulls a lever on a world that may be empty, and says what went wrong. */
 export async function act(lever: () => Promise<void>): Promise<void> {
   said.set(undefined);
@@ -144,9 +153,9 @@ export async function act(lever: () => Promise<void>): Promise<void> {
     await cast();
     await lever();
   } catch (reason) {
-    group = onAir = made = undefined;
-    fansNamed = false; // the server can be another one by now
-    said.set({ text: reason instanceof Error ? reason.message : String(reason), bad: true });
+    forgetServer();
+    // What fetch says of a server that is not there is the browser's own, in its own language.
+    said.set(reason instanceof TypeError ? { gone: true } : { text: reason instanceof Error ? reason.message : String(reason), bad: true });
   }
 }
 
@@ -159,13 +168,14 @@ const longestRebuild = 20_000; // milliseconds
 
 async function flush(phone: Phone, words: Words): Promise<void> {
   // The people hold still at once, and Redis is emptied after 300 ms.
-  const held: { total?: BadgeCount } = {};
-  setTimeout(() => (held.total = phone.tidings.badges.get()?.total), 250);
+  const held: { total?: BadgeCount; sent?: number } = {};
+  setTimeout(() => Object.assign(held, { total: phone.tidings.badges.get()?.total, sent: sentOperations() }), 250);
   const response = await fetch('/demo/flush', { method: 'POST', headers: { 'Tidings-Demo': 'flush' } });
   if (!response.ok) throw new Error(words.flushFailed);
   const { keys } = (await response.json()) as { keys: number };
   const before = held.total;
   const began = performance.now();
+  unclicked(); // what is pushed now is rebuilt
   shaken.set(true);
   said.set({ text: words.flushed(keys) });
   try {
@@ -177,7 +187,9 @@ async function flush(phone: Phone, words: Words): Promise<void> {
       if (back || ms > longestRebuild) {
         // Long enough to be seen.
         await new Promise((resolve) => setTimeout(resolve, Math.max(0, 900 - ms)));
-        said.set(value === before?.value ? { text: words.equal(String(value), ms) } : { text: words.unequal(String(before?.value), display), bad: true });
+        if (value === before?.value) said.set({ text: words.equal(String(value), ms) });
+        else if (sentOperations() !== held.sent) said.set({ text: words.alsoYours(String(before?.value), display) });
+        else said.set({ text: words.unequal(String(before?.value), display), bad: true });
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, 30));
@@ -194,6 +206,11 @@ export function Levers({ phones }: { phones: readonly [Phone, Phone] }) {
   const right = useCell(phones[1].state);
   const [cut, setCut] = useState(false);
   const [busy, setBusy] = useState<string>();
+  const here = useCell(reachable);
+  useEffect(() => {
+    if (!here) forgetServer();
+    else if (said.get()?.gone) said.set(undefined);
+  }, [here]);
   const pull = async (name: string, lever: () => Promise<void>) => {
     setBusy(name);
     await act(lever);
@@ -222,7 +239,7 @@ export function Levers({ phones }: { phones: readonly [Phone, Phone] }) {
       </div>
       {production && <p class="muted">{words.leversProduction}</p>}
       {page.mode === 'development' && <p class="muted">{words.flushOnlyDemo}</p>}
-      <p class={`said${report?.bad ? ' bad' : ''}`} role="status">{report?.text ?? ''}</p>
+      <p class={`said${report?.bad || report?.gone ? ' bad' : ''}`} role="status">{report?.gone ? words.notSent : report?.text ?? ''}</p>
     </section>
   );
 }

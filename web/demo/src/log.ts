@@ -16,7 +16,11 @@ export interface Operation {
 export const last = new Cell<Operation | undefined>(undefined);
 
 let count = 0;
+let acts = 0;
 let clickedAt = -Infinity;
+
+/** sentOperations is how many operations the visitor has sent: whether they did something in between. */
+export const sentOperations = (): number => acts;
 
 /** How long a push leaves the drawer to the click before it, in milliseconds: the visitor wants to read what they did. */
 const leaveToClick = 6000;
@@ -26,7 +30,10 @@ export function note(operation: Omit<Operation, 'number'>): (data: unknown) => v
   const number = ++count;
   const now = performance.now();
   if (operation.push && now - clickedAt < leaveToClick) return () => undefined;
-  if (!operation.push) clickedAt = now;
+  if (!operation.push) {
+    clickedAt = now;
+    acts++;
+  }
   last.set({ ...operation, number });
   return (data) => {
     const shown = last.get();

@@ -23,6 +23,7 @@ const shownFor = 1600; // milliseconds
 const gather = 40; // how long the events of one change are collected: one of them knows its time
 const catchingUp = 5000; // how long after its return a push to a phone is what it missed
 const longest = 10_000; // an older change is no push: the phone was away
+const clickHolds = 2000; // a click that changed nothing is not the cause of a push after this
 
 interface Incoming {
   version: string;
@@ -36,9 +37,14 @@ const back: Partial<Record<Side, number>> = {}; // when the phone got its networ
 let click: { at: number; left: Set<Side> } | undefined;
 let ids = 0;
 
-/** clicked says that the visitor has changed something now: the next push to each phone is of that. */
+/** clicked says that the visitor has changed something now: the next push to each phone is of that, if it comes soon. */
 export function clicked(): void {
   click = { at: Date.now(), left: new Set(['left', 'right']) };
+}
+
+/** unclicked says that the next pushes are of something else. */
+export function unclicked(): void {
+  click = undefined;
 }
 
 /** caughtUp says that a phone has its network again: the next state that it gets is all that it missed. */
@@ -71,10 +77,8 @@ export function arrived(side: Side, data: Record<string, unknown>, first: boolea
 
 function finish(side: Side, { at, began }: Incoming): void {
   let from = began !== undefined && at - began >= 0 && at - began < longest ? began : undefined;
-  if (from === undefined && click?.left.has(side) && at - click.at < longest) {
-    click.left.delete(side);
-    from = click.at;
-  }
+  // A push of a fact since the click is that of the click too: what comes after it has a cause of its own.
+  if (click && at - click.at < clickHolds && (from === undefined || from >= click.at) && click.left.delete(side)) from ??= click.at;
   const late = at - (back[side] ?? 0) < catchingUp; // if nothing was missed, nothing comes
   if (late) back[side] = 0;
   const ms = late || from === undefined ? undefined : at - from;

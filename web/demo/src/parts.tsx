@@ -131,8 +131,9 @@ export function useHeld<Element extends HTMLElement>() {
       down = true;
       setHeld(true);
     };
-    const release = () => {
-      if (!down) return;
+    // Once a finger scrolls, its pointer is cancelled and only its touch goes on.
+    const release = (event: Event) => {
+      if (!down || (event.type === 'pointercancel' && (event as PointerEvent).pointerType === 'touch')) return;
       down = false;
       moved();
     };

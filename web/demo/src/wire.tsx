@@ -17,7 +17,7 @@ export function Wire() {
         return (
           <span key={side} class={`track ${side}`}>
             {own.map((dot) => <i key={dot.id} class="push" />)}
-            {newest && <b key={newest.id} class="ms tabular" data-side={side}>{newest.caughtUp ? words.caughtUp : newest.ms === undefined ? '' : `${Math.max(1, Math.round(newest.ms))} ms`}</b>}
+            {newest && <b key={newest.id} class={`ms tabular${newest.caughtUp ? ' words' : ''}`} data-side={side}>{newest.caughtUp ? words.caughtUp : newest.ms === undefined ? '' : `${Math.max(1, Math.round(newest.ms))} ms`}</b>}
           </span>
         );
       })}
