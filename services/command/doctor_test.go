@@ -49,6 +49,14 @@ func TestDoctorBeforeTheFirstStart(t *testing.T) {
 	}
 }
 
+// A relative path, as the data folder is without settings, is examined as an absolute one is.
+func TestDoctorOfARelativePath(t *testing.T) {
+	folder, name := filepath.Split(strings.TrimPrefix(sqltest.SQLite(t), "sqlite:"))
+	t.Chdir(folder)
+	exit, report := examined(t, []string{"DATABASE_URL=sqlite:" + name}, "--listen", "127.0.0.1:0", "--redis", "private")
+	reports(t, exit, 0, report, name+" is whole", " 0 failures")
+}
+
 // Each engine of a healthy server is reported as it is, and its tables stay unchanged.
 func TestDoctorOfAServer(t *testing.T) {
 	cache := redistest.NewServer(t).URL()

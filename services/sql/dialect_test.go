@@ -29,6 +29,15 @@ func TestStatementsInBothDialects(t *testing.T) {
 	}
 }
 
+// An address of a file names no host, whatever system its path is of.
+func TestPathsInAddressesOfFiles(t *testing.T) {
+	for path, want := range map[string]string{"/data/tidings.db": "/data/tidings.db", "C:/data/tidings.db": "/C:/data/tidings.db"} {
+		if got := uriPath(path); got != want {
+			t.Errorf("the path %s is %s in an address, want %s", path, got, want)
+		}
+	}
+}
+
 func TestUnknownPhraseIsFoundAtStart(t *testing.T) {
 	defer func() {
 		if cause, _ := recover().(string); !strings.Contains(cause, "{for ever}") {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -86,8 +87,15 @@ func keepPrivate(path string) error {
 
 func sqliteDSN(path, mode string, pragmas []string) string {
 	query := url.Values{"mode": {mode}, "_pragma": pragmas, "_dqs": {"0"}, "_error_rc": {"1"}}
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: query.Encode()}).String()
+	if absolute, err := filepath.Abs(path); err == nil { // without a working folder the path is tried as it is
+		path = absolute
+	}
+	return (&url.URL{Scheme: "file", Path: uriPath(filepath.ToSlash(path)), RawQuery: query.Encode()}).String()
 }
+
+// uriPath makes a path start with a slash, as C:/data does not: after the two slashes of an address, its first part would be the
+// name of a host.
+func uriPath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
 // openFault adds the name of the file to an error of opening it.
 func openFault(path string, err error) error {
