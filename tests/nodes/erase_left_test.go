@@ -79,6 +79,7 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	n.Must("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaver), nil, nil)
 	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
 	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
+	n.Must(leaver, `mutation{setCategoryPreference(input:{category:"orders",mode:DOT}){__typename}}`, nil, nil)
 	n.Must("host:ingest", `mutation{a:notify(input:{category:"orders",title:"hello",to:["user:`+leaver+`","user:ann"]}){created}
 		b:notify(input:{category:"orders",title:"by `+secret+`",actorId:"user:`+leaver+`",ref:"by-the-leaver",to:["user:ann","user:bob"]}){created}
 		c:notify(input:{category:"orders",title:"for `+secret+`",body:"`+secret+`",url:"https://example.com/`+secret+`",to:["user:`+leaver+`"]}){created}}`, nil, nil)
