@@ -73,11 +73,11 @@ func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 }
 
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	counts, err := s.registers(ctx, user)
-	if err != nil {
-		return err
-	}
 	return s.projector.Project(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+		counts, err := s.registers(ctx, user)
+		if err != nil {
+			return nil, err
+		}
 		modes, err := s.modesRegisters(ctx, user)
 		return append(counts, modes...), err
 	})

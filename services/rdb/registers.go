@@ -230,6 +230,22 @@ func ModesRegister(modes services.CategoryModes) Register {
 	return Register{modesField, registerValue(modes.Version, strings.Join(list, ","))}
 }
 
+// modeOf reads the letter before the name of a category. Without a name it is not known.
+func modeOf(item string) (mode services.CategoryMode, known bool) {
+	if len(item) < 2 {
+		return mode, false
+	}
+	switch item[0] {
+	case countLetter:
+		return services.CategoryCounted, true
+	case dotLetter:
+		return services.CategoryDot, true
+	case offLetter:
+		return services.CategoryOff, true
+	}
+	return mode, false
+}
+
 func (p *parser) modes() (modes services.CategoryModes) {
 	text := p.next()
 	if text == unborn {
@@ -243,8 +259,8 @@ func (p *parser) modes() (modes services.CategoryModes) {
 	}
 	modes.Of = map[services.Category]services.CategoryMode{}
 	for item := range strings.SplitSeq(list, ",") {
-		mode, known := map[byte]services.CategoryMode{countLetter: services.CategoryCounted, dotLetter: services.CategoryDot, offLetter: services.CategoryOff}[(item + " ")[0]]
-		if !known || len(item) < 2 {
+		mode, known := modeOf(item)
+		if !known {
 			p.failed = true
 			return modes
 		}

@@ -101,8 +101,8 @@ export interface BoardChange<Node> {
 }
 
 /**
- * How long the board waits for a new session after the server refused its own, in milliseconds. It takes several if the server
- * that answers queries is not yet the one that refused.
+ * How long the board waits before it asks for a new session after the server refused its own, in milliseconds. It waits as long
+ * again after each first page that could not be read.
  */
 const newSessionAfter = 1000;
 
