@@ -227,6 +227,52 @@ func (ec *executionContext) fieldContext_Erasure_removed(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _ExportLine_type(ctx context.Context, field graphql.CollectedField, obj *ExportLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExportLine_type(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Type, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExportLine_type(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExportLine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ExportLine_text(ctx context.Context, field graphql.CollectedField, obj *ExportLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ExportLine_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ExportLine_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ExportLine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _SourceCount_source(ctx context.Context, field graphql.CollectedField, obj *SourceCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -376,6 +422,84 @@ func (ec *executionContext) fieldContext_UserBadges_unread(_ context.Context, fi
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _UserExport_list(ctx context.Context, field graphql.CollectedField, obj *UserExport) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UserExport_list(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.List, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []ExportLine) graphql.Marshaler {
+			return ec.marshalNExportLine2ᚕtidingsᚋgraphᚐExportLineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UserExport_list(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "UserExport",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ExportLine(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _UserExport_cursor(ctx context.Context, field graphql.CollectedField, obj *UserExport) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UserExport_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UserExport_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UserExport", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _UserExport_hasMore(ctx context.Context, field graphql.CollectedField, obj *UserExport) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UserExport_hasMore(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HasMore, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UserExport_hasMore(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UserExport", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -559,6 +683,49 @@ func (ec *executionContext) _Erasure(ctx context.Context, sel ast.SelectionSet, 
 	return out
 }
 
+var exportLineImplementors = []string{"ExportLine"}
+
+func (ec *executionContext) _ExportLine(ctx context.Context, sel ast.SelectionSet, obj *ExportLine) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, exportLineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ExportLine")
+		case "type":
+			out.Values[i] = ec._ExportLine_type(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "text":
+			out.Values[i] = ec._ExportLine_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var sourceCountImplementors = []string{"SourceCount"}
 
 func (ec *executionContext) _SourceCount(ctx context.Context, sel ast.SelectionSet, obj *SourceCount) graphql.Marshaler {
@@ -650,6 +817,54 @@ func (ec *executionContext) _UserBadges(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var userExportImplementors = []string{"UserExport"}
+
+func (ec *executionContext) _UserExport(ctx context.Context, sel ast.SelectionSet, obj *UserExport) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, userExportImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UserExport")
+		case "list":
+			out.Values[i] = ec._UserExport_list(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cursor":
+			out.Values[i] = ec._UserExport_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "hasMore":
+			out.Values[i] = ec._UserExport_hasMore(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -691,6 +906,26 @@ func (ec *executionContext) unmarshalNErasureState2tidingsᚋgraphᚐErasureStat
 
 func (ec *executionContext) marshalNErasureState2tidingsᚋgraphᚐErasureState(ctx context.Context, sel ast.SelectionSet, v ErasureState) graphql.Marshaler {
 	return v
+}
+
+func (ec *executionContext) marshalNExportLine2tidingsᚋgraphᚐExportLine(ctx context.Context, sel ast.SelectionSet, v ExportLine) graphql.Marshaler {
+	return ec._ExportLine(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNExportLine2ᚕtidingsᚋgraphᚐExportLineᚄ(ctx context.Context, sel ast.SelectionSet, v []ExportLine) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNExportLine2tidingsᚋgraphᚐExportLine(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNSourceCount2tidingsᚋgraphᚐSourceCount(ctx context.Context, sel ast.SelectionSet, v SourceCount) graphql.Marshaler {
@@ -745,6 +980,13 @@ func (ec *executionContext) marshalOUserBadges2ᚖtidingsᚋgraphᚐUserBadges(c
 		return graphql.Null
 	}
 	return ec._UserBadges(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOUserExport2ᚖtidingsᚋgraphᚐUserExport(ctx context.Context, sel ast.SelectionSet, v *UserExport) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._UserExport(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

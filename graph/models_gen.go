@@ -92,14 +92,14 @@ type Admin struct {
 	Activity ActivityThresholds `json:"activity"`
 }
 
-// One act of an operator: a mutation that needs the scope admin, an act of the console, or one of `tidings webhooks`. It holds no token and
-// no secret.
+// One act of an operator: a mutation that needs the scope admin, a page of `export`, an act of the console, or one of `tidings webhooks`. It holds
+// no token and no secret.
 type AdminAct struct {
 	// The time at which it began.
 	At time.Time `json:"at"`
 	// The subject of the operator's token; null if it names nobody.
 	Actor *string `json:"actor,omitempty"`
-	// The name of the mutation, or of an act of the console, such as lookUpUser.
+	// The name of the mutation, export, or an act of the console, such as lookUpUser.
 	Action string `json:"action"`
 	// The object of the act: a global ID, or the name of a webhook; null for the installation.
 	Target *string `json:"target,omitempty"`
@@ -688,6 +688,14 @@ type Erasure struct {
 	DoneAt *time.Time `json:"doneAt,omitempty"`
 	// What was removed so far, by kind, in the order of the kinds. A kind of which there was nothing is absent.
 	Removed []ErasedCount `json:"removed"`
+}
+
+// One line of an export.
+type ExportLine struct {
+	// Its kind, which is the member `type` of its object too: profile, follow, post and so on. More may come.
+	Type string `json:"type"`
+	// The line: a JSON object, as `tidings export` writes it. The texts of all lines, each with a line break, are the file that it writes.
+	Text string `json:"text"`
 }
 
 // The state of the fan-out of posts.
@@ -2375,6 +2383,16 @@ type UserEdge struct {
 	Cursor string `json:"cursor"`
 	// The user.
 	Node User `json:"node"`
+}
+
+// A part of all data of one user.
+type UserExport struct {
+	// The lines: the user's profile first, then kind by kind, in the order of `tidings export`.
+	List []ExportLine `json:"list"`
+	// The position after them, to send as `after` for further ones; null if there are none. It is of this user, and never expires.
+	Cursor *string `json:"cursor,omitempty"`
+	// Whether there are further ones.
+	HasMore bool `json:"hasMore"`
 }
 
 // A page of the viewer's views.

@@ -91,6 +91,7 @@ type ComplexityRoot struct {
 		Cleaner            func(childComplexity int) int
 		Devices            func(childComplexity int) int
 		Erasure            func(childComplexity int, name string) int
+		Export             func(childComplexity int, userID string, first *int, after *string) int
 		Fanout             func(childComplexity int) int
 		HostCategories     func(childComplexity int) int
 		Jobs               func(childComplexity int) int
@@ -445,6 +446,11 @@ type ComplexityRoot struct {
 		Name    func(childComplexity int) int
 		Removed func(childComplexity int) int
 		State   func(childComplexity int) int
+	}
+
+	ExportLine struct {
+		Text func(childComplexity int) int
+		Type func(childComplexity int) int
 	}
 
 	FanoutState struct {
@@ -1226,6 +1232,12 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	UserExport struct {
+		Cursor  func(childComplexity int) int
+		HasMore func(childComplexity int) int
+		List    func(childComplexity int) int
+	}
+
 	View struct {
 		Code         func(childComplexity int) int
 		ID           func(childComplexity int) int
@@ -1423,6 +1435,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Admin.Erasure(childComplexity, args["name"].(string)), true
+	case "Admin.export":
+		if e.ComplexityRoot.Admin.Export == nil {
+			break
+		}
+
+		args, err := ec.field_Admin_export_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Admin.Export(childComplexity, args["userId"].(string), args["first"].(*int), args["after"].(*string)), true
 	case "Admin.fanout":
 		if e.ComplexityRoot.Admin.Fanout == nil {
 			break
@@ -2751,6 +2774,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Erasure.State(childComplexity), true
+
+	case "ExportLine.text":
+		if e.ComplexityRoot.ExportLine.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExportLine.Text(childComplexity), true
+	case "ExportLine.type":
+		if e.ComplexityRoot.ExportLine.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExportLine.Type(childComplexity), true
 
 	case "FanoutState.bigFollowers":
 		if e.ComplexityRoot.FanoutState.BigFollowers == nil {
@@ -6204,6 +6240,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UserEdge.Node(childComplexity), true
 
+	case "UserExport.cursor":
+		if e.ComplexityRoot.UserExport.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserExport.Cursor(childComplexity), true
+	case "UserExport.hasMore":
+		if e.ComplexityRoot.UserExport.HasMore == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserExport.HasMore(childComplexity), true
+	case "UserExport.list":
+		if e.ComplexityRoot.UserExport.List == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UserExport.List(childComplexity), true
+
 	case "View.code":
 		if e.ComplexityRoot.View.Code == nil {
 			break
@@ -6878,6 +6933,8 @@ func (ec *executionContext) childFields_Admin(ctx context.Context, field graphql
 		return ec.fieldContext_Admin_changes(ctx, field)
 	case "devices":
 		return ec.fieldContext_Admin_devices(ctx, field)
+	case "export":
+		return ec.fieldContext_Admin_export(ctx, field)
 	case "erasure":
 		return ec.fieldContext_Admin_erasure(ctx, field)
 	case "siteMessage":
@@ -7584,6 +7641,16 @@ func (ec *executionContext) childFields_Erasure(ctx context.Context, field graph
 		return ec.fieldContext_Erasure_removed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Erasure", field.Name)
+}
+
+func (ec *executionContext) childFields_ExportLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "type":
+		return ec.fieldContext_ExportLine_type(ctx, field)
+	case "text":
+		return ec.fieldContext_ExportLine_text(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExportLine", field.Name)
 }
 
 func (ec *executionContext) childFields_FanoutState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8948,6 +9015,18 @@ func (ec *executionContext) childFields_UserEdge(ctx context.Context, field grap
 		return ec.fieldContext_UserEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UserEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_UserExport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "list":
+		return ec.fieldContext_UserExport_list(ctx, field)
+	case "cursor":
+		return ec.fieldContext_UserExport_cursor(ctx, field)
+	case "hasMore":
+		return ec.fieldContext_UserExport_hasMore(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UserExport", field.Name)
 }
 
 func (ec *executionContext) childFields_View(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
-// scope goes through it. target and details record the object and the values of the act; they never contain a secret.
+// scope goes through it, and the export of a user. target and details record the object and the values of the act; they never contain a secret.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {

@@ -20,6 +20,8 @@ var Weights = map[string]int{
 	"Admin.devices":                     50,
 	"Viewer.devices":                    30,
 	"Admin.acts":                        50,
+	"Admin.export":                      2000, // a statement for each kind of lines
+	"ExportLine.text":                   5,
 	"Admin.webhookDeadLetters":          50,
 	"Viewer.badgeExplained":             200, // for each part
 	"BadgeItem.node":                    15,
@@ -73,3 +75,6 @@ var Weights = map[string]int{
 	"Subscription.notificationsChanged": 50,
 	"Subscription.conversationsChanged": 50,
 }
+
+// Pages are the most items of a page of a field, where that is not 100.
+var Pages = map[string]int{"Admin.export": maxExport}

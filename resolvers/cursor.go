@@ -13,6 +13,7 @@ import (
 const (
 	defaultFirst = 20
 	maxFirst     = 100
+	maxExport    = 1000 // lines
 
 	cursorLength = 1 + 4 + 8
 )
@@ -33,6 +34,7 @@ const (
 	notificationCursor  cursorKind = 28 // the first part of a longer cursor
 	changeCursor        cursorKind = 29
 	actCursor           cursorKind = 30
+	exportCursor        cursorKind = 31 // the first part of a longer cursor
 )
 
 func (k cursorKind) String() string {
@@ -53,6 +55,8 @@ func (k cursorKind) String() string {
 		return "the change stream"
 	case actCursor:
 		return "the acts"
+	case exportCursor:
+		return "the export"
 	case muteCursor:
 		return "the mutes"
 	case blockCursor:
@@ -65,11 +69,16 @@ func (k cursorKind) String() string {
 
 // pageSize checks first: 1 to 100, 20 when left out.
 func pageSize(first *int) (int, error) {
+	return sizeUpTo(first, defaultFirst, maxFirst)
+}
+
+// sizeUpTo checks first: 1 to most, otherwise when left out.
+func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	if first == nil {
-		return defaultFirst, nil
+		return otherwise, nil
 	}
-	if *first < 1 || *first > maxFirst {
-		return 0, services.Errorf(services.Invalid, "first: 1 to %d are allowed, got %d", maxFirst, *first)
+	if *first < 1 || *first > most {
+		return 0, services.Errorf(services.Invalid, "first: 1 to %d are allowed, got %d", most, *first)
 	}
 	return *first, nil
 }

@@ -10,6 +10,10 @@ import (
 	"tidings/graph"
 )
 
+func (r *adminResolver) Export(ctx context.Context, obj *graph.Admin, userID string, first *int, after *string) (*graph.UserExport, error) {
+	return r.export(ctx, userID, first, after)
+}
+
 func (r *adminResolver) Erasure(ctx context.Context, obj *graph.Admin, name string) (*graph.Erasure, error) {
 	return r.erasure(ctx, name)
 }

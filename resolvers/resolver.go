@@ -19,6 +19,7 @@ import (
 	"tidings/services/chat"
 	"tidings/services/devices"
 	"tidings/services/erasures"
+	"tidings/services/export"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
@@ -57,6 +58,7 @@ type Resolver struct {
 	Webhooks      *webhooks.Service
 	Devices       *devices.Service
 	Acts          *acts.Service
+	Exports       export.Reader
 	Sources       dataloader.Sources
 }
 

@@ -10,10 +10,10 @@ import (
 
 // The weights of fields that Config.Weights does not name.
 const (
-	objectCost   = 2  // an object, whatever its selection
-	leafCost     = 1  // a scalar or an enum
-	assumedItems = 10 // of a list without an argument for its length
-	maxItems     = 100
+	objectCost   = 2   // an object, whatever its selection
+	leafCost     = 1   // a scalar or an enum
+	assumedItems = 10  // of a list without an argument for its length
+	maxItems     = 100 // of a page, but for those that Config.Pages names
 )
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of
@@ -35,6 +35,7 @@ type amount struct {
 	last      *ast.Value // the argument last, of a list that can be paged from its end; nil without it
 	elements  bool       // the number is the length of the argument, not its value
 	otherwise int
+	most      int // the greatest value of the argument; 0: maxItems
 }
 
 // in returns the cost for given values of the variables.
@@ -94,7 +95,11 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if err != nil {
 		return a.otherwise
 	}
-	return max(0, min(number, maxItems))
+	most := a.most
+	if most == 0 {
+		most = maxItems
+	}
+	return max(0, min(number, most))
 }
 
 // count is the length of the argument; a single value counts as a list of one.
@@ -121,6 +126,7 @@ func (a amount) count(variables map[string]any) int {
 // other list, an assumed number.
 type costs struct {
 	weights map[string]int // by Type.field
+	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
 }
 
 // operation is the cost of one operation of a valid document.
@@ -161,6 +167,9 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		weight = objectCost
 	}
 	own := pageOf(field)
+	if own != nil {
+		own.most = c.pages[field.ObjectDefinition.Name+"."+field.Name]
+	}
 	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
 		own = page // a subscription to a list has the argument first itself
 	}

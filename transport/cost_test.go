@@ -18,7 +18,7 @@ type Query {
 type Subscription { changed(first: Int = 20): Change! }
 type Change { things: ItemConnection! viewer: Viewer! }
 type ItemConnection { edges: [Edge!]! nodes: [Item!]! }
-type Viewer { items(first: Int = 20, after: String, last: Int): Items! pages(first: Int!): Items! name: String! }
+type Viewer { items(first: Int = 20, after: String, last: Int): Items! pages(first: Int!): Items! long(first: Int): Items! name: String! }
 type Items { edges: [Edge!]! pageInfo: Info! total: Int! }
 type Edge { node: Item! cursor: String! }
 type Info { more: Boolean! }
@@ -33,7 +33,7 @@ func costOf(t *testing.T, query string, variables map[string]any) int {
 	if faults != nil {
 		t.Fatal(faults)
 	}
-	return costs{weights: map[string]int{"Query.dear": 500, "Item.parts": 10}}.operation(doc.Operations[0]).in(variables)
+	return costs{weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, pages: map[string]int{"Viewer.long": 1000}}.operation(doc.Operations[0]).in(variables)
 }
 
 func TestCost(t *testing.T) {
@@ -58,6 +58,9 @@ func TestCost(t *testing.T) {
 		{"no value for a variable", `query($n: Int) { viewer { items(first: $n) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
 		{"null", `{ viewer { items(first: null) { edges { cursor } } } }`, nil, 2 + 2 + 20*3},
 		{"more than a page can have", `{ viewer { items(first: 1000000) { edges { cursor } } } }`, nil, 2 + 2 + 100*3},
+		{"a page that can be longer", `{ viewer { long(first: 700) { edges { cursor } } } }`, nil, 2 + 2 + 700*3},
+		{"a page that can be longer, as a variable says", `query($n: Int!) { viewer { long(first: $n) { edges { cursor } } } }`, map[string]any{"n": json.Number("700")}, 2 + 2 + 700*3},
+		{"more than such a page can have", `{ viewer { long(first: 1000000) { edges { cursor } } } }`, nil, 2 + 2 + 1000*3},
 		{"less than nothing", `{ viewer { items(first: -5) { edges { cursor } } } }`, nil, 2 + 2},
 		{"a page above a place", `{ viewer { items(last: 5) { edges { cursor } } } }`, nil, 2 + 2 + 5*3},
 		{"a page above a place, as long as a variable says", `query($n: Int) { viewer { items(last: $n) { edges { cursor } } } }`, map[string]any{"n": 100}, 2 + 2 + 100*3},

@@ -49,7 +49,7 @@ func (d *document) costOf(operation *ast.OperationDefinition, variables map[stri
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights}, dear: cfg.QueryCost, persisted: newPersisted(cfg),
+		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages}, dear: cfg.QueryCost, persisted: newPersisted(cfg),
 	}
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
 		one := core.Rule{Name: name, RuleFunc: rule}

@@ -58,6 +58,7 @@ type Config struct {
 
 	QueryCost       int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	Weights         map[string]int // the costs of fields that cost more than others, by Type.field
+	Pages           map[string]int // the most items of a page where it is not 100, by Type.field
 	QueryCache      int            // documents kept parsed and validated; default 1,000
 	QueryCacheBytes int64          // bytes of these documents, roughly; default 32 MB
 	AnswerLimit     int            // bytes of an answer; default 4 MB

@@ -4,15 +4,15 @@ import "tidings/services/export"
 
 // Exports are the kinds of lines of an export of a user.
 var Exports = []export.Kind{
-	export.NewKind("groupPolicy", "policy text", `SELECT policy FROM group_policies WHERE user_number = $1`),
-	export.NewKind("conversation", "id conversation, kind text, title text, joinedAt time, leftAt time, muted bool, readUpTo number, mentions number",
+	export.NewKind("groupPolicy", "policy text", "", `SELECT policy FROM group_policies WHERE user_number = $1`),
+	export.NewKind("conversation", "id conversation, kind text, title text, joinedAt time, leftAt time, muted bool, readUpTo number, mentions number", "c.id BIGINT",
 		`SELECT c.id, c.kind, c.title, m.joined_at, m.left_at, m.muted, m.base, m.mentions
-		FROM conversation_members m JOIN conversations c ON c.id = m.conversation WHERE m.user_number = $1 ORDER BY c.id`),
-	export.NewKind("message", "conversation conversation, number number, body text, sentAt time, recalledAt time",
+		FROM conversation_members m JOIN conversations c ON c.id = m.conversation WHERE m.user_number = $1`),
+	export.NewKind("message", "conversation conversation, number number, body text, sentAt time, recalledAt time", "s.conversation BIGINT, s.number BIGINT",
 		`SELECT s.conversation, s.number, s.body, s.sent_at, s.recalled_at FROM conversation_members m
-		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number WHERE m.user_number = $1 ORDER BY s.conversation, s.number`),
-	export.NewKind("messageMention", "conversation conversation, number number",
-		`SELECT conversation, number FROM conversation_mentions WHERE user_number = $1 ORDER BY conversation, number`),
-	export.NewKind("device", "conversation conversation, device text, insideUntil time",
-		`SELECT conversation, device, until_at FROM conversation_leases WHERE user_number = $1 ORDER BY conversation, device`),
+		JOIN conversation_messages s ON s.conversation = m.conversation AND s.author = m.user_number WHERE m.user_number = $1`),
+	export.NewKind("messageMention", "conversation conversation, number number", "conversation BIGINT, number BIGINT",
+		`SELECT conversation, number FROM conversation_mentions WHERE user_number = $1`),
+	export.NewKind("device", "conversation conversation, device text, insideUntil time", "conversation BIGINT, device TEXT",
+		`SELECT conversation, device, until_at FROM conversation_leases WHERE user_number = $1`),
 }

@@ -1,7 +1,8 @@
 // Package export writes everything that SQL holds of a user, one JSON object in a line each.
 //
 // Each feature lists its kinds of lines, and services/node lists the features; a test there finds a table that no feature exports.
-// Each kind of lines is one snapshot, and memory use does not grow with their number.
+// Write passes all of them: each kind of lines is one snapshot, and memory use does not grow with their number. Reader.Page reads them in
+// pages; a line that is there throughout is on exactly one page.
 package export
 
 import (
@@ -9,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,19 +19,37 @@ import (
 	"tidings/services/sql"
 )
 
-// Kind is one kind of lines. Each row of its statement is one line; the user is the parameter $1, and other users are given by
-// their keys.
+// Kind is one kind of lines. Each row of its statements is one line; the user is the parameter $1, and other users are given by
+// their keys. The lines have an order by columns that do not change, so that a page goes on exactly where the one before ended.
 type Kind struct {
 	name      string
-	fields    string // NAME FORM, NAME FORM for the columns, in their order; see forms
-	Statement sql.Statement
+	fields    string              // NAME FORM, NAME FORM for the columns, in their order; see forms
+	keys      []string            // the types of the columns that order the lines, BIGINT or TEXT; none: there is one line at most
+	Statement sql.Statement       // the lines from the first on: of the user $1, at most $2
+	onward    sql.Statement       // those after the keys $2 and following; the last parameter is the limit
 	enums     map[string][]string // further forms: the texts of numbers from 0 on
 }
 
-// NewKind declares a kind of lines. fields are "NAME FORM, NAME FORM" for the columns, in their order. It is for package
-// variables.
-func NewKind(name, fields, text string) Kind {
-	return Kind{name: name, fields: fields, Statement: sql.NewStatement("export "+name, text)}
+// NewKind declares a kind of lines. fields are "NAME FORM, NAME FORM" for the columns, in their order. order is "COLUMN TYPE, COLUMN TYPE" for
+// the columns that order the lines; together they differ for every line. It is "" for a kind of one line at most. text is a SELECT that ends
+// with its WHERE. It is for package variables.
+func NewKind(name, fields, order, text string) Kind {
+	kind := Kind{name: name, fields: fields}
+	if order == "" {
+		kind.Statement = sql.NewStatement("export "+name, text+" LIMIT $2")
+		return kind
+	}
+	var columns, values []string
+	for i, key := range strings.Split(order, ", ") {
+		column, form, _ := strings.Cut(key, " ")
+		columns, kind.keys = append(columns, column), append(kind.keys, form)
+		values = append(values, fmt.Sprintf("CAST($%d AS %s)", i+2, form))
+	}
+	keys := strings.Join(columns, ", ")
+	text = strings.Replace(text, "SELECT ", "SELECT "+keys+", ", 1)
+	kind.Statement = sql.NewStatement("export "+name, fmt.Sprintf("%s ORDER BY %s LIMIT $2", text, keys))
+	kind.onward = sql.NewStatement("export "+name+" onward", fmt.Sprintf("%s AND (%s) > (%s) ORDER BY %s LIMIT $%d", text, keys, strings.Join(values, ", "), keys, len(columns)+2))
+	return kind
 }
 
 // WithEnum adds a form: the texts of the numbers from 0 on.
@@ -107,20 +127,9 @@ func jsonOrNull(text string) any {
 
 // Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit
 // ends it. It has the keys and ids of others with whom the user interacted, and no data of the others.
-func Write(ctx context.Context, db *sql.DB, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
+func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
 	for _, kind := range kinds {
-		var refused error
-		err := db.Each(ctx, kind.Statement, []any{user}, func(scan func(...any) error) error {
-			line, err := kind.line(scan)
-			if err == nil {
-				err = emit(line)
-				refused = err
-			}
-			return err
-		})
-		if refused != nil {
-			return refused
-		}
+		err := kind.each(ctx, db, user, nil, math.MaxInt64, func(line []byte, _ []any) error { return emit(line) })
 		if err != nil {
 			return err
 		}
@@ -128,18 +137,50 @@ func Write(ctx context.Context, db *sql.DB, user services.UserID, kinds []Kind, 
 	return nil
 }
 
-// line prints a row: its type first, then the fields in their order.
-func (k Kind) line(scan func(...any) error) ([]byte, error) {
+// each passes up to limit lines of a user after some keys, nil from the first on, to emit, with the keys of each. An error of emit ends it and
+// is returned as it is.
+func (k Kind) each(ctx context.Context, db sql.Reader, user services.UserID, after []any, limit int64, emit func(line []byte, keys []any) error) error {
+	statement, args := k.Statement, []any{user}
+	if after != nil {
+		statement, args = k.onward, append(args, after...)
+	}
+	var refused error
+	err := db.Each(ctx, statement, append(args, limit), func(scan func(...any) error) error {
+		line, keys, err := k.line(scan)
+		if err == nil {
+			err = emit(line, keys)
+			refused = err
+		}
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// line prints a row: its type first, then the fields in their order. It returns the keys of the row too.
+func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error) {
 	fields := strings.Split(k.fields, ", ")
-	values, into := make([]any, len(fields)), make([]any, len(fields))
+	values := make([]any, len(k.keys)+len(fields))
+	into := make([]any, len(values))
 	for i := range values {
 		into[i] = &values[i]
 	}
 	if err := scan(into...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var line bytes.Buffer
-	fmt.Fprintf(&line, `{"type":%q`, k.name)
+	for i, form := range k.keys {
+		number, text := columnValue(values[i])
+		if form == keyText {
+			keys = append(keys, text)
+		} else {
+			keys = append(keys, number)
+		}
+	}
+	values = values[len(k.keys):]
+	var printed bytes.Buffer
+	fmt.Fprintf(&printed, `{"type":%q`, k.name)
 	for i, field := range fields {
 		name, form, _ := strings.Cut(field, " ")
 		var shown any
@@ -147,14 +188,14 @@ func (k Kind) line(scan func(...any) error) ([]byte, error) {
 			number, text := columnValue(values[i])
 			shown = k.shown(form, number, text)
 		}
-		printed, err := json.Marshal(shown)
+		value, err := json.Marshal(shown)
 		if err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", name, k.name, err)
+			return nil, nil, fmt.Errorf("%s of %s: %w", name, k.name, err)
 		}
-		fmt.Fprintf(&line, ",%q:%s", name, printed)
+		fmt.Fprintf(&printed, ",%q:%s", name, value)
 	}
-	line.WriteString("}\n")
-	return line.Bytes(), nil
+	printed.WriteString("}\n")
+	return printed.Bytes(), keys, nil
 }
 
 // shown is a column in a form.

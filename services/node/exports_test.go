@@ -11,61 +11,12 @@ import (
 
 	"tidings/services"
 	"tidings/services/export"
+	"tidings/services/export/exporttest"
 	"tidings/services/node"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
 )
-
-// life is a row of everything that a user can have: ann has ID 1, bob has ID 2. Times are microseconds.
-var life = []string{
-	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
-	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 2097152000, TRUE), (2, 1, 0, FALSE)`,
-	`INSERT INTO past_follows (follower, followee, until_at) VALUES (1, 2, 1000000), (2, 1, 1)`,
-	`INSERT INTO mutes (muter, muted, made, until) VALUES (1, 2, 2097152000, 0), (2, 1, 1, 0)`,
-	`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
-	`INSERT INTO hides (author, follower, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,
-	`INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver) VALUES (1, 7, 1000000, 1, NULL, FALSE, 0, 1)`,
-	`INSERT INTO posts (id, author, kind, parent, off_feed, body, updated_at, edited_at, deleted_at, import_key) VALUES
-		(2097152000, 1, 'POST', NULL, FALSE, 'a "body"', 2000000, 2000000, NULL, 'p1'), (2097152001, 1, 'COMMENT', 2097152000, TRUE, 'gone', 1000000, NULL, 3000000, ''),
-		(2097152002, 2, 'POST', NULL, FALSE, 'of another', 1000000, NULL, NULL, '')`,
-	`INSERT INTO mentions (post, mentioned) VALUES (2097152000, 2), (2097152002, 1)`,
-	`INSERT INTO likes (post, liker, liked_at) VALUES (2097152002, 1, 1000000), (2097152000, 2, 1000000)`,
-	`INSERT INTO shows (id, import_key, host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at) VALUES
-		(2097152000, 's1', 1, 'Evening', '', 'https://example.com/r', 2, 1000000, 1000000, 2000000, NULL, 3, 2, 1, FALSE, 2000001),
-		(2097152001, '', 2, 'of another', '', '', 0, 1000000, NULL, NULL, NULL, 0, 0, 0, FALSE, 1)`,
-	`INSERT INTO reminders (show, user_number, made) VALUES (2097152001, 1, 1000000), (2097152000, 2, 1)`,
-	`INSERT INTO notification_heads (recipient, head, gen, undo, undo_at) VALUES (1, 2, 0, 0, 0)`,
-	`INSERT INTO notification_state (recipient, category, ver, head, seen) VALUES (1, 'LIKE', 1, 2, 1)`,
-	`INSERT INTO notification_groups (recipient, category, subject, bucket, first, top, newest, causes, read_to, unread_gen, undo, undo_to) VALUES (1, 'LIKE', 2097152000, 0, 1, 2, 2, 2, 0, 0, 0, 0)`,
-	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
-		(1, 'LIKE', 2097152000, 2, 0, 1, 0, 1000000, TRUE), (1, 'FOLLOW', 0, 2, 0, 2, 0, 1000000, FALSE), (2, 'FOLLOW', 0, 1, 0, 2, 0, 1000000, FALSE),
-		(1, 'REMINDER', 2097152001, 2, 0, 3, 0, 1000000, TRUE)`,
-	`INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at) VALUES
-		(2097152009, 'orders', 77, 'o1', 2, '', 0, 'Sent', 'It is on its way', 1000000, 2, 0)`,
-	`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing) VALUES
-		(1, 'orders', 77, 2, 2097152009, 4, 0, 1000000, TRUE), (2, 'orders', 77, 2, 2097152009, 4, 0, 1000000, TRUE)`,
-	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('hostNotification', 2097152009, 'o/1', 0, 'https://example.com/o1', '[3]')`,
-	`INSERT INTO user_access_log (user_number, view_code, view_id, position, last_access_at) VALUES (1, 'home_page', '', 9007199254740993, 1000000), (2, 'home_page', '', 1, 1)`,
-	`INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES (2097152000, 'general', 'Hello', 'text', 1000000, 1000000)`,
-	`INSERT INTO site_message_recipients (user_number, message, type, read_at) VALUES (1, 2097152000, 'general', NULL), (2, 2097152000, 'general', 1)`,
-	`INSERT INTO user_notices (user_number, ver, position, dots_from) VALUES (1, 1, 1000000, 2000000)`,
-	`INSERT INTO user_dots (user_number, dot, seen) VALUES (1, 'shop', 1000000)`,
-	`INSERT INTO segments (name, bit) VALUES ('beta', 0), ('staff', 2), ('last', 63)`,
-	`INSERT INTO user_segments (user_number, ver, segments) VALUES (1, 1, -9223372036854775804)`,
-	`INSERT INTO display_policies (user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES (1, 1, 3, 0, 60, 120, -30)`,
-	`INSERT INTO group_policies (user_number, policy) VALUES (1, 'NOBODY'), (2, 'WHO_I_FOLLOW')`,
-	`INSERT INTO conversations (id, kind, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before) VALUES (5, 'GROUP', 'us', 1, 2, 1000000, 2, 'WRITE', 1, 0, 0, 0)`,
-	`INSERT INTO conversation_members (conversation, user_number, base, k, mv, gen, mentions, muted, inside, joined_at, left_at) VALUES
-		(5, 1, 1, 0, 1, 0, 1, TRUE, FALSE, 1000000, 0), (5, 2, 2, 0, 1, 0, 0, FALSE, FALSE, 1000000, 2000000)`,
-	`INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at) VALUES (5, 1, 1, 'mine', 1000000, 0), (5, 2, 2, 'his', 1000000, 0)`,
-	`INSERT INTO conversation_mentions (conversation, user_number, number) VALUES (5, 1, 2)`,
-	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
-		VALUES ('h', 1, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1000000, 2000000, 0, 0, 0, 0, 0, 0, 0, 3000000, '')`,
-	`INSERT INTO refs (type, object, ref, owner, url, data) VALUES ('post', 2097152000, 'a/1', 1, 'https://example.com/1', '[1]'), ('show', 2097152000, 's/1', 1, '', ''),
-		('conversation', 5, 'c/1', 1, '', ''), ('message', 10737418241, '', 1, '', '[2]'), ('post', 2097152002, 'b/1', 2, '', ''), ('announcement', 1, 'n/1', 0, '', '')`,
-	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
-}
 
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":true}
@@ -141,15 +92,7 @@ func exported(b *peopletest.Bundle, user services.UserID) string {
 func TestExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *sql.Tx) error {
-			for _, statement := range life {
-				if _, err := tx.Lines(b.Ctx, statement); err != nil {
-					return fmt.Errorf("%.60s: %w", statement, err)
-				}
-			}
-			_, err := tx.Lines(b.Ctx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
-			return err
-		})
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.Live(b.Ctx, tx) })
 		sqltest.Equal(b.T, strings.Split(exported(b, 1), "\n"), strings.Split(exportedLife, "\n"))
 		if text := exported(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
@@ -229,4 +172,140 @@ func TestExportStreams(t *testing.T) {
 			b.T.Errorf("%d posts, %v", lines, err)
 		}
 	})
+}
+
+// pages walks an export in pages of a size. between is called before each page but the first.
+func pages(b *peopletest.Bundle, user services.UserID, size int, between func(page int)) (lines []export.Line) {
+	b.T.Helper()
+	reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+	after := ""
+	for page := 0; ; page++ {
+		if page > 0 {
+			between(page)
+		}
+		if page > 1000 {
+			b.T.Fatal("the export does not end")
+		}
+		found, more, err := reader.Page(b.Ctx, user, after, size)
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		if len(found) > size || len(found) == 0 || more && len(found) < size {
+			b.T.Fatalf("%d lines on a page of %d, more %v", len(found), size, more)
+		}
+		lines = append(lines, found...)
+		if after = found[len(found)-1].Position; !more {
+			return lines
+		}
+	}
+}
+
+func textOf(lines []export.Line) (text string) {
+	for _, line := range lines {
+		text += line.Text + "\n"
+	}
+	return text
+}
+
+// The pages of an export, whatever their size, are what Write writes, with lines of every kind there is.
+func TestPagesOfAnExport(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		b.MakeUsers("ann", "bob")
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.Live(b.Ctx, tx) })
+		for _, size := range []int{1, 2, 3, 7, 1000} {
+			for user := services.UserID(1); user <= 2; user++ {
+				sqltest.Equal(b.T, textOf(pages(b, user, size, func(int) {})), exported(b, user))
+			}
+		}
+		seen := map[string]bool{}
+		for _, line := range pages(b, 1, 1000, nil) {
+			seen[line.Type] = true
+		}
+		if len(seen) != len(node.Exports) {
+			b.T.Errorf("%d kinds of %d have lines: a new kind is to be in exporttest.Live", len(seen), len(node.Exports))
+		}
+	})
+}
+
+// While an export is walked, others come and go: every line that was there throughout is there once.
+func TestPagesWhileLinesComeAndGo(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		b.MakeUsers("ann")
+		var kept []services.PostID
+		for i := range 60 {
+			kept = append(kept, services.PostID(1000+10*i))
+		}
+		makePosts(b, kept...)
+		goes := services.PostID(1001)
+		makePosts(b, goes)
+		lines := pages(b, 1, 7, func(page int) {
+			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page)) // one behind the walk, and one that may be before it
+			b.MustWrite(func(tx *sql.Tx) error {
+				return exec(b.Ctx, tx, fmt.Sprintf("DELETE FROM posts WHERE id = %d", goes))
+			})
+		})
+		found := map[string]int{}
+		for _, line := range lines {
+			found[line.Text]++
+			if found[line.Text] > 1 {
+				b.T.Errorf("twice: %s", line.Text)
+			}
+		}
+		for _, post := range kept {
+			id := services.GlobalID(services.PostType, post.String())
+			if !strings.Contains(textOf(lines), id) {
+				b.T.Errorf("%s is missing", id)
+			}
+		}
+	})
+}
+
+// A page of long lines ends before it is too long for an answer, with at least one line.
+func TestPagesOfLongLines(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		b.MakeUsers("ann")
+		b.MustWrite(func(tx *sql.Tx) error {
+			for id := range 30 {
+				if _, err := tx.Lines(b.Ctx, "INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, 1, 'POST', $2, 1)", 1000+id, strings.Repeat("x", 100_000)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+		all, after := "", ""
+		for count := 1; ; count++ {
+			lines, more, err := reader.Page(b.Ctx, 1, after, 1000)
+			if err != nil || len(lines) == 0 || len(textOf(lines)) > 1<<20+200_000 {
+				b.T.Fatalf("%d lines of %d bytes, %v", len(lines), len(textOf(lines)), err)
+			}
+			all, after = all+textOf(lines), lines[len(lines)-1].Position
+			if !more {
+				if count != 3 {
+					b.T.Errorf("%d pages, want 3", count)
+				}
+				break
+			}
+		}
+		sqltest.Equal(b.T, all, exported(b, 1))
+	})
+}
+
+// What is not a position is refused, and never sent to the database.
+func TestPositionsOfAnExport(t *testing.T) {
+	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	b.MakeUsers("ann")
+	reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+	for _, text := range []string{
+		"x", "{}", "[]", "null", "[1]", `["nothing"]`, `["post"]`, `["post","1"]`, `["post",1.5]`, `["post",99999999999999999999]`, `["post",1,2]`, `["post",null]`, `["profile",1]`,
+		`["post",1] ` + "x", `["post",1][]`, `["dot",1]`, `["dot","a\u0000"]`, `["position","a"]`, `["post",[1]]`, `["post",true]`,
+	} {
+		_, _, err := reader.Page(b.Ctx, 1, text, 10)
+		sqltest.Coded(t, err, services.Invalid)
+	}
+	for _, text := range []string{`["profile"]`, `["post",1]`, `["post",-1]`, `["dot",""]`, `["position","a","b"]`, `["pushDevice",9223372036854775807,"x"]`} {
+		if _, _, err := reader.Page(b.Ctx, 1, text, 10); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -29,6 +29,7 @@ import (
 	"tidings/services/demo"
 	"tidings/services/devices"
 	"tidings/services/erasures"
+	"tidings/services/export"
 	"tidings/services/fanout"
 	"tidings/services/feed"
 	"tidings/services/jobs"
@@ -210,7 +211,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		Shape: transport.Shape{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, Pages: resolvers.Pages, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	if s.spans != nil {
 		graphql = trace.Handler(graphql)
@@ -300,7 +301,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
-		Refs: refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Exports: export.Reader{DB: s.Store, Kinds: Exports},
+		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
 			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,

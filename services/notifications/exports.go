@@ -4,19 +4,19 @@ import "tidings/services/export"
 
 // Exports are the kinds of lines of an export of a user.
 var Exports = []export.Kind{
-	export.NewKind("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool",
+	export.NewKind("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool", "c.place BIGINT",
 		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, CASE WHEN c.category IN ('LIKE', 'COMMENT', 'MENTION') THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, CASE WHEN c.category = 'COMMENT' THEN c.object END, c.at, c.standing,
 			COALESCE(s.seen >= c.place, FALSE), COALESCE(g.read_to >= c.place, FALSE)
 		FROM notification_causes c LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
-		WHERE c.recipient = $1 ORDER BY c.place`),
-	export.NewKind("hostNotification", "id notification, category text, title text, body text, groupKey text, url text, data json, user user, at time",
+		WHERE c.recipient = $1`),
+	export.NewKind("hostNotification", "id notification, category text, title text, body text, groupKey text, url text, data json, user user, at time", "c.place BIGINT",
 		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, h.title, h.body, h.group_key, COALESCE(r.url, ''), COALESCE(r.data, ''), u.key, c.at
 		FROM notification_causes c JOIN host_notifications h ON h.id = c.object AND h.category = c.category LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN refs r ON r.type = 'hostNotification' AND r.object = h.id
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
-		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY c.place`),
-	export.NewKind("notificationMark", "category text, seenUpTo upTo", `SELECT category, seen FROM notification_state WHERE recipient = $1 ORDER BY category`),
-	export.NewKind("categoryPreferences", "preferences json", `SELECT preferences FROM category_preferences WHERE user_number = $1`),
+		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`),
+	export.NewKind("notificationMark", "category text, seenUpTo upTo", "category TEXT", `SELECT category, seen FROM notification_state WHERE recipient = $1`),
+	export.NewKind("categoryPreferences", "preferences json", "", `SELECT preferences FROM category_preferences WHERE user_number = $1`),
 }

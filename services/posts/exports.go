@@ -4,11 +4,11 @@ import "tidings/services/export"
 
 // Exports are the kinds of lines of an export of a user.
 var Exports = []export.Kind{
-	export.NewKind("author", "followers number, countedAt time, mode number, pinned number",
+	export.NewKind("author", "followers number, countedAt time, mode number, pinned number", "",
 		`SELECT followers, counted_at, mode, pinned FROM authors WHERE author = $1`),
-	export.NewKind("post", "id post, publishedAt moment, key text, kind text, parent post, body text, updatedAt time, editedAt time, deletedAt time",
-		`SELECT id, id, import_key, kind, parent, body, updated_at, edited_at, deleted_at FROM posts WHERE author = $1 ORDER BY id`),
-	export.NewKind("mention", "post post, user user", `SELECT m.post, u.key FROM posts p JOIN mentions m ON m.post = p.id JOIN users u ON u.number = m.mentioned
-		WHERE p.author = $1 ORDER BY m.post, m.mentioned`),
-	export.NewKind("like", "post post, at time", `SELECT post, liked_at FROM likes WHERE liker = $1 ORDER BY post`),
+	export.NewKind("post", "id post, publishedAt moment, key text, kind text, parent post, body text, updatedAt time, editedAt time, deletedAt time", "id BIGINT",
+		`SELECT id, id, import_key, kind, parent, body, updated_at, edited_at, deleted_at FROM posts WHERE author = $1`),
+	export.NewKind("mention", "post post, user user", "m.post BIGINT, m.mentioned BIGINT", `SELECT m.post, u.key FROM posts p JOIN mentions m ON m.post = p.id JOIN users u ON u.number = m.mentioned
+		WHERE p.author = $1`),
+	export.NewKind("like", "post post, at time", "post BIGINT", `SELECT post, liked_at FROM likes WHERE liker = $1`),
 }

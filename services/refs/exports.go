@@ -13,6 +13,6 @@ var Exports = []export.Kind{
 }
 
 func exportOf(kind string) export.Kind {
-	return export.NewKind(kind+"Label", fmt.Sprintf("%s %s, ref text, url text, data json", kind, kind), fmt.Sprintf(
-		`SELECT object, ref, url, data FROM refs WHERE owner = $1 AND type = '%s' ORDER BY object`, kind))
+	return export.NewKind(kind+"Label", fmt.Sprintf("%s %s, ref text, url text, data json", kind, kind), "object BIGINT", fmt.Sprintf(
+		`SELECT object, ref, url, data FROM refs WHERE owner = $1 AND type = '%s'`, kind))
 }

@@ -83,6 +83,7 @@ var lines = map[string]int{
 var testHelpers = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
 	"services/devices/devicestest":             "services/devices",
+	"services/export/exporttest":               "services/export",
 	"services/people/peopletest":               "services/people",
 	"services/redis/redistest":                 "services/redis",
 	"services/redis/clienttest":                "services/redis",

@@ -1,0 +1,83 @@
+package resolvers
+
+import (
+	"context"
+	"encoding/base64"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/people"
+)
+
+const defaultExport = 100 // lines
+
+// export is a page of everything that SQL holds of a user. It is an act of the operator: whoever reads all of a person is recorded, with
+// each page, because a cursor can begin anywhere.
+func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
+	details := "from the start"
+	if after != nil {
+		details = "further lines"
+	}
+	return asAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
+		size, err := sizeUpTo(first, defaultExport, maxExport)
+		if err != nil {
+			return nil, err
+		}
+		key, err := services.ParseUserID("userId", userID)
+		if err != nil {
+			return nil, err
+		}
+		known, err := people.IDs(ctx, r.Exports.DB, []string{key}) // not a cache, which may still have a user who was erased
+		if err != nil {
+			return nil, err
+		}
+		user, ok := known[key]
+		if !ok {
+			return nil, services.NoUser("userId", key)
+		}
+		return r.exportPage(ctx, user, size, after)
+	})
+}
+
+func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
+	position, err := parseExportPosition(user, after)
+	if err != nil {
+		return nil, err
+	}
+	lines, more, err := r.Exports.Page(ctx, user, position, size)
+	if after != nil && services.CodeOf(err) == services.Invalid {
+		return nil, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*after), exportCursor)
+	}
+	if err != nil {
+		return nil, err
+	}
+	page := &graph.UserExport{List: make([]graph.ExportLine, len(lines)), HasMore: more}
+	for i, line := range lines {
+		page.List[i] = graph.ExportLine{Type: line.Type, Text: line.Text}
+	}
+	if len(lines) > 0 {
+		page.Cursor = new(exportPositionText(user, lines[len(lines)-1].Position))
+	}
+	return page, nil
+}
+
+// exportPositionText prints a position in the export of a user: a cursor of the user, and then the position.
+func exportPositionText(user services.UserID, position string) string {
+	return exportCursor.text(user, 0) + base64.RawURLEncoding.EncodeToString([]byte(position))
+}
+
+// parseExportPosition reads the output of exportPositionText, nil as the start.
+func parseExportPosition(user services.UserID, text *string) (string, error) {
+	if text == nil {
+		return "", nil
+	}
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(*text))
+	if _, err := exportCursor.parse("after", user, (*text)[:middle]); err != nil {
+		return "", err
+	}
+	position, err := base64.RawURLEncoding.Strict().DecodeString((*text)[middle:])
+	if err != nil || len(position) == 0 {
+		return "", services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*text), exportCursor)
+	}
+	return string(position), nil
+}

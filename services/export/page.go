@@ -1,0 +1,114 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// The types of the columns that order lines.
+const (
+	keyNumber = "BIGINT"
+	keyText   = "TEXT"
+)
+
+// pageBytes is the length from which on a page has no further line, so that a page of long texts fits into an answer.
+const pageBytes = 1 << 20
+
+// Reader reads exports in pages.
+type Reader struct {
+	DB    sql.Reader
+	Kinds []Kind
+}
+
+// Line is one line of an export, without its line break.
+type Line struct {
+	Type     string
+	Text     string
+	Position string // for Page, to go on after this line
+}
+
+// errFull ends a page.
+var errFull = errors.New("the page is full")
+
+// Page reads up to size lines of a user after a position, "" from the first line on, in the order of Write. A page of long lines is shorter.
+// more reports whether there are lines after it. INVALID for what is not a position. Nothing is locked between pages: a line that comes or
+// goes meanwhile may be missed, and any other line is on exactly one page.
+func (r Reader) Page(ctx context.Context, user services.UserID, after string, size int) (lines []Line, more bool, err error) {
+	at, keys, err := r.position(after)
+	if err != nil {
+		return nil, false, err
+	}
+	length := 0
+	for i := at; i < len(r.Kinds); i++ {
+		kind := r.Kinds[i]
+		err := kind.each(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
+			if len(lines) == size || length >= pageBytes {
+				return errFull
+			}
+			position, err := json.Marshal(append([]any{kind.name}, keys...))
+			length += len(line)
+			lines = append(lines, Line{Type: kind.name, Text: strings.TrimSuffix(string(line), "\n"), Position: string(position)})
+			return err
+		})
+		if errors.Is(err, errFull) {
+			return lines, true, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		keys = nil
+	}
+	return lines, false, nil
+}
+
+// position reads the position of a line: the kind with which a page begins, and the keys after which, nil for all of the kind.
+func (r Reader) position(text string) (kind int, after []any, err error) {
+	if text == "" {
+		return 0, nil, nil
+	}
+	invalid := services.Errorf(services.Invalid, "%s is not a position in an export", services.Quote(text))
+	var parts []any
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&parts); err != nil || len(parts) == 0 {
+		return 0, nil, invalid
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return 0, nil, invalid
+	}
+	kind = slices.IndexFunc(r.Kinds, func(k Kind) bool { return parts[0] == any(k.name) })
+	if kind < 0 || len(parts)-1 != len(r.Kinds[kind].keys) {
+		return 0, nil, invalid
+	}
+	for i, form := range r.Kinds[kind].keys {
+		key, fits := keyOf(form, parts[i+1])
+		if !fits {
+			return 0, nil, invalid
+		}
+		after = append(after, key)
+	}
+	if after == nil { // the one line of its kind was read
+		kind++
+	}
+	return kind, after, nil
+}
+
+// keyOf is a value of JSON as a key of a type. PostgreSQL refuses a text with a NUL.
+func keyOf(form string, value any) (key any, fits bool) {
+	switch value := value.(type) {
+	case json.Number:
+		number, err := value.Int64()
+		return number, err == nil && form == keyNumber
+	case string:
+		return value, form == keyText && !strings.ContainsRune(value, 0)
+	}
+	return nil, false
+}

@@ -1,0 +1,276 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/command"
+	"tidings/services/export/exporttest"
+	"tidings/services/node"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+const exportQuery = `query($u:ID!,$n:Int,$a:String){admin{export(userId:$u,first:$n,after:$a){list{type text} cursor hasMore}}}`
+
+type exportPage struct {
+	List    []struct{ Type, Text string }
+	Cursor  *string
+	HasMore bool
+}
+
+// exportPart asks for one page; after is nil for the first.
+func exportPart(n *world.Node, user string, size int, after *string) exportPage {
+	n.TB.Helper()
+	var data struct{ Admin struct{ Export exportPage } }
+	n.Must("boss:admin", exportQuery, map[string]any{"u": user, "n": size, "a": after}, &data)
+	return data.Admin.Export
+}
+
+// walkExport is the whole export of a user in pages of a size, as a file of lines.
+func walkExport(n *world.Node, user string, size int) (text string, types map[string]bool, pages int) {
+	n.TB.Helper()
+	types = map[string]bool{}
+	var after *string
+	for {
+		part := exportPart(n, user, size, after)
+		for _, line := range part.List {
+			text += line.Text + "\n"
+			types[line.Type] = true
+		}
+		pages++
+		if after = part.Cursor; !part.HasMore {
+			return text, types, pages
+		}
+		if len(part.List) != size {
+			n.TB.Fatalf("%d lines on a page of %d with further ones", len(part.List), size)
+		}
+	}
+}
+
+// aliceLives is a node on which alice, the first user, has a line of every kind.
+func aliceLives(t *testing.T, database string) *world.Node {
+	t.Helper()
+	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), Manual: true})
+	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.Live(t.Context(), tx) }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// commandExport is what `tidings export` prints of a user.
+func commandExport(t *testing.T, database, key string) string {
+	t.Helper()
+	var out, faults bytes.Buffer
+	none := func(string) string { return "" }
+	if exit := command.Run(t.Context(), []string{"export", key, "--database", database}, none, &out, &faults); exit != 0 {
+		t.Fatalf("exit code %d: %s", exit, faults.String())
+	}
+	return out.String()
+}
+
+// The query gives what the command gives, to the byte, in pages of any size, with lines of every kind. On SQLite, the command is for a
+// stopped server.
+func TestTheQueryExportIsTheCommand(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		n := aliceLives(t, url)
+		walked := map[string][]string{}
+		for _, key := range []string{"alice", "bob"} {
+			for _, size := range []int{1, 2, 1000} {
+				text, types, pages := walkExport(n, "user:"+key, size)
+				walked[key] = append(walked[key], text)
+				if key == "alice" && len(types) != len(node.Exports) {
+					t.Errorf("%d kinds of lines, want %d", len(types), len(node.Exports))
+				}
+				if lines := strings.Count(text, "\n"); pages != (lines+size-1)/size {
+					t.Errorf("%d pages of %d for %d lines", pages, size, lines)
+				}
+			}
+		}
+		n.Stop()
+		for key, texts := range walked {
+			want := commandExport(t, url, key)
+			for _, text := range texts {
+				sqltest.Equal(t, strings.Split(text, "\n"), strings.Split(want, "\n"))
+			}
+		}
+	})
+}
+
+// Only an operator exports; a bad argument is INVALID, and a user who is not there NOT_FOUND. Nobody becomes a user by it.
+func TestWhoExportsWhat(t *testing.T) {
+	n := aliceLives(t, sqltest.SQLite(t))
+	aliceTo := exportPart(n, "user:alice", 3, nil).Cursor
+	position := func(text string) string { return (*aliceTo)[:18] + base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for _, c := range []struct {
+		as, user string
+		first    any
+		after    any
+		code     string
+		words    string
+	}{
+		{"", "user:alice", 1, nil, "UNAUTHENTICATED", ""},
+		{"alice", "user:alice", 1, nil, "FORBIDDEN", "scope admin"},
+		{"alice", "user:bob", 1, nil, "FORBIDDEN", "scope admin"},
+		{"host:ingest", "user:alice", 1, nil, "FORBIDDEN", "scope admin"},
+		{"stranger", "user:nobody", 1, nil, "FORBIDDEN", "scope admin"},
+		{"boss:admin", "user:nobody", 1, nil, "NOT_FOUND", `there is no user "nobody"`},
+		{"boss:admin,ingest", "user:nobody", 1, nil, "NOT_FOUND", `there is no user "nobody"`},
+		{"boss:admin", "alice", 1, nil, "INVALID", "userId"},
+		{"boss:admin", "post:0000000000001", 1, nil, "INVALID", "userId"},
+		{"boss:admin", "user:alice", 0, nil, "INVALID", "first: 1 to 1000 are allowed, got 0"},
+		{"boss:admin", "user:alice", -1, nil, "INVALID", "first: 1 to 1000 are allowed, got -1"},
+		{"boss:admin", "user:alice", 1001, nil, "INVALID", "first: 1 to 1000 are allowed, got 1001"},
+		{"boss:admin", "user:bob", 1, *aliceTo, "INVALID", "after: the cursor is another user's"},
+		{"boss:admin", "user:alice", 1, "", "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, "rubbish", "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, (*aliceTo)[:18], "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, *aliceTo + "!", "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, position(`["nothing",1]`), "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, position(`["dot","\u0000"]`), "INVALID", "is not a cursor of the export"},
+		{"boss:admin", "user:alice", 1, position(`["profile"]`), "", ""},
+		{"boss:admin", "user:alice", 1000, nil, "", ""},
+		{"boss:admin", "user:alice", nil, *aliceTo, "", ""},
+	} {
+		got := n.Ask(c.as, exportQuery, map[string]any{"u": c.user, "n": c.first, "a": c.after})
+		if got.ErrorCode() != c.code || c.code != "" && !strings.Contains(got.Errors[0].Message, c.words) {
+			t.Errorf("%s exports %s, first %v, after %v: %s %+v, want %s", c.as, c.user, c.first, c.after, got.ErrorCode(), got.Errors, c.code)
+		}
+		if c.code != "" && strings.Contains(string(got.Data), "profile") {
+			t.Errorf("%s got %s", c.as, got.Data)
+		}
+	}
+	if count, err := n.Store.Lines(t.Context(), "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
+		t.Errorf("%v users were made, %v", count, err)
+	}
+}
+
+// A page of another list, such as the acts, does not go on in an export.
+func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
+	n := aliceLives(t, sqltest.SQLite(t))
+	exportPart(n, "user:alice", 1, nil)
+	var data struct {
+		Admin struct{ Acts struct{ Cursor string } }
+	}
+	n.Must("boss:admin", `{admin{acts(first:1){cursor}}}`, nil, &data)
+	if got := n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "a": data.Admin.Acts.Cursor}); got.ErrorCode() != "INVALID" {
+		t.Errorf("%+v", got)
+	}
+	after := exportPart(n, "user:alice", 1, nil).Cursor
+	if got := n.Ask("boss:admin", `query($a:String){admin{acts(after:$a){hasMore}}}`, map[string]any{"a": *after}); got.ErrorCode() != "INVALID" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each page that is read of a person is an act of the operator; a refusal to somebody else is none.
+func TestExportsAreKept(t *testing.T) {
+	n := aliceLives(t, sqltest.SQLite(t))
+	after := exportPart(n, "user:alice", 3, nil).Cursor
+	exportPart(n, "user:alice", 3, after)
+	n.Ask("alice", exportQuery, map[string]any{"u": "user:alice"})
+	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:nobody"})
+	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "n": 5000})
+	var got []string
+	for _, act := range actsOf(n, 100) {
+		got = append(got, act.text())
+	}
+	sqltest.Equal(t, got, []string{
+		"export FAILED|INVALID|boss|user:alice|from the start", "export FAILED|NOT_FOUND|boss||",
+		"export DONE||boss|user:alice|further lines", "export DONE||boss|user:alice|from the start",
+	})
+}
+
+// The guard of costs counts each line that is asked for, beyond a hundred too.
+func TestTheCostOfAnExport(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
+	n.People("ann")
+	for query, code := range map[string]string{
+		`{admin{export(userId:"user:ann",first:1000){list{type text} cursor hasMore}}}`:                                                "",
+		`{admin{export(userId:"user:ann",first:100){list{text}} a:export(userId:"user:ann",first:100){list{text}}}}`:                   "",
+		`{admin{export(userId:"user:ann",first:1000){list{type text}} a:export(userId:"user:ann",first:1000){list{type text}}}}`:       "INVALID",
+		`{admin{export(userId:"user:ann",first:1000){list{type text}} a:export(userId:"user:ann",first:1){list{text}}}}`:               "INVALID",
+		`{admin{export(userId:"user:ann",first:1000){list{text a:text}}}}`:                                                             "INVALID",
+		`{admin{a:export(userId:"user:ann",first:1){cursor} b:export(userId:"user:ann",first:1){cursor} acts(first:1){list{action}}}}`: "",
+		`{admin{` + manyExports(6) + `}}`: "INVALID",
+	} {
+		if got := n.Ask("boss:admin", query, nil); got.ErrorCode() != code {
+			t.Errorf("%s: %s %+v, want %q", query, got.ErrorCode(), got.Errors, code)
+		}
+	}
+}
+
+// manyExports are so many exports of one line in one query.
+func manyExports(count int) (query string) {
+	for i := range count {
+		query += fmt.Sprintf(`e%d:export(userId:"user:ann",first:1){cursor} `, i)
+	}
+	return query
+}
+
+// Nothing can be exported of a user who is erased, from the first moment on, and by no cursor of before. Whoever takes the key then is another
+// user.
+func TestNobodyExportsWhoIsErased(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	n.People("ann", "bob")
+	n.Follow("ann", "bob")
+	n.Publish("ann", "canary")
+	n.Settle()
+	before := exportPart(n, "user:ann", 2, nil)
+	text, _, _ := walkExport(n, "user:ann", 1000)
+	if !strings.Contains(text, "canary") || before.Cursor == nil {
+		t.Fatal(text)
+	}
+	gone := func(when string) {
+		t.Helper()
+		for _, after := range []*string{nil, before.Cursor} {
+			if got := n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:ann", "a": after}); got.ErrorCode() != "NOT_FOUND" {
+				t.Errorf("%s: %s %+v", when, got.Data, got.Errors)
+			}
+		}
+	}
+	var begun struct {
+		EraseUser struct{ Erasure struct{ Name string } }
+	}
+	n.Must("boss:admin", `mutation{eraseUser(input:{userId:"user:ann"}){erasure{name}}}`, nil, &begun)
+	gone("at once")
+	for rounds := 0; erasureState(n, begun.EraseUser.Erasure.Name) != "DONE"; rounds++ {
+		if rounds > 100 {
+			t.Fatal("the erasure does not end")
+		}
+		n.Clock.Advance(10 * time.Second)
+		n.Settle()
+	}
+	var erased struct {
+		Admin struct{ Acts struct{ List []keptAct } }
+	}
+	n.Must("boss:admin", `{admin{acts(first:100){list{at actor action target details outcome code}}}}`, nil, &erased)
+	for _, act := range erased.Admin.Acts.List {
+		if act.Target != nil && *act.Target == "user:ann" {
+			t.Errorf("an act still names the user: %s", act.text())
+		}
+	}
+	gone("at the end")
+	n.Publish("ann", "somebody else")
+	text, _, _ = walkExport(n, "user:ann", 1)
+	if strings.Contains(text, "canary") || !strings.Contains(text, "somebody else") {
+		t.Errorf("of the new user: %s", text)
+	}
+	if got := n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:ann", "a": before.Cursor}); got.ErrorCode() != "INVALID" {
+		t.Errorf("a cursor of the user of before: %s %+v", got.Data, got.Errors)
+	}
+}
+
+func erasureState(n *world.Node, name string) string {
+	n.TB.Helper()
+	var data struct {
+		Admin struct{ Erasure struct{ State string } }
+	}
+	n.Must("boss:admin", `query($n:String!){admin{erasure(name:$n){state}}}`, map[string]any{"n": name}, &data)
+	return data.Admin.Erasure.State
+}
