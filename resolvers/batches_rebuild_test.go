@@ -10,22 +10,20 @@ import (
 const rebuildTrips = 3
 
 // The first badges after Redis has lost everything take three round trips to Redis, and each statement once.
-func TestBadgesAfterALossAreReadInThreeRoundTrips(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		const query = "{ viewer { badges { total { value precision } conversations { total { value precision } } notifications { total { value precision } } homeFeed { value precision } } } }"
-		before := c.must("reader", query, nil)
-		c.Must(c.Redis.Commands().FlushAll(t.Context()).Err())
-		c.sql.take()
-		if after := c.must("reader", query, nil); !reflect.DeepEqual(after.at("viewer"), before.at("viewer")) {
-			t.Errorf("the badges are %s, and were %s", after.at("viewer"), before.at("viewer"))
+func badgesAfterALossAreReadInThreeRoundTrips(t *testing.T, c *counted) {
+	const query = "{ viewer { badges { total { value precision } conversations { total { value precision } } notifications { total { value precision } } homeFeed { value precision } } } }"
+	before := c.must("reader", query, nil)
+	c.Must(c.Redis.Commands().FlushAll(t.Context()).Err())
+	c.sql.take()
+	if after := c.must("reader", query, nil); !reflect.DeepEqual(after.at("viewer"), before.at("viewer")) {
+		t.Errorf("the badges are %s, and were %s", after.at("viewer"), before.at("viewer"))
+	}
+	if trips := c.trips.Load(); trips != rebuildTrips {
+		t.Errorf("%d round trips to Redis, want %d", trips, rebuildTrips)
+	}
+	for name, times := range c.sql.take() {
+		if times > 1 {
+			t.Errorf("the statement %q ran %d times", name, times)
 		}
-		if trips := c.trips.Load(); trips != rebuildTrips {
-			t.Errorf("%d round trips to Redis, want %d", trips, rebuildTrips)
-		}
-		for name, times := range c.sql.take() {
-			if times > 1 {
-				t.Errorf("the statement %q ran %d times", name, times)
-			}
-		}
-	})
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/rdb"
 	"tidings/services/sql/sqltest"
+	"tidings/tests/histories"
 )
 
 // A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and however often
@@ -64,8 +65,9 @@ type counted struct {
 	met  bool // the node knows the reader: after a restart that takes a statement of its own
 }
 
-// eachCounted runs a test on both engine pairs.
-func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
+// TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the tests of
+// an engine pair share one. Those that change it come last.
+func TestReadsAreBatched(t *testing.T) {
 	for name, options := range map[string]func(t *testing.T) fanouttest.Options{
 		"embedded":   func(*testing.T) fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
 		"production": func(t *testing.T) fanouttest.Options { return fanouttest.Options{SQL: sqltest.Postgres(t)} },
@@ -75,10 +77,30 @@ func eachCounted(t *testing.T, test func(t *testing.T, c *counted)) {
 			engines := options(t)
 			engines.Trace = sql.note
 			world := fanouttest.New(t, engines)
-			c := &counted{made: world, sql: sql, all: newSelector(t)}
-			c.api = newAPIOn(t, world, 0, 0)
-			c.fill()
-			test(t, c)
+			filled := &counted{made: world, sql: sql, all: newSelector(t)}
+			filled.api = newAPIOn(t, world, 0, 0)
+			filled.fill()
+			for _, test := range []struct {
+				name string
+				run  func(t *testing.T, c *counted)
+			}{
+				{"lists", everyListIsReadInBatches},
+				{"aliases", aliasesOfAListAreReadInBatches},
+				{"nodes", nodesOfEveryTypeAreReadInBatches},
+				{"misses", missesAreReadInBatches},
+				{"listsOfUsers", listsOfTheUsersOfAListAreReadInBatches},
+				{"posts", aScreenOfPostsIsReadInBatches},
+				{"badgeItems", itemsOfTheBadgesAreReadInBatches},
+				{"usersOfTheHost", usersOfTheHostAreReadInBatches},
+				{"badgesAfterALoss", badgesAfterALossAreReadInThreeRoundTrips},
+				{"events", anEventOfASubscriptionIsReadInBatches},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					c := *filled
+					c.all = newSelector(t)
+					test.run(t, &c)
+				})
+			}
 		})
 	}
 }
@@ -250,19 +272,19 @@ const marked = "of a mutation, read as the list of the viewer is"
 // uncounted are lists that no query selects.
 var uncounted = map[string]string{
 	"CommentConnection.nodes": "a type is not asked for within itself; its edges are",
-	"UserConnection.nodes":    "TestListsOfTheUsersOfAListAreReadInBatches",
-	"Query.users":             "TestUsersOfTheHostAreReadInBatches", "UserBadges.unread": "the same",
+	"UserConnection.nodes":    "listsOfTheUsersOfAListAreReadInBatches",
+	"Query.users":             "usersOfTheHostAreReadInBatches", "UserBadges.unread": "the same",
 	"BadgeChanges.list": "one read, and no field has one of its own", "BadgeChange.sources": "the same",
 	"Admin.webhooks": "one read, and no field has one of its own", "Admin.hostCategories": "the same", "Admin.webhookDeadLetters": "the same", "Webhook.sources": "the same", "AdminActs.list": "the same", "UserExport.list": "the same", "Erasure.removed": "the same",
 	"IngestPayload.results":       "what the host application sent, event by event",
-	"HomeFeedChange.authors":      "TestAnEventOfASubscriptionIsReadInBatches",
-	"LiveBoardChange.wentLive":    "TestAnEventOfASubscriptionIsReadInBatches",
-	"LiveBoardChange.ended":       "TestAnEventOfASubscriptionIsReadInBatches",
-	"LiveBoardChange.rescheduled": "TestAnEventOfASubscriptionIsReadInBatches", "LiveBoardChange.scheduled": "of an event",
-	"LiveBoardChange.cancelled": "TestAnEventOfASubscriptionIsReadInBatches",
+	"HomeFeedChange.authors":      "anEventOfASubscriptionIsReadInBatches",
+	"LiveBoardChange.wentLive":    "anEventOfASubscriptionIsReadInBatches",
+	"LiveBoardChange.ended":       "anEventOfASubscriptionIsReadInBatches",
+	"LiveBoardChange.rescheduled": "anEventOfASubscriptionIsReadInBatches", "LiveBoardChange.scheduled": "of an event",
+	"LiveBoardChange.cancelled": "anEventOfASubscriptionIsReadInBatches",
 
-	"NotificationsChange.notifications": "TestAnEventOfASubscriptionIsReadInBatches",
-	"ConversationsChange.conversations": "TestAnEventOfASubscriptionIsReadInBatches",
+	"NotificationsChange.notifications": "anEventOfASubscriptionIsReadInBatches",
+	"ConversationsChange.conversations": "anEventOfASubscriptionIsReadInBatches",
 
 	"MarkNotificationsSeenPayload.notifications": marked, "MarkNotificationsReadPayload.notifications": marked,
 	"MarkAllReadPayload.notifications": marked, "UndoMarkAllReadPayload.notifications": marked,
@@ -270,124 +292,66 @@ var uncounted = map[string]string{
 	"MarkAnnouncementsReadPayload.announcements": marked,
 }
 
-func TestEveryListIsReadInBatches(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		viewer := c.all.schema.Types["Viewer"]
-		for _, field := range viewer.Fields {
-			t.Run(field.Name, func(t *testing.T) {
-				query := "{ viewer { " + c.all.field(viewer, field, "") + " } }"
-				got := c.everywhere(t, query, nil)
-				if compared := nodesOfEdges(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
-					t.Error("no nodes were compared with those of edges")
-				}
-				if names := empty(got.Data, "", map[string]bool{}); len(names) > 0 {
-					t.Errorf("nothing was in %v: the test proves nothing of it", names)
-				}
-			})
-		}
-		query := c.all.schema.Query
-		for _, field := range query.Fields {
-			if field.Name == "nodes" {
-				c.all.lists["Query.nodes"] = true // TestNodesOfEveryTypeAreReadInBatches
+func everyListIsReadInBatches(t *testing.T, c *counted) {
+	viewer := c.all.schema.Types["Viewer"]
+	for _, field := range viewer.Fields {
+		t.Run(field.Name, func(t *testing.T) {
+			query := "{ viewer { " + c.all.field(viewer, field, "") + " } }"
+			got := c.everywhere(t, query, nil)
+			if compared := nodesOfEdges(t, got.Data); compared == 0 && strings.HasSuffix(field.Type.Name(), "Connection") {
+				t.Error("no nodes were compared with those of edges")
 			}
-		}
-		for _, kind := range c.all.schema.Types {
-			for _, field := range kind.Fields {
-				name := kind.Name + "." + field.Name
-				if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.all.isList(field) {
-					continue
-				}
-				if _, known := uncounted[name]; !known && !c.all.lists[name] {
-					t.Errorf("the list %s was not asked for", name)
-				}
+			if names := empty(got.Data, "", map[string]bool{}); len(names) > 0 {
+				t.Errorf("nothing was in %v: the test proves nothing of it", names)
 			}
+		})
+	}
+	query := c.all.schema.Query
+	for _, field := range query.Fields {
+		if field.Name == "nodes" {
+			c.all.lists["Query.nodes"] = true // nodesOfEveryTypeAreReadInBatches
 		}
-	})
-}
-
-func TestAliasesOfAListAreReadInBatches(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		viewer := c.all.schema.Types["Viewer"]
-		for _, field := range viewer.Fields {
-			t.Run(field.Name, func(t *testing.T) {
-				var fields []string
-				for i := range 5 {
-					more := ""
-					if field.Arguments.ForName("first") != nil {
-						more = fmt.Sprint("first: ", 10+i)
-					}
-					fields = append(fields, fmt.Sprintf("a%d: %s", i, c.all.field(viewer, field, more)))
-				}
-				got := c.everywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
-				for i, alone := range fields {
-					if field.Name == "liveBoard" { // each operation has a session of its own
-						if edges, _ := got.at("viewer", fmt.Sprint("a", i), "edges").([]any); len(edges) != 10+i {
-							t.Errorf("a%d has %d shows", i, len(edges))
-						}
-						continue
-					}
-					want := c.must("reader", "{ viewer { "+alone+" } }", nil)
-					if !reflect.DeepEqual(got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i))) {
-						t.Errorf("a%d is\n%v, alone it is\n%v", i, got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i)))
-					}
-				}
-				c.everywhere(t, "{ a: viewer { "+fields[0]+" } b: viewer { "+fields[0]+" "+fields[1]+" } }", nil)
-			})
-		}
-	})
-}
-
-func TestNodesOfEveryTypeAreReadInBatches(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		c.met = true
-		node := c.all.schema.Types["Node"]
-		for _, kind := range c.all.schema.GetPossibleTypes(node) {
-			if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one object of each of these types
+	}
+	for _, kind := range c.all.schema.Types {
+		for _, field := range kind.Fields {
+			name := kind.Name + "." + field.Name
+			if kind.BuiltIn || kind.Kind != ast.Object || strings.HasPrefix(field.Name, "__") || !c.all.isList(field) {
 				continue
 			}
-			t.Run(kind.Name, func(t *testing.T) {
-				selected := " { id ... on " + kind.Name + c.all.below(kind) + " }"
-				ids := c.ids(kind.Name)
-				got := c.everywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
-				for i := range ids {
-					if id := got.at("nodes", i, "id"); id != ids[i] {
-						t.Errorf("in the place of %s stands %v", ids[i], id)
-					}
-				}
-				var fields []string
-				for i, id := range ids[:8] {
-					fields = append(fields, fmt.Sprintf("a%d: node(id: %q)%s", i, id, selected))
-				}
-				fields = append(fields, fmt.Sprintf("b: nodes(ids: [%q, %q])%s", ids[0], ids[9], selected))
-				got = c.everywhere(t, "{ "+strings.Join(fields, " ")+" }", nil)
-				for i, id := range ids[:8] {
-					if got.at(fmt.Sprint("a", i), "id") != id {
-						t.Errorf("in the place of %s stands %v", id, got.at(fmt.Sprint("a", i)))
-					}
-				}
-			})
-		}
-	})
-}
-
-// A key without an object is looked up once.
-func TestMissesAreReadInBatches(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		c.met = true
-		missing := []string{
-			"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",
-			"conversation:0000ZZZ", "announcement:0000000000001", "notification:0000000000001", "siteMessage:0000000000001",
-			"siteMessageReport:0000000000001", "view:news/never touched", "device:AAAAAAAAAAAAAAAAAAAAAA",
-		}
-		var fields []string
-		for i := range 4 {
-			fields = append(fields, fmt.Sprintf("a%d: nodes(ids: $ids) { id } b%d: node(id: %q) { id }", i, i, missing[i]))
-		}
-		got := c.everywhere(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
-		for i := range missing {
-			if got.at("a0", i) != nil {
-				t.Errorf("%s was found: %v", missing[i], got.at("a0", i))
+			if _, known := uncounted[name]; !known && !c.all.lists[name] {
+				t.Errorf("the list %s was not asked for", name)
 			}
 		}
-	})
+	}
+}
+
+func aliasesOfAListAreReadInBatches(t *testing.T, c *counted) {
+	fewest := histories.Number(t, 3, 10)
+	viewer := c.all.schema.Types["Viewer"]
+	for _, field := range viewer.Fields {
+		t.Run(field.Name, func(t *testing.T) {
+			var fields []string
+			for i := range 5 {
+				more := ""
+				if field.Arguments.ForName("first") != nil {
+					more = fmt.Sprint("first: ", fewest+i)
+				}
+				fields = append(fields, fmt.Sprintf("a%d: %s", i, c.all.field(viewer, field, more)))
+			}
+			got := c.everywhere(t, "{ viewer { "+strings.Join(fields, " ")+" } }", nil)
+			for i, alone := range fields {
+				if field.Name == "liveBoard" { // each operation has a session of its own
+					if edges, _ := got.at("viewer", fmt.Sprint("a", i), "edges").([]any); len(edges) != fewest+i {
+						t.Errorf("a%d has %d shows", i, len(edges))
+					}
+					continue
+				}
+				want := c.must("reader", "{ viewer { "+alone+" } }", nil)
+				if !reflect.DeepEqual(got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i))) {
+					t.Errorf("a%d is\n%v, alone it is\n%v", i, got.at("viewer", fmt.Sprint("a", i)), want.at("viewer", fmt.Sprint("a", i)))
+				}
+			}
+			c.everywhere(t, "{ a: viewer { "+fields[0]+" } b: viewer { "+fields[0]+" "+fields[1]+" } }", nil)
+		})
+	}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // tooMany reports whether a field is a list of users within a list of users: selecting all of it would never end. See
-// TestListsOfTheUsersOfAListAreReadInBatches.
+// listsOfTheUsersOfAListAreReadInBatches.
 func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, above []string) bool {
 	return kind.Name == "User" && s.isList(field) && len(above) > 1
 }

@@ -81,37 +81,35 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 	}
 }
 
-func TestUsersOfTheHostAreReadInBatches(t *testing.T) {
-	eachCounted(t, func(t *testing.T, c *counted) {
-		c.met = true
-		var keys []string
-		for _, id := range c.ids("User") {
-			keys = append(keys, strings.TrimPrefix(id, "user:"))
+func usersOfTheHostAreReadInBatches(t *testing.T, c *counted) {
+	c.met = true
+	var keys []string
+	for _, id := range c.ids("User") {
+		keys = append(keys, strings.TrimPrefix(id, "user:"))
+	}
+	keys = append(keys, "reader")
+	for _, key := range keys {
+		c.must(key, "{ viewer { badges { version } } }", nil)
+	}
+	got := c.everywhere(t, usersQuery, map[string]any{"keys": keys})
+	for i, key := range keys {
+		if got.at("users", i, "user", "key") != key {
+			t.Errorf("in the place of %s: %v", key, got.at("users", i))
 		}
-		keys = append(keys, "reader")
-		for _, key := range keys {
-			c.must(key, "{ viewer { badges { version } } }", nil)
+	}
+	var fields []string
+	for i, key := range keys[:5] {
+		fields = append(fields, fmt.Sprintf("a%d: users(keys: [%q, %q, %q]) { user { key } badges { total { value } } }", i, key, keys[i+1], "nobody"))
+	}
+	fields = append(fields, `wrong: users(keys: []) { user { key } }`)
+	got = c.ask("reader", asHost, "{ "+strings.Join(fields, " ")+" }", nil)
+	if len(got.Errors) != 1 || got.at("wrong") != nil {
+		t.Errorf("one field is refused, not its neighbours: %+v", got.Errors)
+	}
+	got = c.everywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
+	for i, key := range keys[:5] {
+		if name := fmt.Sprint("a", i); got.at(name, 0, "user", "key") != key || got.at(name, 1, "user", "key") != keys[i+1] || got.at(name, 2) != nil {
+			t.Errorf("%s is %v", name, got.at(name))
 		}
-		got := c.everywhere(t, usersQuery, map[string]any{"keys": keys})
-		for i, key := range keys {
-			if got.at("users", i, "user", "key") != key {
-				t.Errorf("in the place of %s: %v", key, got.at("users", i))
-			}
-		}
-		var fields []string
-		for i, key := range keys[:5] {
-			fields = append(fields, fmt.Sprintf("a%d: users(keys: [%q, %q, %q]) { user { key } badges { total { value } } }", i, key, keys[i+1], "nobody"))
-		}
-		fields = append(fields, `wrong: users(keys: []) { user { key } }`)
-		got = c.ask("reader", asHost, "{ "+strings.Join(fields, " ")+" }", nil)
-		if len(got.Errors) != 1 || got.at("wrong") != nil {
-			t.Errorf("one field is refused, not its neighbours: %+v", got.Errors)
-		}
-		got = c.everywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
-		for i, key := range keys[:5] {
-			if name := fmt.Sprint("a", i); got.at(name, 0, "user", "key") != key || got.at(name, 1, "user", "key") != keys[i+1] || got.at(name, 2) != nil {
-				t.Errorf("%s is %v", name, got.at(name))
-			}
-		}
-	})
+	}
 }

@@ -257,7 +257,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 // objects, so that events meet the effects of others in their batch.
 func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
-	for seed := range uint64(4) {
+	for seed := range uint64(histories.Number(t, 2, 4)) {
 		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), 3, 5)
 		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}), 3, 5)
 		apis := []*api{one, together}

@@ -224,24 +224,22 @@ func TestListsOfAPostArePaged(t *testing.T) {
 }
 
 // A screen of 20 posts with their answers, likes and parents takes one query for each kind, and so do notifications.
-func TestAScreenOfPostsIsReadInBatches(t *testing.T) {
+func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
 		likes(first: 3) { edges { node { name } } } parent { ` + fields + ` author { name } }`
-	eachCounted(t, func(t *testing.T, c *counted) {
-		got := c.everywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
-		commented := 0
-		edges, _ := got.at("viewer", "homeFeed", "edges").([]any)
-		for i := range edges {
-			if got.at("viewer", "homeFeed", "edges", i, "node", "comments", "edges", 0, "node", "author", "name") != nil {
-				commented++
-			}
+	got := c.everywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
+	commented := 0
+	edges, _ := got.at("viewer", "homeFeed", "edges").([]any)
+	for i := range edges {
+		if got.at("viewer", "homeFeed", "edges", i, "node", "comments", "edges", 0, "node", "author", "name") != nil {
+			commented++
 		}
-		if len(edges) != 20 || commented == 0 {
-			t.Errorf("%d posts, %d of them with comments: %v", len(edges), commented, got.Data)
-		}
-		c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
-	})
+	}
+	if len(edges) != 20 || commented == 0 {
+		t.Errorf("%d posts, %d of them with comments: %v", len(edges), commented, got.Data)
+	}
+	c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
 }
 
 // The notifications of ann, the author of a thread's post, contain what was written to her, and the people.
