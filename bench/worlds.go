@@ -58,6 +58,8 @@ const (
 	boardDatabase
 	showsDatabase
 	liveDayDatabase
+	plainDatabase
+	webhooksDatabase
 	redisDatabases // their number
 )
 
