@@ -39,7 +39,7 @@ func (p *demoPage) policy() {
 
 // policyRow is an expression for the row of a source in the display policy of the right phone.
 func policyRow(source string) string {
-	return fmt.Sprintf(`[...document.querySelectorAll('#right-you tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
+	return fmt.Sprintf(`[...document.querySelectorAll('#right-you .policy tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
 }
 
 // choose clicks a box of the display policy: 0 takes the source into the total or out of it, 1 makes it a dot or a number.
@@ -53,7 +53,7 @@ func (p *demoPage) choose(source string, column int) {
 // explained and cleared as those of any number.
 func (p *demoPage) views(total int) {
 	p.t.Helper()
-	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you tbody tr').length`); rows != len(services.Sources) {
+	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you .policy tbody tr').length`); rows != len(services.Sources) {
 		p.t.Errorf("the policy has %d sources of %d", rows, len(services.Sources))
 	}
 	p.wait("two items of a view are new", policyRow("Views")+`?.querySelector('.badge')?.dataset.value === '2'`)

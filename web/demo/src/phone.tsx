@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { BadgeCount } from '@tidings/client';
+import type { BadgeCount, Badges } from '@tidings/client';
 import { TidingsProvider, useBadges } from '@tidings/client/react';
 import { Bell } from './bell.tsx';
 import { Chat } from './chat.tsx';
@@ -15,6 +15,7 @@ import { You } from './you.tsx';
 
 /** What a tab of a phone is given. */
 export interface View {
+  readonly side: string;
   /** The number of the connection: with each new one a list is read again. */
   readonly connection: number;
   /** How often the visitor has opened the tab. */
@@ -84,7 +85,7 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
           const Screen = views[name];
           return (
             <div key={name} class="screen" id={`${device.side}-${name}`} role="tabpanel" aria-labelledby={`${device.side}-${name}-tab`} hidden={tab !== name}>
-              <Screen connection={connection} opened={opened[name] ?? 0} shown={tab === name} tell={tell} explain={explain} />
+              <Screen side={device.side} connection={connection} opened={opened[name] ?? 0} shown={tab === name} tell={tell} explain={explain} />
             </div>
           );
         })}
@@ -92,12 +93,18 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
         {trouble && <p class="trouble" role="alert">{trouble}</p>}
         <div class="tabs" role="tablist" aria-label={title}>
           {tabs.map((name) => (
-            <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, sources[name])} lit={name === 'you' && !!badges?.dots.some((dot) => dot.lit)} open={open} explain={() => explain(sources[name])} />
+            <TabButton key={name} name={name} side={device.side} selected={tab === name} count={countOf(badges, sources[name])} lit={lit(name, badges)} open={open} explain={() => explain(sources[name])} />
           ))}
         </div>
       </div>
     </section>
   );
+}
+
+/** lit reports whether a tab without a number has a dot: something that its person wants to know of, and not to count. */
+function lit(tab: Tab, badges: Badges | undefined): boolean {
+  if (tab === 'bell') return !!badges?.notifications.categories.some(({ count }) => !!count.value && !/\d/.test(count.display));
+  return tab === 'you' && !!badges?.dots.some((dot) => dot.lit);
 }
 
 function TabButton({ name, side, selected, count, lit, open, explain }: { name: Tab; side: string; selected: boolean; count: BadgeCount | undefined; lit: boolean; open: (tab: Tab) => void; explain: () => void }) {

@@ -4,6 +4,7 @@ import { useBadges, useTidings } from '@tidings/client/react';
 import { clicked } from './meter.ts';
 import { Badge, countOf } from './parts.tsx';
 import type { View } from './phone.tsx';
+import { Preferences } from './prefs.tsx';
 import { useWords } from './words.ts';
 
 interface Announcement {
@@ -24,7 +25,7 @@ const clearDot = `mutation ClearDot($input: ClearDotInput!) { clearDot(input: $i
 const setPolicy = `mutation SetDisplayPolicy($input: SetDisplayPolicyInput!) { setDisplayPolicy(input: $input) { policy { ${policyFields} } badges { ...TidingsBadges } } } ${BADGES}`;
 
 /** You has what is for everybody, announcements and dots, and how one's own badges look. */
-export function You({ connection, shown, tell, explain }: View) {
+export function You({ side, connection, shown, tell, explain }: View) {
   const words = useWords();
   const tidings = useTidings();
   const badges = useBadges();
@@ -75,7 +76,7 @@ export function You({ connection, shown, tell, explain }: View) {
         </section>
         <section>
           <h3>{words.policy}</h3>
-          <table>
+          <table class="policy">
             <thead>
               <tr><td /><th scope="col">{words.inTotal}</th><th scope="col">{words.asDot}</th></tr>
             </thead>
@@ -93,6 +94,7 @@ export function You({ connection, shown, tell, explain }: View) {
             <input type="checkbox" checked={!!policy?.quietHours} onChange={() => void mutate(setPolicy, { quietHours: policy?.quietHours ? null : allDay() })} /> {words.quiet}
           </label>
         </section>
+        <Preferences side={side} connection={connection} shown={shown} tell={tell} />
       </div>
     </div>
   );

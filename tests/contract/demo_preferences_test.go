@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// preference is an expression for the row of a category in the preferences of a phone.
+func preference(side, category string) string {
+	return fmt.Sprintf(`document.querySelector('#%s-you .preferences [data-category=%s]')`, side, category)
+}
+
+// chosen waits until both phones show how a category counts, and whether it alerts.
+func (p *demoPage) chosen(category, mode string, push bool) {
+	p.t.Helper()
+	for _, side := range []string{"left", "right"} {
+		p.wait(fmt.Sprintf("the %s phone shows %s as %s, alerts %t", side, category, mode, push),
+			fmt.Sprintf(`%[1]s?.querySelector('input:checked')?.value === %[2]q && %[1]s.querySelector('[type=checkbox]').checked === %[3]t && %[1]s.querySelector('[type=checkbox]').disabled === %[4]t`,
+				preference(side, category), mode, push, mode != "COUNT"))
+	}
+}
+
+// decide clicks a choice of a phone.
+func (p *demoPage) decide(side, category, choice string) {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector(%q).click(), true)`, preference(side, category), choice))
+}
+
+// likeMia lets somebody like a new post of Mia, so that a notification is new.
+func (p *demoPage) likeMia(by string) {
+	p.t.Helper()
+	var data struct {
+		PublishPost struct{ Post struct{ ID string } }
+	}
+	if err := world.Ask(p.url, "mia", `mutation { publishPost(input: {body: "My garden"}) { post { id } } }`, nil, &data); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := world.Ask(p.url, by, `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": data.PublishPost.Post.ID}, nil); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// What counts is chosen by category on either phone, and is so at once on both, and back.
+func TestTheDemoPageHasPreferences(t *testing.T) {
+	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			server := startDemo(t)
+			if err := world.Ask(server.URL, "host:admin", `mutation { defineCategory(input: {name: "orders", style: NUMBER, inTotal: true}) { created } }`, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			p := openDemo(t, server.URL, size[0], size[1])
+			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+			p.click("#left-bell-tab") // nothing is new in the bell
+			p.shows("bell", "")
+			for _, side := range []string{"left", "right"} {
+				p.click("#" + side + "-you-tab")
+				p.wait("the preferences have every category", fmt.Sprintf(`[...document.querySelectorAll('#%s-you .preferences tbody th')].map((name) => name.innerText).join() === 'Likes,Answers,Mentions,Followers,Reminders,orders'`, side))
+			}
+			total := p.value("icon")
+			p.likeMia("ben")
+			p.shows("bell", "1")
+			p.shows("icon", fmt.Sprint(total+1))
+			p.countsAs(total)
+			p.alerts()
+			p.ordersAreChosen()
+			p.preferencesByTheKeys()
+			browsertest.Evaluate[bool](p.tab, t, `(document.querySelectorAll('.preferences').forEach((table) => table.scrollIntoView({block: 'center'})), document.querySelector('.left').scrollIntoView({inline: 'center'}), true)`)
+			p.clean("preferences")
+			p.preferencesInChinese()
+		})
+	}
+}
+
+// countsAs: as a dot, not at all, as a number: the numbers and the choices of both phones follow, whichever phone it was.
+func (p *demoPage) countsAs(total int) {
+	p.t.Helper()
+	for _, step := range []struct{ side, mode, bell, icon string }{
+		{"left", "DOT", "dot", fmt.Sprint(total)}, {"right", "OFF", "", fmt.Sprint(total)}, {"left", "COUNT", "1", fmt.Sprint(total + 1)},
+		{"right", "DOT", "dot", fmt.Sprint(total)}, {"right", "COUNT", "1", fmt.Sprint(total + 1)},
+	} {
+		p.decide(step.side, "LIKE", `[value=`+step.mode+`]`)
+		p.chosen("LIKE", step.mode, step.mode == "COUNT")
+		p.shows("bell", step.bell)
+		p.shows("icon", step.icon)
+	}
+}
+
+// alerts: whether a category alerts is chosen on either phone, is shown on both, and the server has it.
+func (p *demoPage) alerts() {
+	p.t.Helper()
+	for i, side := range []string{"left", "right"} {
+		p.decide(side, "LIKE", "[type=checkbox]")
+		p.chosen("LIKE", "COUNT", i == 1)
+		var data struct {
+			Viewer struct {
+				Preferences struct {
+					Categories []struct {
+						Category string
+						Push     bool
+					}
+				}
+			}
+		}
+		if err := world.Ask(p.url, "mia", `{ viewer { preferences { categories { category push } } } }`, nil, &data); err != nil {
+			p.t.Fatal(err)
+		}
+		if first := data.Viewer.Preferences.Categories[0]; first.Category != "LIKE" || first.Push != (i == 1) {
+			p.t.Errorf("after a click on the %s phone the server has %+v", side, first)
+		}
+	}
+}
+
+// ordersAreChosen: a category of the host application has the same choices.
+func (p *demoPage) ordersAreChosen() {
+	p.t.Helper()
+	p.decide("right", "orders", "[value=OFF]")
+	p.chosen("orders", "OFF", false)
+	p.decide("left", "orders", "[value=COUNT]")
+	p.chosen("orders", "COUNT", true)
+}
+
+// preferencesByTheKeys: the arrows go through the modes of a category.
+func (p *demoPage) preferencesByTheKeys() {
+	p.t.Helper()
+	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector('input:checked').focus(), true)`, preference("left", "FOLLOW")))
+	browsertest.Press(p.tab, p.t, kb.ArrowRight)
+	p.chosen("FOLLOW", "DOT", false)
+	browsertest.Press(p.tab, p.t, kb.ArrowRight)
+	p.chosen("FOLLOW", "OFF", false)
+	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
+	browsertest.Press(p.tab, p.t, kb.ArrowLeft)
+	p.chosen("FOLLOW", "COUNT", true)
+	browsertest.Press(p.tab, p.t, kb.Tab)
+	p.wait("the next stop is whether it alerts", preference("left", "FOLLOW")+`.querySelector('[type=checkbox]') === document.activeElement`)
+	browsertest.Press(p.tab, p.t, " ")
+	p.chosen("FOLLOW", "COUNT", false)
+	browsertest.Press(p.tab, p.t, " ")
+	p.chosen("FOLLOW", "COUNT", true)
+}
+
+func (p *demoPage) preferencesInChinese() {
+	p.t.Helper()
+	p.click(".top nav button")
+	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh'`)
+	for _, column := range []string{"thead th", "tbody [data-category=LIKE] th", "tbody [data-category=REMINDER] th", "tbody [data-category=LIKE] .choice"} {
+		if text := browsertest.Evaluate[string](p.tab, p.t, fmt.Sprintf(`[...document.querySelectorAll('#left-you .preferences %s')].map((one) => one.innerText).join()`, column)); text == "" || latin.MatchString(text) {
+			p.t.Errorf("in Chinese %s is %q", column, text)
+		}
+	}
+	p.clean("preferences in Chinese")
+}
