@@ -39,7 +39,7 @@ var demoPolicy = strings.Join([]string{
 	"frame-ancestors 'none'",
 }, "; ")
 
-// Demo serves the demo page at "/": two phones of one person, and controls that make their badges change. The page's files are served by
+// Demo serves the demo page at "/": two phones of one person, with a demo world a third one whose app is closed, and controls that make their badges change. The page's files are served by
 // GraphiQL's handler. It answers GET and HEAD, and is safe for concurrent use.
 func Demo(cfg DemoConfig) http.Handler {
 	if cfg.Endpoint == "" {

@@ -34,13 +34,14 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. Hold may be called beside them.
+// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called beside them.
 type World struct {
-	cfg    Config
-	host   *host
-	script *script
-	next   act
-	due    time.Time // when next is due
+	cfg      Config
+	host     *host
+	follower *follower
+	script   *script
+	next     act
+	due      time.Time // when next is due
 
 	mu   sync.Mutex
 	held time.Time // no act happens before this time
@@ -48,7 +49,8 @@ type World struct {
 
 // New returns the world of the seed. It sends no request.
 func New(cfg Config) *World {
-	return &World{cfg: cfg, host: newHost(cfg), script: newScript(cfg.Seed)}
+	host := newHost(cfg)
+	return &World{cfg: cfg, host: host, follower: newFollower(host), script: newScript(cfg.Seed)}
 }
 
 // Build makes the people and their past. If the server has them already, it only reads the objects that they can act on.
@@ -70,9 +72,12 @@ const (
 	tooLate = time.Second           // acts that are overdue by more are dropped
 )
 
-// Run lets the people act until ctx ends.
+// Run lets the people act, and the application follow the change stream, until ctx ends.
 func (w *World) Run(ctx context.Context) error {
 	defer w.host.close()
+	var following sync.WaitGroup
+	following.Go(func() { w.follower.run(ctx) })
+	defer following.Wait()
 	return services.Every(ctx, tick, w.RunOnce)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,10 @@ import (
 const (
 	demoFolderPattern = "tidings-demo-*"
 	demoMark          = "demo" // the file that marks a data folder as one of --demo
+
+	// The change stream of a demo gathers less than that of production: a visitor watches it.
+	demoInterval = 100 * time.Millisecond
+	demoLap      = 6 * time.Second
 )
 
 // claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove deletes. A
@@ -38,6 +43,12 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	return func() {}, os.WriteFile(mark, []byte("The world of tidings --demo.\n"), 0o600)
 }
 
+// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched.
+func followForDemo(cfg *Config) {
+	cfg.Changes = true
+	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
+}
+
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -45,6 +56,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 	s.world = demo.New(demo.Config{
 		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, Pace: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
 	})
+	s.worldEnds = ctx.Done()
 	var failure error
 	done := Start(ctx, func(ctx context.Context) error {
 		if failure = s.world.Build(ctx); failure != nil {
@@ -96,4 +108,53 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": flushHold.Milliseconds()}) // a client that left needs no answer
+}
+
+const (
+	iconPath      = "/demo/icon"
+	iconKeepAlive = 15 * time.Second // a comment in this interval shows that the connection is alive
+	iconWriteIn   = 10 * time.Second // for the page to take an event
+)
+
+// demoIcon is an event stream of what the demo's application sets on a phone whose app is closed. It is served with --demo only.
+func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "text/event-stream")
+	to := http.NewResponseController(w)
+	send := func(text string) error {
+		if err := to.SetWriteDeadline(time.Now().Add(iconWriteIn)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+		return to.Flush()
+	}
+	defer s.world.Look()()
+	if send("retry: 1000\n\n") != nil {
+		return
+	}
+	keepAlive := time.NewTicker(iconKeepAlive)
+	defer keepAlive.Stop()
+	for sent := ""; ; {
+		icon, changed := s.world.Icon()
+		if icon.Version != sent {
+			sent = icon.Version
+			event, err := json.Marshal(icon)
+			if err != nil || send("data: "+string(event)+"\n\n") != nil {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-keepAlive.C:
+			if send(":\n\n") != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-s.worldEnds:
+			return
+		}
+	}
 }

@@ -91,6 +91,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	}
 	if s.Config.Demo {
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)
+		mux.HandleFunc("GET "+iconPath, s.demoIcon)
 	}
 	if s.Config.Development() {
 		return transport.LoopbackOnly(mux)

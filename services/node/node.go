@@ -83,6 +83,7 @@ type Server struct {
 	console     http.Handler // of operators
 	erasures    *erasures.Service
 	world       *demo.World     // nil without --demo
+	worldEnds   <-chan struct{} // closed when the world stops, before the node drains
 	spans       *trace.Recorder // nil without --traces
 }
 
@@ -94,6 +95,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 			return err
 		}
 		defer remove()
+		followForDemo(&cfg)
 	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)

@@ -73,7 +73,7 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 func (p *demoPage) onlyMissedItsServer() {
 	p.t.Helper()
 	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
-		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to")
+		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "ERR_INCOMPLETE_CHUNKED_ENCODING") || strings.Contains(one, "WebSocket connection to")
 	})
 	if len(complaints) > 0 {
 		p.t.Errorf("the browser complained: %q", complaints)

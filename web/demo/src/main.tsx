@@ -4,6 +4,7 @@ import { Drawer } from './drawer.tsx';
 import { Foot, reachable } from './foot.tsx';
 import { createPhone } from './link.ts';
 import { Levers, shaken } from './levers.tsx';
+import { Locked } from './locked.tsx';
 import { page, session } from './page.ts';
 import { Waiting } from './parts.tsx';
 import { Phone } from './phone.tsx';
@@ -68,6 +69,7 @@ function Stage() {
           <Wire />
           <Phone device={phones[1]} dark first="live" />
         </div>
+        {page.mode === 'demo' && <Locked />}
         <Levers phones={phones} />
       </div>
       <Drawer />

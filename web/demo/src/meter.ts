@@ -42,6 +42,12 @@ export function clicked(): void {
   click = { at: Date.now(), left: new Set(['left', 'right']) };
 }
 
+/** sinceClick is how long a change took that was not pushed to a phone: since the item that it tells of, or the last click; undefined if neither is near. */
+export function sinceClick(now: number, item: number | undefined): number | undefined {
+  if (item !== undefined && now - item >= 0 && now - item < longest) return now - item;
+  return click && now - click.at < longest ? now - click.at : undefined;
+}
+
 /** unclicked says that the next pushes are of something else. */
 export function unclicked(): void {
   click = undefined;

@@ -22,6 +22,9 @@ export function Avatar({ person, size = 36 }: { person: Person; size?: number })
   );
 }
 
+/** The icon of the app. */
+export const appIcon = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'%3E%3Crect width='48' height='48' rx='12' fill='%232f5d8c'/%3E%3Cpath d='M9 27q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-width='4' stroke-linecap='round'/%3E%3Cpath d='M9 18q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-opacity='.5' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E";
+
 /** Badge is a number as the display policy has it: text, a dot, or nothing. It is not spoken where the label beside it has it. */
 export function Badge({ count, lit = false, spoken = true }: { count: BadgeCount | undefined; lit?: boolean; spoken?: boolean }) {
   const text = count?.display ?? '';

@@ -6,7 +6,7 @@ import { Chat } from './chat.tsx';
 import { Home } from './home.tsx';
 import type { Phone as Device } from './link.ts';
 import { Live } from './live.tsx';
-import { Badge, countOf, Icon, useHold, type IconName } from './parts.tsx';
+import { appIcon, Badge, countOf, Icon, useHold, type IconName } from './parts.tsx';
 import { page } from './page.ts';
 import { useCell } from './store.ts';
 import { Why } from './why.tsx';
@@ -71,7 +71,7 @@ function Body({ device, dark, first }: { device: Device; dark: boolean; first: T
     <section class={`device ${device.side}`} aria-label={title} data-state={state} data-version={badges?.version}>
       <div class="desk">
         <button type="button" class="app" aria-label={waits ? words.unread(total) : words.nothing} title={words.whyHint} onClick={() => held() || setWhy(why ? undefined : {})} {...hold}>
-          <img src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'%3E%3Crect width='48' height='48' rx='12' fill='%232f5d8c'/%3E%3Cpath d='M9 27q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-width='4' stroke-linecap='round'/%3E%3Cpath d='M9 18q7.500-9 15 0t15 0' fill='none' stroke='%23fff' stroke-opacity='.5' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E" alt="" width="48" height="48" />
+          <img src={appIcon} alt="" width="48" height="48" />
           <Badge count={badges?.total} spoken={false} />
         </button>
         <div>

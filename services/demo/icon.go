@@ -1,0 +1,160 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/services"
+)
+
+// iconEvery is how often the application asks for changes while somebody looks at the icon.
+const iconEvery = 100 * time.Millisecond
+
+// Icon is what a phone of the viewer shows while its app is closed: the application set it, from the change stream.
+type Icon struct {
+	Version string    `json:"version"`
+	Total   int       `json:"total"`
+	Display string    `json:"display"` // the number as text; "" or a dot if the viewer wants that
+	Silent  bool      `json:"silent"`  // set without an alert
+	At      time.Time `json:"at"`      // the change
+	Alert   *Alert    `json:"alert"`   // of this change; nil if it is silent
+}
+
+// Alert is what a change alerts of.
+type Alert struct {
+	Source string    `json:"source"`
+	At     time.Time `json:"at"` // the item
+	// Item is the item as the API has it, which the application would have itself; null if it cannot be read.
+	Item json.RawMessage `json:"item"`
+}
+
+// changes is a page of the change stream.
+type changes struct {
+	Cursor  string
+	HasMore bool
+	List    []struct {
+		Key, Version, Display string
+		Total                 int
+		Silent                bool
+		At                    time.Time
+		Cause                 *struct {
+			Source, ItemID string
+			At             time.Time
+		}
+	}
+}
+
+const (
+	readChanges = `query Changes($after: String) { admin { changes(first: 100, after: $after) { cursor hasMore
+  list { key version at total display silent cause { source itemId at } } } } }`
+	readItem = `query Item($id: ID!) { node(id: $id) {
+  ... on Post { body author { key name } }
+  ... on Notification { category told: title more: body actorCount actors { key name } }
+  ... on Conversation { lastMessage { text: body author { key name } } }
+  ... on Announcement { announced: title }
+  ... on SiteMessage { letter: title }
+  ... on Show { show: title host { key name } } } }` // the aliases keep fields of different types apart
+)
+
+// follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor, and
+// only while somebody looks. It opens no subscription.
+type follower struct {
+	host  *host
+	after *string // the cursor; nil at the start of the stream
+	fresh bool    // everything up to now was not followed, and alerts nobody
+
+	mu      sync.Mutex
+	lookers int
+	icon    Icon          // without a version before the first change
+	changed chan struct{} // closed when the icon changes
+}
+
+func newFollower(h *host) *follower {
+	return &follower{host: h, fresh: true, changed: make(chan struct{})}
+}
+
+// Look begins to look at the icon; end ends it.
+func (w *World) Look() (end func()) {
+	f := w.follower
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lookers++
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.lookers--
+	})
+}
+
+// Icon is the icon now, and a channel that is closed when it changes. It has no version until it is known.
+func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
+	f := w.follower
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.icon, f.changed
+}
+
+func (f *follower) seen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lookers > 0
+}
+
+// follow reads the changes since the last time. If the server does not answer, they are read the next time.
+func (f *follower) follow(ctx context.Context) {
+	if !f.seen() {
+		f.fresh = true
+		return
+	}
+	for {
+		var answer struct{ Admin struct{ Changes changes } }
+		if err := f.host.ask(ctx, "host:ingest,admin", readChanges, map[string]any{"after": f.after}, &answer); err != nil {
+			if ctx.Err() == nil {
+				f.host.cfg.Log.Debug("the application could not read the change stream", "error", err)
+			}
+			return
+		}
+		page := answer.Admin.Changes
+		f.take(ctx, page)
+		f.after = &page.Cursor
+		if !page.HasMore {
+			f.fresh = false
+			return
+		}
+	}
+}
+
+// take takes the viewer's change out of a page, which has one at most.
+func (f *follower) take(ctx context.Context, page changes) {
+	for _, change := range slices.Backward(page.List) {
+		if change.Key != Viewer || change.Version <= f.icon.Version {
+			continue
+		}
+		icon := Icon{Version: change.Version, Total: change.Total, Display: change.Display, Silent: change.Silent || f.fresh || change.Cause == nil, At: change.At}
+		if !icon.Silent {
+			icon.Alert = &Alert{Source: change.Cause.Source, At: change.Cause.At, Item: f.item(ctx, change.Cause.ItemID)}
+		}
+		f.mu.Lock()
+		f.icon = icon
+		close(f.changed)
+		f.changed = make(chan struct{})
+		f.mu.Unlock()
+		return
+	}
+}
+
+// item reads what an alert is of; null if it is gone by now.
+func (f *follower) item(ctx context.Context, id string) json.RawMessage {
+	var answer struct{ Node json.RawMessage }
+	if err := f.host.ask(ctx, Viewer, readItem, map[string]any{"id": id}, &answer); err != nil {
+		f.host.cfg.Log.Debug("the application could not read what an alert is of", "item", id, "error", err)
+		return json.RawMessage("null")
+	}
+	return answer.Node
+}
+
+// run follows until ctx ends.
+func (f *follower) run(ctx context.Context) { _ = services.Every(ctx, iconEvery, f.follow) }

@@ -1,0 +1,140 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tidings/services"
+)
+
+// streamServer is a server whose change stream is a list of pages, and whose items have a body.
+type streamServer struct {
+	pages  []string // of the cursors "", 1, 2, ...
+	asked  []string // the cursors, in order
+	tokens map[string]bool
+	broken bool
+}
+
+func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Query     string
+		Variables struct{ After, ID *string }
+	}
+	text, _ := io.ReadAll(r.Body)
+	_ = json.Unmarshal(text, &body)
+	s.tokens[r.Header.Get("Authorization")] = true
+	switch {
+	case s.broken:
+		http.Error(w, "gone", http.StatusBadGateway)
+	case strings.Contains(body.Query, "node("):
+		fmt.Fprintf(w, `{"data":{"node":{"body":"of %s"}}}`, *body.Variables.ID)
+	default:
+		at := 0
+		if body.Variables.After != nil {
+			_, _ = fmt.Sscan(*body.Variables.After, &at)
+		}
+		s.asked = append(s.asked, fmt.Sprint(at))
+		if at >= len(s.pages) {
+			fmt.Fprintf(w, `{"data":{"admin":{"changes":{"cursor":"%d","hasMore":false,"list":[]}}}}`, at)
+			return
+		}
+		fmt.Fprintf(w, `{"data":{"admin":{"changes":{"cursor":"%d","hasMore":%t,"list":[%s]}}}}`, at+1, at+1 < len(s.pages), s.pages[at])
+	}
+}
+
+func change(key, version string, total int, cause string) string {
+	silent, text := true, "null"
+	if cause != "" {
+		silent, text = false, fmt.Sprintf(`{"source":"HOME_FEED","itemId":%q,"at":"2026-01-02T03:04:05Z"}`, cause)
+	}
+	return fmt.Sprintf(`{"key":%q,"version":%q,"at":"2026-01-02T03:04:05Z","total":%d,"display":"%d","silent":%t,"cause":%s}`, key, version, total, total, silent, text)
+}
+
+func newStream(t *testing.T, pages ...string) (*streamServer, *World) {
+	s := &streamServer{pages: pages, tokens: map[string]bool{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(w.host.close)
+	return s, w
+}
+
+// wants compares the icon after the application has followed the stream.
+func wants(t *testing.T, w *World, want string) {
+	t.Helper()
+	w.follower.follow(context.Background())
+	icon, _ := w.Icon()
+	got := fmt.Sprintf("%s %d silent %t", icon.Version, icon.Total, icon.Silent)
+	if icon.Alert != nil {
+		got += " " + string(icon.Alert.Item)
+	}
+	if got != want {
+		t.Errorf("the icon is %q, want %q", got, want)
+	}
+}
+
+// The icon follows the viewer's changes alone. What happened before somebody looked alerts nobody; later changes do, unless they are
+// silent.
+func TestTheIconFollowsTheStream(t *testing.T) {
+	s, w := newStream(t, change("ann", "1", 5, "post:1")+","+change(Viewer, "2", 3, "post:2"), change("ann", "3", 6, ""))
+	wants(t, w, " 0 silent false")
+	if len(s.asked) > 0 {
+		t.Errorf("nobody looks, and it asked for %v", s.asked)
+	}
+	end := w.Look()
+	_, changed := w.Icon()
+	wants(t, w, "2 3 silent true")
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told that the icon changed")
+	}
+	s.pages = append(s.pages, change(Viewer, "4", 4, "post:4"))
+	wants(t, w, `4 4 silent false {"body":"of post:4"}`)
+	s.pages = append(s.pages, change("ann", "5", 4, "post:5"))
+	wants(t, w, `4 4 silent false {"body":"of post:4"}`)
+	s.pages = append(s.pages, change(Viewer, "6", 0, ""))
+	wants(t, w, "6 0 silent true")
+	end()
+	end()
+	s.pages = append(s.pages, change(Viewer, "7", 1, "post:7"))
+	wants(t, w, "6 0 silent true")
+	defer w.Look()()
+	wants(t, w, "7 1 silent true")
+	if got := strings.Join(s.asked, ""); got != "012345" {
+		t.Errorf("it asked from %s, want each page once", got)
+	}
+	for token := range s.tokens {
+		if token != "Bearer dev:host:ingest,admin" && token != "Bearer dev:"+Viewer {
+			t.Errorf("it asked by %s", token)
+		}
+	}
+}
+
+// While the server does not answer the icon stays as it is, and afterwards nothing is lost and nothing comes twice.
+func TestTheIconOutlivesFailures(t *testing.T) {
+	s, w := newStream(t, change(Viewer, "1", 1, ""))
+	defer w.Look()()
+	wants(t, w, "1 1 silent true")
+	s.broken = true
+	s.pages = append(s.pages, change(Viewer, "2", 2, "post:2"))
+	wants(t, w, "1 1 silent true")
+	s.broken = false
+	_, changed := w.Icon()
+	wants(t, w, `2 2 silent false {"body":"of post:2"}`)
+	<-changed
+	_, changed = w.Icon()
+	wants(t, w, `2 2 silent false {"body":"of post:2"}`)
+	select {
+	case <-changed:
+		t.Error("the same change came twice")
+	default:
+	}
+}

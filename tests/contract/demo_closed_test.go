@@ -1,0 +1,163 @@
+package contract
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// onTheIcon is an expression for the number on the phone whose app is closed.
+const onTheIcon = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
+
+// closedShows waits until the phone whose app is closed has a number, and was told of it with an alert or in silence.
+func (p *demoPage) closedShows(want string, silent bool) {
+	p.t.Helper()
+	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, onTheIcon, want, silent))
+}
+
+// tookTime waits until the closed phone says how long the change took.
+func (p *demoPage) tookTime(words string) {
+	p.t.Helper()
+	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
+}
+
+// atRest waits until the server has done all that the demo's past asked for, and all three phones have the same number.
+func (p *demoPage) atRest() (total int) {
+	p.t.Helper()
+	world.Eventually(p.t, time.Minute, "no job is due", func() bool {
+		var data struct {
+			Admin struct{ Jobs struct{ OldestMs int } }
+		}
+		if err := world.Ask(p.url, "host:admin", `{ admin { jobs { oldestMs } } }`, nil, &data); err != nil {
+			p.t.Fatal(err)
+		}
+		return data.Admin.Jobs.OldestMs == 0
+	})
+	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
+	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, onTheIcon, number("left", "icon"), number("right", "icon")))
+	return p.value("icon")
+}
+
+// A third phone, whose app is closed, is set by the application from the change stream: up with an alert, down in silence, by the person's
+// preferences, also when Redis loses everything. The page's own sockets have no part in it.
+func TestTheDemoPageHasAClosedPhone(t *testing.T) {
+	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			p := openDemo(t, startDemo(t).URL, size[0], size[1])
+			total := p.atRest()
+			p.clean("closed, at the start")
+			p.alertsAndFalls(total)
+			p.heedsPreferences()
+			p.closedWithoutSockets()
+			p.closedAfterFlush()
+			p.closedInChinese()
+		})
+	}
+}
+
+// alertsAndFalls: a post goes up with its words, and seen on the left phone it falls in silence.
+func (p *demoPage) alertsAndFalls(total int) {
+	p.t.Helper()
+	home := p.value("home")
+	p.pull("post")
+	p.closedShows(fmt.Sprint(total+1), false)
+	p.tookTime("with an alert")
+	p.wait("it has the words of the post", `/Ben: Who wants the last slice/.test(document.querySelector('.locked .alert').innerText)`)
+	p.clean("closed, after an alert")
+	p.click(".left .pill")
+	p.shows("home", "")
+	p.closedShows(fmt.Sprint(total-home), true)
+	p.tookTime("silently")
+}
+
+// heedsPreferences: a category that may not alert changes the number in silence, and one that may is told with its words.
+func (p *demoPage) heedsPreferences() {
+	p.t.Helper()
+	p.click("#left-bell-tab")
+	p.shows("bell", "")
+	total := p.value("icon")
+	p.closedShows(fmt.Sprint(total), true)
+	set := func(push bool) {
+		p.t.Helper()
+		if err := world.Ask(p.url, "mia", fmt.Sprintf(`mutation { setCategoryPreference(input: {category: "LIKE", push: %t}) { changed } }`, push), nil, nil); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	set(false)
+	p.likeMia("ben")
+	p.closedShows(fmt.Sprint(total+1), true)
+	if text := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.locked .alert').innerText`); strings.Contains(text, "liked") {
+		p.t.Errorf("a like without alerts alerted: %q", text)
+	}
+	set(true)
+	p.likeMia("ben")
+	p.closedShows(fmt.Sprint(total+2), false)
+	p.wait("it has the words of the like", `document.querySelector('.locked .alert').innerText.includes('liked your post')`)
+	p.click("#left-home-tab")
+	p.click("#left-bell-tab")
+	p.shows("bell", "")
+	p.closedShows(fmt.Sprint(total), true)
+	p.click("#left-home-tab")
+}
+
+// closedWithoutSockets: while the right phone has no network, it keeps its number, and the closed phone is set all the same.
+func (p *demoPage) closedWithoutSockets() {
+	p.t.Helper()
+	total := p.value("icon")
+	p.pull("cut")
+	p.wait("the right phone is cut", `document.querySelector('.device.right').dataset.state === 'cut'`)
+	p.pull("post")
+	p.closedShows(fmt.Sprint(total+1), false)
+	if right := browsertest.Evaluate[string](p.tab, p.t, number("right", "icon")); right != fmt.Sprint(total) {
+		p.t.Errorf("the phone without a network shows %q, want %d", right, total)
+	}
+	p.pull("cut")
+	p.shows("icon", fmt.Sprint(total+1))
+}
+
+func (p *demoPage) closedAfterFlush() {
+	p.t.Helper()
+	total := p.value("icon")
+	p.pull("flush")
+	p.wait("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
+	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, onTheIcon, total))
+	p.pull("post")
+	p.closedShows(fmt.Sprint(total+1), false)
+	p.click(".left .pill")
+	p.shows("home", "")
+	p.closedShows(fmt.Sprint(p.value("icon")), true)
+}
+
+func (p *demoPage) closedInChinese() {
+	p.t.Helper()
+	p.click(".top nav button")
+	p.pull("post")
+	p.wait("it is told in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
+	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.locked').scrollIntoView({block: 'center'}), true)`)
+	p.clean("closed, in Chinese")
+}
+
+// When the server restarts under the page, the closed phone keeps its number and then follows again, without a reload.
+func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "world")
+	server := startDemo(t, "--data", folder)
+	p := openDemo(t, server.URL, 390, 844)
+	total := p.atRest()
+	server.Kill()
+	p.wait("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
+	if got := browsertest.Evaluate[string](p.tab, t, onTheIcon); got != fmt.Sprint(total) {
+		t.Errorf("without its server it shows %q, want %d", got, total)
+	}
+	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
+	p.wait("it is in reach", `document.querySelector('.locked').dataset.here === 'true'`)
+	p.shows("icon", fmt.Sprint(total))
+	p.pull("post")
+	p.shows("icon", fmt.Sprint(total+1))
+	p.closedShows(fmt.Sprint(total+1), false)
+	p.onlyMissedItsServer()
+}
