@@ -35,7 +35,8 @@ func (l *Loader) Engagement(ctx context.Context, post services.PostID, together 
 	return of, err
 }
 
-// Visible reads a post with its engagement for the viewer, and others with it; found is false if the viewer may not see it.
+// Visible reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others returns are
+// read in the same statement.
 func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.Shown, error)) (shown ShownPost, found bool, err error) {
 	m := l.memory()
 	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
@@ -79,7 +80,7 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 	return list, err
 }
 
-// Likes reads a page of the likes of a post, and others with it.
+// Likes reads a page of the likes of a post. The pages that others returns are read in the same statement.
 func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (posts.LikeList, error) {
 	m := l.memory()
 	list, _, err := m.parts.likes.LoadOneOf(ctx, page, itemsTogether/page.Size, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {

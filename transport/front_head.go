@@ -28,7 +28,7 @@ type head struct {
 	caller *frontCaller // nil until the token was checked
 }
 
-// frontCaller is the bearer of a head's token.
+// frontCaller is the caller that the token of a request names.
 type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer

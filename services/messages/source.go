@@ -63,7 +63,7 @@ func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, docume
 	return nil
 }
 
-// Empty counts nothing, of every type.
+// Empty gives a document no unread messages of any type.
 func (s Source) Empty(document *rdb.Document) {
 	for _, kind := range s.types {
 		document.Messages = append(document.Messages, services.MessageTypeState{Type: kind})

@@ -33,7 +33,7 @@ func (w *World) Since(reader, author services.UserID) (since services.PostID, fo
 	return since, follows
 }
 
-// Queued reports whether work with such a name waits.
+// Queued reports whether a worker waits whose name such accepts.
 func (w *World) Queued(such func(name string) bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
 }
