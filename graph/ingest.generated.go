@@ -287,7 +287,7 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "setCategoryPreference", "touchView", "addViewItem", "removeViewItem"}
+	fieldsInOrder := [...]string{"publishPost", "editPost", "deletePost", "likePost", "unlikePost", "follow", "unfollow", "setProfile", "markHomeFeedSeen", "markNotificationsSeen", "createConversation", "joinConversation", "quitConversation", "addMembers", "removeMembers", "sendMessage", "recallMessage", "enterConversation", "leaveConversation", "markConversationRead", "markConversationUnread", "muteConversation", "unmuteConversation", "markLiveBoardSeen", "notify", "withdrawNotification", "scheduleShow", "rescheduleShow", "startShow", "endShow", "cancelShow", "setReplay", "remindMe", "cancelReminder", "sendSiteMessage", "editSiteMessage", "markSiteMessagesRead", "markSiteMessagesUnread", "publishAnnouncement", "editAnnouncement", "withdrawAnnouncement", "raiseDot", "setSegments", "markAnnouncementsRead", "clearDot", "markNotificationsRead", "markNotificationUnread", "markAllRead", "undoMarkAllRead", "mute", "unmute", "block", "unblock", "hideFrom", "unhideFrom", "setDisplayPolicy", "setGroupPolicy", "setCategoryPreference", "setFollowMode", "touchView", "addViewItem", "removeViewItem"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -700,6 +700,13 @@ func (ec *executionContext) unmarshalInputIngestAction(ctx context.Context, obj 
 				return it, err
 			}
 			it.SetCategoryPreference = data
+		case "setFollowMode":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("setFollowMode"))
+			data, err := ec.unmarshalOSetFollowModeInput2ᚖtidingsᚋgraphᚐSetFollowModeInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SetFollowMode = data
 		case "touchView":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("touchView"))
 			data, err := ec.unmarshalOTouchViewInput2ᚖtidingsᚋgraphᚐTouchViewInput(ctx, v)

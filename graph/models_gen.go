@@ -900,6 +900,8 @@ type IngestAction struct {
 	SetGroupPolicy *SetGroupPolicyInput `json:"setGroupPolicy,omitempty"`
 	// Sets how the notifications of a category count for the user, and whether they alert.
 	SetCategoryPreference *SetCategoryPreferenceInput `json:"setCategoryPreference,omitempty"`
+	// Sets what of a followed user counts for the user.
+	SetFollowMode *SetFollowModeInput `json:"setFollowMode,omitempty"`
 	// Marks a view as seen up to a time.
 	TouchView *TouchViewInput `json:"touchView,omitempty"`
 	// Adds an item to a view.
@@ -1970,6 +1972,28 @@ type SetFanoutThresholdsPayload struct {
 	Fanout *FanoutState `json:"fanout,omitempty"`
 }
 
+// The input of setFollowMode.
+type SetFollowModeInput struct {
+	// The followed user: user:KEY.
+	UserID string `json:"userId"`
+	// What counts from now on.
+	Mode FollowMode `json:"mode"`
+	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// The payload of setFollowMode. A field that could not be read after the change is null; the change is kept.
+type SetFollowModePayload struct {
+	// Whether the mutation changed anything; false if the state was already as requested.
+	Changed bool `json:"changed"`
+	// The followed user.
+	User *User `json:"user,omitempty"`
+	// The viewer's badges, as they count now.
+	Badges *services.Badges `json:"badges,omitempty"`
+	// The viewer after the change, with the same badges.
+	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
 // The input of setGroupPolicy.
 type SetGroupPolicyInput struct {
 	// The users who may add the viewer from now on.
@@ -2790,6 +2814,67 @@ func (e *ErasureState) UnmarshalJSON(b []byte) error {
 }
 
 func (e ErasureState) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What of a followed user counts for the viewer. In every mode, posts and shows stay in the viewer's lists.
+type FollowMode string
+
+const (
+	// Their posts count in the home feed, and their live shows on the live board.
+	FollowModeAll FollowMode = "ALL"
+	// Only their live shows count. New posts change neither `badges.homeFeed` nor what `homeFeedChanged` reports as new.
+	FollowModeLiveOnly FollowMode = "LIVE_ONLY"
+	// Nothing counts.
+	FollowModeNone FollowMode = "NONE"
+)
+
+var AllFollowMode = []FollowMode{
+	FollowModeAll,
+	FollowModeLiveOnly,
+	FollowModeNone,
+}
+
+func (e FollowMode) IsValid() bool {
+	switch e {
+	case FollowModeAll, FollowModeLiveOnly, FollowModeNone:
+		return true
+	}
+	return false
+}
+
+func (e FollowMode) String() string {
+	return string(e)
+}
+
+func (e *FollowMode) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = FollowMode(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid FollowMode", str)
+	}
+	return nil
+}
+
+func (e FollowMode) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *FollowMode) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e FollowMode) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

@@ -721,6 +721,7 @@ type ComplexityRoot struct {
 		SetCategoryPreference  func(childComplexity int, input SetCategoryPreferenceInput) int
 		SetDisplayPolicy       func(childComplexity int, input SetDisplayPolicyInput) int
 		SetFanoutThresholds    func(childComplexity int, input SetFanoutThresholdsInput) int
+		SetFollowMode          func(childComplexity int, input SetFollowModeInput) int
 		SetGroupPolicy         func(childComplexity int, input SetGroupPolicyInput) int
 		SetProfile             func(childComplexity int, input SetProfileInput) int
 		SetReplay              func(childComplexity int, input SetReplayInput) int
@@ -859,6 +860,7 @@ type ComplexityRoot struct {
 
 	Preferences struct {
 		Categories func(childComplexity int) int
+		Follows    func(childComplexity int, first *int, after *string) int
 	}
 
 	PublishAnnouncementPayload struct {
@@ -1007,6 +1009,13 @@ type ComplexityRoot struct {
 
 	SetFanoutThresholdsPayload struct {
 		Fanout func(childComplexity int) int
+	}
+
+	SetFollowModePayload struct {
+		Badges  func(childComplexity int) int
+		Changed func(childComplexity int) int
+		User    func(childComplexity int) int
+		Viewer  func(childComplexity int) int
 	}
 
 	SetGroupPolicyPayload struct {
@@ -1200,19 +1209,20 @@ type ComplexityRoot struct {
 	}
 
 	User struct {
-		AvatarURL     func(childComplexity int) int
-		Followees     func(childComplexity int, first *int, after *string) int
-		Followers     func(childComplexity int, first *int, after *string) int
-		FollowsViewer func(childComplexity int) int
-		ID            func(childComplexity int) int
-		Key           func(childComplexity int) int
-		Name          func(childComplexity int) int
-		Posts         func(childComplexity int, first *int, after *string) int
-		Shows         func(childComplexity int, first *int, after *string) int
-		ViewerBlocks  func(childComplexity int) int
-		ViewerFollows func(childComplexity int) int
-		ViewerHides   func(childComplexity int) int
-		ViewerMutes   func(childComplexity int) int
+		AvatarURL        func(childComplexity int) int
+		Followees        func(childComplexity int, first *int, after *string) int
+		Followers        func(childComplexity int, first *int, after *string) int
+		FollowsViewer    func(childComplexity int) int
+		ID               func(childComplexity int) int
+		Key              func(childComplexity int) int
+		Name             func(childComplexity int) int
+		Posts            func(childComplexity int, first *int, after *string) int
+		Shows            func(childComplexity int, first *int, after *string) int
+		ViewerBlocks     func(childComplexity int) int
+		ViewerFollowMode func(childComplexity int) int
+		ViewerFollows    func(childComplexity int) int
+		ViewerHides      func(childComplexity int) int
+		ViewerMutes      func(childComplexity int) int
 	}
 
 	UserBadges struct {
@@ -4192,6 +4202,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetFanoutThresholds(childComplexity, args["input"].(SetFanoutThresholdsInput)), true
+	case "Mutation.setFollowMode":
+		if e.ComplexityRoot.Mutation.SetFollowMode == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setFollowMode_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetFollowMode(childComplexity, args["input"].(SetFollowModeInput)), true
 	case "Mutation.setGroupPolicy":
 		if e.ComplexityRoot.Mutation.SetGroupPolicy == nil {
 			break
@@ -4882,6 +4903,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Preferences.Categories(childComplexity), true
+	case "Preferences.follows":
+		if e.ComplexityRoot.Preferences.Follows == nil {
+			break
+		}
+
+		args, err := ec.field_Preferences_follows_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Preferences.Follows(childComplexity, args["first"].(*int), args["after"].(*string)), true
 
 	case "PublishAnnouncementPayload.announcement":
 		if e.ComplexityRoot.PublishAnnouncementPayload.Announcement == nil {
@@ -5361,6 +5393,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.SetFanoutThresholdsPayload.Fanout(childComplexity), true
+
+	case "SetFollowModePayload.badges":
+		if e.ComplexityRoot.SetFollowModePayload.Badges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetFollowModePayload.Badges(childComplexity), true
+	case "SetFollowModePayload.changed":
+		if e.ComplexityRoot.SetFollowModePayload.Changed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetFollowModePayload.Changed(childComplexity), true
+	case "SetFollowModePayload.user":
+		if e.ComplexityRoot.SetFollowModePayload.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetFollowModePayload.User(childComplexity), true
+	case "SetFollowModePayload.viewer":
+		if e.ComplexityRoot.SetFollowModePayload.Viewer == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetFollowModePayload.Viewer(childComplexity), true
 
 	case "SetGroupPolicyPayload.badges":
 		if e.ComplexityRoot.SetGroupPolicyPayload.Badges == nil {
@@ -6170,6 +6227,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.User.ViewerBlocks(childComplexity), true
+	case "User.viewerFollowMode":
+		if e.ComplexityRoot.User.ViewerFollowMode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.User.ViewerFollowMode(childComplexity), true
 	case "User.viewerFollows":
 		if e.ComplexityRoot.User.ViewerFollows == nil {
 			break
@@ -6733,6 +6796,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetCategoryPreferenceInput,
 		ec.unmarshalInputSetDisplayPolicyInput,
 		ec.unmarshalInputSetFanoutThresholdsInput,
+		ec.unmarshalInputSetFollowModeInput,
 		ec.unmarshalInputSetGroupPolicyInput,
 		ec.unmarshalInputSetProfileInput,
 		ec.unmarshalInputSetReplayInput,
@@ -8305,6 +8369,8 @@ func (ec *executionContext) childFields_Preferences(ctx context.Context, field g
 	switch field.Name {
 	case "categories":
 		return ec.fieldContext_Preferences_categories(ctx, field)
+	case "follows":
+		return ec.fieldContext_Preferences_follows(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Preferences", field.Name)
 }
@@ -8587,6 +8653,20 @@ func (ec *executionContext) childFields_SetFanoutThresholdsPayload(ctx context.C
 		return ec.fieldContext_SetFanoutThresholdsPayload_fanout(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SetFanoutThresholdsPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SetFollowModePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "changed":
+		return ec.fieldContext_SetFollowModePayload_changed(ctx, field)
+	case "user":
+		return ec.fieldContext_SetFollowModePayload_user(ctx, field)
+	case "badges":
+		return ec.fieldContext_SetFollowModePayload_badges(ctx, field)
+	case "viewer":
+		return ec.fieldContext_SetFollowModePayload_viewer(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetFollowModePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetGroupPolicyPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8979,6 +9059,8 @@ func (ec *executionContext) childFields_User(ctx context.Context, field graphql.
 		return ec.fieldContext_User_posts(ctx, field)
 	case "shows":
 		return ec.fieldContext_User_shows(ctx, field)
+	case "viewerFollowMode":
+		return ec.fieldContext_User_viewerFollowMode(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type User", field.Name)
 }

@@ -106,6 +106,7 @@ type MutationResolver interface {
 	SetDisplayPolicy(ctx context.Context, input SetDisplayPolicyInput) (*SetDisplayPolicyPayload, error)
 	SetGroupPolicy(ctx context.Context, input SetGroupPolicyInput) (*SetGroupPolicyPayload, error)
 	SetCategoryPreference(ctx context.Context, input SetCategoryPreferenceInput) (*SetCategoryPreferencePayload, error)
+	SetFollowMode(ctx context.Context, input SetFollowModeInput) (*SetFollowModePayload, error)
 	TouchView(ctx context.Context, input TouchViewInput) (*TouchViewPayload, error)
 	AddViewItem(ctx context.Context, input AddViewItemInput) (*AddViewItemPayload, error)
 	RemoveViewItem(ctx context.Context, input RemoveViewItemInput) (*RemoveViewItemPayload, error)
@@ -1112,6 +1113,20 @@ func (ec *executionContext) field_Mutation_setFanoutThresholds_args(ctx context.
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (SetFanoutThresholdsInput, error) {
 			return ec.unmarshalNSetFanoutThresholdsInput2tidingsᚋgraphᚐSetFanoutThresholdsInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setFollowMode_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (SetFollowModeInput, error) {
+			return ec.unmarshalNSetFollowModeInput2tidingsᚋgraphᚐSetFollowModeInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5489,6 +5504,50 @@ func (ec *executionContext) fieldContext_Mutation_setCategoryPreference(ctx cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_setFollowMode(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setFollowMode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetFollowMode(ctx, fc.Args["input"].(SetFollowModeInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *SetFollowModePayload) graphql.Marshaler {
+			return ec.marshalOSetFollowModePayload2ᚖtidingsᚋgraphᚐSetFollowModePayload(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setFollowMode(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_SetFollowModePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setFollowMode_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_touchView(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8409,6 +8468,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "setCategoryPreference":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setCategoryPreference(ctx, field)
+			})
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "setFollowMode":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setFollowMode(ctx, field)
 			})
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++

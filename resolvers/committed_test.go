@@ -93,7 +93,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		input event
 	}{
 		{"publishPost", event{"body": "b"}}, {"editPost", event{"postId": own, "body": "c"}}, {"deletePost", event{"postId": own}}, {"markHomeFeedSeen", event{}},
-		{"follow", event{"userId": "user:bob"}}, {"unfollow", event{"userId": "user:bob"}}, {"mute", event{"userId": "user:bob"}}, {"unmute", event{"userId": "user:bob"}},
+		{"follow", event{"userId": "user:bob"}}, {"setFollowMode", event{"userId": "user:bob", "mode": "NONE"}}, {"unfollow", event{"userId": "user:bob"}}, {"mute", event{"userId": "user:bob"}}, {"unmute", event{"userId": "user:bob"}},
 		{"hideFrom", event{"userId": "user:carol"}}, {"unhideFrom", event{"userId": "user:carol"}}, {"block", event{"userId": "user:carol"}}, {"unblock", event{"userId": "user:carol"}},
 		{"setProfile", event{"name": "Alice"}}, {"likePost", event{"postId": post}}, {"unlikePost", event{"postId": post}},
 		{"markNotificationsSeen", event{}}, {"markNotificationsRead", event{"ids": []string{notification}}}, {"markNotificationUnread", event{"id": notification}},

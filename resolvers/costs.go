@@ -32,6 +32,8 @@ var Weights = map[string]int{
 	"User.viewerFollows":                5,
 	"User.followsViewer":                5,
 	"User.viewerMutes":                  5,
+	"User.viewerFollowMode":             5,
+	"Preferences.follows":               30,
 	"User.viewerBlocks":                 5,
 	"User.viewerHides":                  5,
 	"User.followers":                    30,

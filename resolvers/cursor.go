@@ -35,6 +35,7 @@ const (
 	changeCursor        cursorKind = 29
 	actCursor           cursorKind = 30
 	exportCursor        cursorKind = 31 // the first part of a longer cursor
+	followModeCursor    cursorKind = 32
 )
 
 func (k cursorKind) String() string {
@@ -63,6 +64,8 @@ func (k cursorKind) String() string {
 		return "the blocks"
 	case hideCursor:
 		return "the hides"
+	case followModeCursor:
+		return "the follows with a mode"
 	}
 	return "another list"
 }

@@ -23,12 +23,18 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"followsViewer": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Followed) }),
 	"viewerMutes":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Mutes) }),
 	"viewerBlocks":  leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Blocks) }),
-	"viewerHides":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
+	"viewerFollowMode": leaf(func(to []byte, u *shownUser) []byte {
+		if !u.relation.Follows {
+			return append(to, "null"...)
+		}
+		return appendText(to, string(followModes[u.relation.Mode]))
+	}),
+	"viewerHides": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}
 
 // relations reports whether a field needs the relation between the viewer and users.
 func (w wanted) relations() bool {
-	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides"} {
+	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides", "viewerFollowMode"} {
 		if len(w["User."+field]) > 0 {
 			return true
 		}

@@ -84,7 +84,9 @@ func (m kindMaker) ofPosts() []kindOfEvent {
 			}
 			return post
 		}),
-		m.user("follow"), m.user("mute"), m.user("unmute"), m.user("hideFrom"), m.user("unhideFrom"),
+		m.user("follow"), m.simple("setFollowMode", func(_ madeIDs, i int) event {
+			return event{"userId": m.other(i), "mode": []string{"LIVE_ONLY", "NONE", "ALL"}[i%3]}
+		}), m.user("mute"), m.user("unmute"), m.user("hideFrom"), m.user("unhideFrom"),
 		m.on("likePost", "postId", "publishPost"), m.on("unlikePost", "postId", "publishPost"),
 		m.simple("editPost", func(t madeIDs, i int) event {
 			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.other(i)}}

@@ -30,7 +30,7 @@ var operations = table(
 	sendMessage, recallMessage, enterConversation, leaveConversation,
 	markConversationRead, markConversationUnread, muteConversation, unmuteConversation, setGroupPolicy,
 	scheduleShow, rescheduleShow, startShow, endShow, cancelShow, setReplay, remindMe, cancelReminder, markLiveBoardSeen,
-	setDisplayPolicy, setCategoryPreference,
+	setDisplayPolicy, setCategoryPreference, setFollowMode,
 	notify, withdrawNotification,
 )
 

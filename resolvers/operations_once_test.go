@@ -191,6 +191,8 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 }
 
 func (s *story) ofPeople() {
+	s.once("follow", event{"as": "user:alice", "userId": "user:carol"}, nil)
+	s.once("setFollowMode", event{"as": "user:alice", "userId": "user:carol", "mode": "NONE"}, event{"mode": "ALL"})
 	for _, name := range []string{"follow", "mute", "unmute", "hideFrom", "unhideFrom", "unfollow", "block", "unblock"} {
 		s.once(name, event{"as": "user:bob", "userId": "user:carol"}, event{"userId": "user:alice"})
 	}

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/graph"
@@ -44,6 +45,20 @@ var mute = &operation[graph.MuteInput]{
 		}
 		return c.r.Social.Mute(c.actor, user, until), err
 	},
+}
+
+// setFollowMode changes what of a followee counts for the viewer.
+var setFollowMode = &operation[graph.SetFollowModeInput]{
+	name: "setFollowMode",
+	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
+		user, err := c.userID(ctx, in.UserID)
+		return c.r.Social.SetFollowMode(c.actor, user, services.FollowMode(slices.Index(followModes, in.Mode))), err
+	},
+}
+
+// followModes are the modes of follows by their names in the schema.
+var followModes = []graph.FollowMode{
+	services.FollowAll: graph.FollowModeAll, services.FollowLiveOnly: graph.FollowModeLiveOnly, services.FollowNone: graph.FollowModeNone,
 }
 
 var setProfile = &operation[graph.SetProfileInput]{

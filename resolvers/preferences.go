@@ -30,3 +30,44 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	}
 	return shown
 }
+
+// followsInMode makes a page of the users whom the viewer follows in another mode than ALL.
+func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {
+		return r.readFollowsInMode(ctx, size, after)
+	})
+	if err != nil {
+		return nil, err
+	}
+	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.UserEdge) *string { return &edge.Cursor })
+	return &page, nil
+}
+
+func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := services.ListStart
+	if after != nil {
+		if before, err = followModeCursor.parse("after", viewer.Number, *after); err != nil {
+			return nil, err
+		}
+	}
+	users, more, err := r.Social.FollowsInMode(ctx, viewer.Number, before, size)
+	if err != nil {
+		return nil, err
+	}
+	page := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(users)), PageInfo: graph.PageInfo{HasNextPage: more}}
+	for i, user := range users {
+		edge := graph.UserEdge{Cursor: followModeCursor.text(viewer.Number, uint64(user.Number)), Node: graphUser(user)}
+		if i == 0 {
+			page.PageInfo.StartCursor = &edge.Cursor
+		}
+		page.PageInfo.EndCursor = &edge.Cursor
+		if edge.Node.Key != "" { // a user without a key is being erased
+			page.Edges = append(page.Edges, edge)
+		}
+	}
+	return page, nil
+}

@@ -25,12 +25,32 @@ func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input grap
 	return payload, nil
 }
 
+func (r *mutationResolver) SetFollowMode(ctx context.Context, input graph.SetFollowModeInput) (*graph.SetFollowModePayload, error) {
+	done, user, err := withUser(ctx, r.Resolver, setFollowMode, input)
+	if err != nil {
+		return nil, err
+	}
+	return &graph.SetFollowModePayload{Changed: done.changed, User: user, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+}
+
 func (r *preferencesResolver) Categories(ctx context.Context, obj *graph.Preferences) ([]graph.CategoryPreference, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return r.categoryPreferences(ctx, viewer.Number)
+}
+
+func (r *preferencesResolver) Follows(ctx context.Context, obj *graph.Preferences, first *int, after *string) (*graph.UserConnection, error) {
+	return r.followsInMode(ctx, first, after)
+}
+
+func (r *userResolver) ViewerFollowMode(ctx context.Context, obj *graph.User) (*graph.FollowMode, error) {
+	relation, err := r.relation(ctx, obj)
+	if err != nil || !relation.Follows {
+		return nil, err
+	}
+	return &followModes[relation.Mode], nil
 }
 
 func (r *viewerResolver) Preferences(ctx context.Context, obj *graph.Viewer) (*graph.Preferences, error) {

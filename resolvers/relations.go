@@ -10,16 +10,21 @@ import (
 
 // related is the field of a user that shows one part of the relation between the viewer and the user; null if it could not be read.
 func (r *Resolver) related(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
-	viewer, err := r.viewer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	relation, err := dataloader.From(ctx).Relation(ctx, user.Number, user.Together, func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error) {
-		return r.Social.Relations(ctx, viewer.Number, users)
-	})
+	relation, err := r.relation(ctx, user)
 	if err != nil {
 		return nil, err
 	}
 	is := part(relation)
 	return &is, nil
+}
+
+// relation is the relation between the viewer and a user.
+func (r *Resolver) relation(ctx context.Context, user *graph.User) (services.Relation, error) {
+	viewer, err := r.viewer(ctx)
+	if err != nil {
+		return services.Relation{}, err
+	}
+	return dataloader.From(ctx).Relation(ctx, user.Number, user.Together, func(ctx context.Context, users []services.UserID) (map[services.UserID]services.Relation, error) {
+		return r.Social.Relations(ctx, viewer.Number, users)
+	})
 }

@@ -67,10 +67,11 @@ type FeedEntry struct {
 }
 
 // FollowedAuthor is a followed author that a reader's document names, because the node cache holds what they publish: the posts
-// of a huge author, the shows of a host. Items not newer than Since are listed and do not count.
+// of a huge author, the shows of a host. Items not newer than Since are listed and do not count, and of a Quiet host none counts.
 type FollowedAuthor struct {
 	Author UserID
 	Since  PostID
+	Quiet  bool // of hosts alone
 }
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.

@@ -19,11 +19,32 @@ type User struct {
 // ID is the user's global id.
 func (u User) ID() string { return GlobalID(UserType, u.Key) }
 
-// Edge is one follow: posts published after Since count for the follower; older posts are listed only.
+// FollowMode is what of a followed user counts in the follower's badges. Everything is listed in every mode.
+type FollowMode int
+
+// The modes of follows.
+const (
+	FollowAll      FollowMode = iota // posts and live shows count
+	FollowLiveOnly                   // live shows count
+	FollowNone                       // nothing counts
+)
+
+// Edge is one follow. Posts published after Since count for the follower, and so do shows that go live after Followed, unless Mode is
+// FollowNone. Older ones are listed only.
 type Edge struct {
 	Follower UserID
 	Followee UserID
-	Since    PostID
+	Since    PostID // MaxPostID if the mode lets no posts count
+	Followed PostID // an ID of the time of the follow
+	Mode     FollowMode
+}
+
+// Pulled is the follow as the follower's document names an author whose posts are pulled.
+func (e Edge) Pulled() FollowedAuthor { return FollowedAuthor{Author: e.Followee, Since: e.Since} }
+
+// Host is the follow as the follower's document names a host of shows.
+func (e Edge) Host() FollowedAuthor {
+	return FollowedAuthor{Author: e.Followee, Since: e.Followed, Quiet: e.Mode == FollowNone}
 }
 
 // RestrictionKind is the kind of a restriction between two users.

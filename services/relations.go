@@ -9,6 +9,8 @@ type Relation struct {
 	Mutes    bool // the viewer mutes the user now
 	Blocks   bool // the viewer blocks the user
 	Hides    bool // the viewer hides their posts from the user
+
+	Mode FollowMode // of the viewer's follow; FollowAll without one
 }
 
 // UserPage asks for a page of a list that a user has, such as the user's posts: at most Size items before a position, the greatest

@@ -196,6 +196,7 @@ type boardModel struct {
 	host    map[services.PostID]services.UserID
 	live    map[services.PostID]int // when the show went live; absent if it is not running
 	since   map[services.UserID]int
+	mode    map[services.UserID]services.FollowMode
 	seen    int
 	version string
 	shown   int
@@ -203,7 +204,7 @@ type boardModel struct {
 
 func (m *boardModel) count() (count int) {
 	for show, at := range m.live {
-		if since, follows := m.since[m.host[show]]; follows && at > since && at > m.seen {
+		if since, follows := m.since[m.host[show]]; follows && at > since && at > m.seen && m.mode[m.host[show]] != services.FollowNone {
 			count++
 		}
 	}
@@ -218,7 +219,7 @@ func TestTheBoardsCountEqualsAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		users := n.Users(3)
 		reader, hosts := users[0], users[1:]
-		m := &boardModel{host: map[services.PostID]services.UserID{}, live: map[services.PostID]int{}, since: map[services.UserID]int{}}
+		m := &boardModel{host: map[services.PostID]services.UserID{}, live: map[services.PostID]int{}, since: map[services.UserID]int{}, mode: map[services.UserID]services.FollowMode{}}
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			m.now++
 			n.step(t, m, reader, rapid.SampledFrom(hosts).Draw(t, "host"))
@@ -236,7 +237,7 @@ func TestTheBoardsCountEqualsAModel(t *testing.T) {
 }
 
 func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
-	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "look", "flush", "later"}).Draw(t, "step"); step {
+	switch step := rapid.SampledFrom([]string{"schedule", "start", "start", "start", "end", "follow", "follow", "unfollow", "mode", "mode", "look", "flush", "later"}).Draw(t, "step"); step {
 	case "schedule", "start":
 		id := livetest.Schedule(n.World, host, time.Hour)
 		m.shows, m.host[id] = append(m.shows, id), host
@@ -262,6 +263,12 @@ func (n node) step(t *rapid.T, m *boardModel, reader, host services.UserID) {
 	case "unfollow":
 		n.Unfollow(host, reader)
 		delete(m.since, host)
+		delete(m.mode, host)
+	case "mode":
+		if _, follows := m.since[host]; follows {
+			m.mode[host] = services.FollowMode(rapid.IntRange(0, 2).Draw(t, "mode"))
+			n.SetFollowMode(host, reader, m.mode[host])
+		}
 	case "look":
 		n.boardSeen(reader)
 		m.seen = m.now

@@ -226,7 +226,10 @@ func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk Fol
 func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
-		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}}
+		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: edge.Pulled()}
+		if field == rdb.Hosts {
+			adds[i].Author = edge.Host()
+		}
 	}
 	results, err := f.redis.MergeNamed(ctx, field, stamp, adds)
 	if err != nil {

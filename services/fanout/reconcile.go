@@ -29,7 +29,7 @@ type edgeNow struct {
 }
 
 // Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of the
-// follow, of the unfollow and of every repetition of both. If the edge exists, it merges the author's newest posts, of which
+// follow, of a change of its mode, of the unfollow and of every repetition of these. If the edge exists, it merges the author's newest posts, of which
 // those after the follow count, and the replays of their shows, and names the author in the document if their posts are
 // pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
@@ -73,12 +73,19 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	for i, post := range found {
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
 	}
-	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: edge.Follower, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
+	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{
+		Reader: edge.Follower, Stamp: stamp, Fence: true, Uncounted: edge.Mode != services.FollowAll, Pulled: pulled, Hosts: hosts, Entries: entries,
+	})
 	if err != nil || result.Status == redis.Retry {
 		return false, err
 	}
 	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
+	}
+	if result.Short && edge.Mode != services.FollowAll {
+		if err := f.Projector.Refill(ctx, edge.Follower); err != nil {
+			return false, err
+		}
 	}
 	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
 }
@@ -89,7 +96,7 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 	if err != nil || !pulls {
 		return nil, err
 	}
-	return []services.FollowedAuthor{{Author: edge.Followee, Since: edge.Since}}, nil
+	return []services.FollowedAuthor{edge.Pulled()}, nil
 }
 
 // dropDeleted removes posts that were deleted while the reader did not follow the author, because the removal did not visit

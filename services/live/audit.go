@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/projector"
 	"tidings/services/rdb"
 )
@@ -25,6 +26,15 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	var differs []string
 	if !projector.SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
+	}
+	modes, err := people.ModesOf(ctx, s.store, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(shown.Document.Hosts, func(host services.FollowedAuthor) bool {
+		return host.Quiet != (modes[host.Author] == services.FollowNone)
+	}) {
+		differs = append(differs, "live board: modes of follows")
 	}
 	// A big host's replays are not pushed to idle users. Their list is rebuilt when they return.
 	held := parseReplays(shown.Lists[replaysList.Part])

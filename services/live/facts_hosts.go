@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 )
 
 // hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
 const hostEdges = `
-	SELECT followee, since FROM follows WHERE follower = $1 AND followee <> $1 AND shown
-		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = follows.followee)`
+	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND f.followee <> $1 AND f.shown
+		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = f.followee)`
 
 var (
 	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
@@ -30,7 +31,7 @@ var (
 
 	hostsNamed = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
-	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, f.since
+	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, `+people.FollowColumns+`
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
 
@@ -161,8 +162,9 @@ func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, 
 	var edges []services.Edge
 	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
 		var edge services.Edge
-		err := scan(&edge.Followee, &edge.Follower, &edge.Since)
-		edges = append(edges, edge)
+		var held int64
+		err := scan(&edge.Followee, &edge.Follower, &edge.Since, &held)
+		edges = append(edges, people.HoldFollow(edge, held))
 		return err
 	})
 	return edges, err
@@ -189,15 +191,15 @@ func (d database) HostVersions(ctx context.Context, after services.UserID, limit
 
 // hostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
 // their board list these hosts.
-func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.Edge, error) {
-	var edges []services.Edge
+func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
+	hosts := []services.FollowedAuthor{}
 	err := db.Each(ctx, hostsOfReader, []any{reader}, func(scan func(...any) error) error {
-		edge := services.Edge{Follower: reader}
-		err := scan(&edge.Followee, &edge.Since)
-		edges = append(edges, edge)
+		edge, held := services.Edge{Follower: reader}, int64(0)
+		err := scan(&edge.Followee, &edge.Since, &held)
+		hosts = append(hosts, people.HoldFollow(edge, held).Host())
 		return err
 	})
-	return edges, err
+	return hosts, err
 }
 
 // unfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it continues and

@@ -78,8 +78,7 @@ func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegist
 
 // HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
 func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := hostsBy(ctx, s.store, user)
-	return projector.FollowedAuthors(edges), err
+	return hostsBy(ctx, s.store, user)
 }
 
 // runHosts writes several hosts into the documents of all their followers, and publishes their shows on boards. A host with
@@ -281,5 +280,5 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 			return nil, true, err
 		}
 	}
-	return projector.FollowedAuthors([]services.Edge{edge}), false, nil
+	return []services.FollowedAuthor{edge.Host()}, false, nil
 }

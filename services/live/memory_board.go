@@ -185,7 +185,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 }
 
 // CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
-// host. The count is marked as behind until the first load; CatchUp with any version loads.
+// host, except those of quiet hosts. The count is marked as behind until the first load; CatchUp with any version loads.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.CountLiveSince(hosts, seen, 0)
 }
@@ -200,7 +200,7 @@ func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	for _, followed := range hosts {
 		known := m.state.hosts.one(followed.Author)
 		count.Sequence += known.version
-		if known.active > 0 { // no show of the host is live otherwise
+		if known.active > 0 && !followed.Quiet { // without an active show none is live
 			followed.Since = max(followed.Since, after)
 			known.shows.live(followed, seen, func(*cachedShow) { count.New++ })
 		}
@@ -214,7 +214,7 @@ func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.state.hosts.one(followed.Author); known.active > 0 {
+		if known := m.state.hosts.one(followed.Author); known.active > 0 && !followed.Quiet {
 			known.shows.live(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
 		}
 	}

@@ -94,7 +94,9 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	pulled, _ := l.s.Memory.ReplaysAt(hosts, l.s.Memory.Version(), ShowPlace{}, services.Retention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
-		followed[host.Author] = host.Since
+		if !host.Quiet {
+			followed[host.Author] = host.Since
+		}
 	}
 	came := map[services.PostID]bool{}
 	for _, shows := range [][]Show{l.s.Memory.LiveSince(hosts, 0), over, pulled} {

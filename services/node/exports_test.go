@@ -19,7 +19,7 @@ import (
 )
 
 const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
-{"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":true}
+{"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":true,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
 {"type":"followers","count":1}
 {"type":"mute","user":"user:bob","at":"1970-01-01T00:00:01Z","until":null}

@@ -27,6 +27,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 		for _, text := range []string{
 			upTo + "INSERT INTO users (number, key) SELECT n, CAST(n AS TEXT) FROM s WHERE TRUE ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO follows SELECT n % 500, n % 499 + 500, n, n % 10 > 0 FROM s WHERE TRUE ON CONFLICT DO NOTHING",
+			upTo + "INSERT INTO follow_modes SELECT n % 500, n % 499 + 500, n, 1 + n % 2 FROM s WHERE n % 7 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO mutes SELECT n % 500, n % 499 + 500, n, 0 FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO blocks SELECT n % 500, n % 499 + 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
 			upTo + "INSERT INTO hides SELECT n % 499 + 500, n % 500, n FROM s WHERE n % 10 = 0 ON CONFLICT DO NOTHING",
@@ -88,7 +89,7 @@ func fill(b *peopletest.Bundle, notified bool) {
 }
 
 // walks are steps that read a whole table, by its name or by the alias of the statements (c is a parameter).
-var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
 // wholeTables are the statements that may read a whole table: at a start, for a metric, in an export, or because the table has only rows in
 // progress, or a few rows.
@@ -124,7 +125,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"home feed": "1, 9, 300", "home feed of an inbox": "1, 9, 300", "count new posts of an inbox": "1, 9, 301", "pulled posts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pull authors of a reader": "1", "pull authors": "0, 100",
 		"an author's mode": "1", "end a chunk of an author": "1", "authors with a row": "1, 100", "authors by number": "ARRAY[1, 2]", "count followers": "1, 100", "end a chunk of a fan-out": "1",
 		"newest counting post of an inbox": "1, 9", "count new posts": "1, 9, 301", "new posts of a home feed": "1, 9, 300, 5", "newest post of a home feed": "1", "newest post of a home feed until a time": "1, 9", "the newest of posts in a millisecond": "5, 9", "followers": "1, 0, 0, 100",
-		"category preferences": "1", "a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
+		"category preferences": "1", "a follow": "1, 2", "mode of a follow": "1, 2", "follows in a mode": "1, 9, 20", "set the mode of a follow": "1, 2, 9, 1", "end the mode of a follow": "1, 2", "restrictions between users": "'[[1,2]]'", "show a follow": "1, 2", "blocks between two users": "1, 2",
 		"list mutes": "1, 9, 20", "count blocks": "1, 9", "lock users": "ARRAY[1, 2]", "hold users": "ARRAY[1, 2]", "blockers of a user": "1, ARRAY[2, 3]", "causes of an actor": "1, 2, '', 0, 0, 10", "whether a conversation is direct": "1", "authors hidden from a viewer": "1, ARRAY[2, 3]", "blocks between a user and others": "1, ARRAY[2, 3]", "users whom another cannot add": "1, ARRAY[2, 3], 4",
 		"recipients of a notification of the host": "7, 0, 250", "users with a category of the host": "'c1', 50", "what was told in a category": "'c1', 250", "what was told of an actor": "1, 200",
 		"what the host told": "ARRAY[1, 2]", "notifications of the host that stand": `'[[1,"c1",2,3,4]]'`, "a notification of the host": "7", "lock what notifies": "7",

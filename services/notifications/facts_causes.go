@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 )
 
@@ -90,10 +91,10 @@ SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mention
 	services.CategoryFollow: {
 		byID: true,
 		named: sql.NewStatement("follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
+SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
 WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
 		ofSubject: sql.NewStatement("all follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, f.since, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
+SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
 	services.CategoryReminder: {

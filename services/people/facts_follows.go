@@ -17,13 +17,13 @@ var (
 	countFollowees = sql.NewStatement("count followees",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
 
-	oneEdge = sql.NewStatement("a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 AND shown`)
+	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
-	edgesTo = sql.NewStatement("follows of one user", `SELECT follower, since FROM follows WHERE followee = $2 AND {in follower $1 BIGINT} AND shown`)
+	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
 
-	edgesFrom = sql.NewStatement("follows by one user", `SELECT followee, since FROM follows WHERE follower = $1 AND {in followee $2 BIGINT} AND shown`)
+	edgesFrom = sql.NewStatement("follows by one user", `SELECT f.followee, `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND {in f.followee $2 BIGINT} AND f.shown`)
 
-	followersOf = sql.NewStatement("followers", `SELECT f.follower, f.since
+	followersOf = sql.NewStatement("followers", `SELECT f.follower, `+FollowColumns+`
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
 		ORDER BY f.follower LIMIT $4`)
@@ -40,10 +40,13 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-// DeleteFollow ends a follow; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
+// DeleteFollow ends a follow and its mode; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
+		return false, err
+	}
+	if _, err := tx.Run(ctx, deleteMode, follower, followee); err != nil {
 		return false, err
 	}
 	return true, NoteUnfollow(ctx, tx, follower, followee)
@@ -73,22 +76,20 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 }
 
 // Edge reports whether one user follows another and sees their posts, and since which post they count.
-func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (services.Edge, bool, error) {
-	edge := services.Edge{Follower: follower, Followee: followee}
-	found, err := s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since)
-	if err != nil || !found {
-		return services.Edge{}, false, err
-	}
-	return edge, true, nil
+func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
+	edge = services.Edge{Follower: follower, Followee: followee}
+	var held int64
+	follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since, &held)
+	return HoldFollow(edge, held), follows && err == nil, err
 }
 
 // Edges returns those of some users who follow one user and see that user's posts. The others are absent.
 func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followers))
 	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
-		edge := services.Edge{Followee: followee}
-		err := scan(&edge.Follower, &edge.Since)
-		edges[edge.Follower] = edge
+		edge, held := services.Edge{Followee: followee}, int64(0)
+		err := scan(&edge.Follower, &edge.Since, &held)
+		edges[edge.Follower] = HoldFollow(edge, held)
 		return err
 	})
 	return edges, err
@@ -98,9 +99,9 @@ func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee
 func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followees))
 	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
-		edge := services.Edge{Follower: follower}
-		err := scan(&edge.Followee, &edge.Since)
-		edges[edge.Followee] = edge
+		edge, held := services.Edge{Follower: follower}, int64(0)
+		err := scan(&edge.Followee, &edge.Since, &held)
+		edges[edge.Followee] = HoldFollow(edge, held)
 		return err
 	})
 	return edges, err
@@ -111,9 +112,9 @@ func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followe
 func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
-		edge := services.Edge{Followee: followee}
-		err := scan(&edge.Follower, &edge.Since)
-		edges = append(edges, edge)
+		edge, held := services.Edge{Followee: followee}, int64(0)
+		err := scan(&edge.Follower, &edge.Since, &held)
+		edges = append(edges, HoldFollow(edge, held))
 		return err
 	})
 	return edges, err

@@ -13,7 +13,8 @@ SELECT followee, 0 FROM follows WHERE follower = $1 AND {in followee $2 BIGINT}
 UNION ALL SELECT follower, 1 FROM follows WHERE followee = $1 AND {in follower $2 BIGINT}
 UNION ALL SELECT muted, 2 FROM mutes WHERE muter = $1 AND {in muted $2 BIGINT} AND (until = 0 OR until > $3)
 UNION ALL SELECT blocked, 3 FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
-UNION ALL SELECT follower, 4 FROM hides WHERE author = $1 AND {in follower $2 BIGINT}`)
+UNION ALL SELECT follower, 4 FROM hides WHERE author = $1 AND {in follower $2 BIGINT}
+UNION ALL SELECT followee, 4 + mode FROM follow_modes WHERE follower = $1 AND {in followee $2 BIGINT}`)
 
 // Relations reads what a viewer and some users are to each other, by one statement. A user without any relation is absent.
 func Relations(ctx context.Context, s *sql.DB, viewer services.UserID, users []services.UserID, now time.Time) (map[services.UserID]services.Relation, error) {
@@ -23,7 +24,11 @@ func Relations(ctx context.Context, s *sql.DB, viewer services.UserID, users []s
 		var kind int
 		err := scan(&user, &kind)
 		r := found[user]
-		*[]*bool{&r.Follows, &r.Followed, &r.Mutes, &r.Blocks, &r.Hides}[kind] = true
+		if kind > 4 {
+			r.Mode = services.FollowMode(kind - 4)
+		} else {
+			*[]*bool{&r.Follows, &r.Followed, &r.Mutes, &r.Blocks, &r.Hides}[kind] = true
+		}
 		found[user] = r
 		return err
 	})

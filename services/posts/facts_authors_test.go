@@ -63,7 +63,7 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 		} {
 			b.author(author)
 		}
-		sqltest.Equal(b.T, sqltest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.Edge{{Follower: 1, Followee: 2, Since: 20}, {Follower: 1, Followee: 4, Since: 40}})
+		sqltest.Equal(b.T, sqltest.Must(PulledBy(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 4, Since: 40}})
 		sqltest.Equal(b.T, len(sqltest.Must(PulledBy(b.Ctx, b.DB, 3))(b.T)), 0)
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})

@@ -69,15 +69,15 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 
 // PulledBy lists the pull authors whom a reader follows and whose posts they see, in order of user ID. The reader's document
 // lists these authors.
-func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.Edge, error) {
-	var edges []services.Edge
+func PulledBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
+	authors := []services.FollowedAuthor{}
 	err := db.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
-		edge := services.Edge{Follower: reader}
-		err := scan(&edge.Followee, &edge.Since)
-		edges = append(edges, edge)
+		var author services.FollowedAuthor
+		err := scan(&author.Author, &author.Since)
+		authors = append(authors, author)
 		return err
 	})
-	return edges, err
+	return authors, err
 }
 
 // Pulls reports whether an author is listed in their followers' documents.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/rdb"
@@ -16,8 +17,9 @@ type feedFactsOf struct {
 	seen     services.PostID
 	entries  []services.FeedEntry
 	count    int
-	unlisted services.PostID           // the newest counting post at or below the inbox's floor
-	pulled   []services.FollowedAuthor // by their IDs
+	modes    map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
+	unlisted services.PostID                         // the newest counting post at or below the inbox's floor
+	pulled   []services.FollowedAuthor               // by their IDs
 }
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
@@ -28,6 +30,9 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 		return nil, nil, err
 	}
 	if facts.pulled, err = p.pulledBy(ctx, user); err != nil {
+		return nil, nil, err
+	}
+	if facts.modes, err = people.ModesOf(ctx, p.store, user); err != nil {
 		return nil, nil, err
 	}
 	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
@@ -55,6 +60,14 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 	}
 	if !SameAuthors(document.Pulled, facts.pulled) {
 		differs = append(differs, "home feed: pulled authors")
+	}
+	if slices.ContainsFunc(document.Pulled, func(author services.FollowedAuthor) bool {
+		return (author.Since == services.MaxPostID) != (facts.modes[author.Author] != services.FollowAll)
+	}) ||
+		slices.ContainsFunc(shown.Entries, func(entry services.FeedEntry) bool {
+			return entry.Counts && facts.modes[entry.Author] != services.FollowAll
+		}) {
+		differs = append(differs, "home feed: modes of follows")
 	}
 	listed := facts.entries
 	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {

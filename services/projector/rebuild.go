@@ -193,17 +193,7 @@ func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (fac
 
 // pulledBy are the pulled authors that a user's document names.
 func (p *Projector) pulledBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
-	edges, err := posts.PulledBy(ctx, p.store, user)
-	return FollowedAuthors(edges), err
-}
-
-// FollowedAuthors is the followed authors of edges, in the form of a follower's document.
-func FollowedAuthors(edges []services.Edge) []services.FollowedAuthor {
-	authors := make([]services.FollowedAuthor, len(edges))
-	for i, edge := range edges {
-		authors[i] = services.FollowedAuthor{Author: edge.Followee, Since: edge.Since}
-	}
-	return authors
+	return posts.PulledBy(ctx, p.store, user)
 }
 
 // feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,

@@ -25,7 +25,7 @@ func ParseHosts(values []any, epoch string) (state HostsState) {
 	hosts, hasHosts := values[2].(string)
 	seen, hasSeen := values[3].(string)
 	p := &parser{failed: !hasHosts || !hasSeen, texts: []string{seen}}
-	state.Hosts, state.LiveSeen = p.unpackNamed(hosts), p.liveSeen()
+	state.Hosts, state.LiveSeen = p.unpackNamed(Hosts, hosts), p.liveSeen()
 	if p.failed {
 		return HostsState{}
 	}

@@ -63,6 +63,9 @@ type Merge struct {
 	Pulled  []services.FollowedAuthor
 	Hosts   []services.FollowedAuthor
 	Entries []services.FeedEntry
+	// Uncounted says that none of the author's posts counts, though some may have counted before. The result is then Short if posts
+	// were trimmed that may be theirs and count still. It takes a Fence.
+	Uncounted bool
 }
 
 // MergeIntoInbox merges the result of a SQL read for one reader.
@@ -70,6 +73,9 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 	args := []any{merge.Stamp.String(), "0", namedText(merge.Pulled...), namedText(merge.Hosts...)}
 	if merge.Fence {
 		args[1] = "1"
+	}
+	if merge.Uncounted {
+		args[1] = "2"
 	}
 	for _, entry := range merge.Entries {
 		args = append(args, entryText(entry))
@@ -188,7 +194,7 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	pulled, hasPulled := fields[2].(string)
 	seen, hasSeen := fields[3].(string)
 	p := &parser{failed: !hasPulled || !hasSeen}
-	page.Pulled, page.Seen, page.Floor = p.unpackNamed(pulled), p.place(seen), p.place(first[0][1:])
+	page.Pulled, page.Seen, page.Floor = p.unpackNamed(PulledAuthors, pulled), p.place(seen), p.place(first[0][1:])
 	if day, ok := fields[4].(string); ok {
 		// an unreadable day becomes day 0, so that the user is treated as one who returns
 		page.Day, _ = strconv.ParseInt(day, 10, 64)

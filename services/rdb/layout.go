@@ -207,8 +207,8 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
-	d.Pulled = p.unpackNamed(p.next())
-	d.Hosts = p.unpackNamed(p.next())
+	d.Pulled = p.unpackNamed(PulledAuthors, p.next())
+	d.Hosts = p.unpackNamed(Hosts, p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	d.Conversations.Version = p.number()

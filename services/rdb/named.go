@@ -17,8 +17,12 @@ const (
 	Hosts         NamedField = "L" // authors who have shows
 )
 
-// namedSize is the size of one author in such a field: their ID, and since when they are followed.
-const namedSize = 4 + 8
+const (
+	// namedSize is the size of one author in such a field: their ID, and since when they are followed.
+	namedSize = 4 + 8
+	// quietBit is set in the time of a host whose shows do not count. No ID has this bit.
+	quietBit = 1 << 63
+)
 
 var namedMerge = loadScript("named_merge")
 
@@ -45,7 +49,11 @@ func namedText(authors ...services.FollowedAuthor) string {
 	text := make([]byte, 0, namedSize*len(authors))
 	for _, author := range authors {
 		text = binary.BigEndian.AppendUint32(text, uint32(author.Author))
-		text = binary.BigEndian.AppendUint64(text, uint64(author.Since))
+		since := uint64(author.Since)
+		if author.Quiet {
+			since |= quietBit
+		}
+		text = binary.BigEndian.AppendUint64(text, since)
 	}
 	return string(text)
 }
@@ -55,8 +63,8 @@ func authorBytes(author services.UserID) string {
 	return namedText(services.FollowedAuthor{Author: author})[:4]
 }
 
-// unpackNamed reads what namedText prints.
-func (p *parser) unpackNamed(packed string) (authors []services.FollowedAuthor) {
+// unpackNamed reads what namedText prints for a field. Only hosts may be quiet.
+func (p *parser) unpackNamed(field NamedField, packed string) (authors []services.FollowedAuthor) {
 	if len(packed)%namedSize != 0 {
 		p.failed = true
 		return nil
@@ -66,11 +74,11 @@ func (p *parser) unpackNamed(packed string) (authors []services.FollowedAuthor) 
 	}
 	for ; packed != ""; packed = packed[namedSize:] {
 		bytes := []byte(packed[:namedSize])
-		author := services.FollowedAuthor{
-			Author: services.UserID(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
-		}
-		p.failed = p.failed || author.Since > services.MaxPostID
-		authors = append(authors, author)
+		since := binary.BigEndian.Uint64(bytes[4:])
+		p.failed = p.failed || since&quietBit != 0 && field != Hosts
+		authors = append(authors, services.FollowedAuthor{
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), Since: services.PostID(since &^ quietBit), Quiet: since&quietBit != 0,
+		})
 	}
 	return authors
 }

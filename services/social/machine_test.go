@@ -34,6 +34,7 @@ type crowd struct {
 	enqueued []jobs.NewJob // jobs that there ever were
 
 	since   map[couple]services.PostID
+	mode    map[couple]services.FollowMode
 	muted   map[couple]time.Time // the zero time for ever
 	hidden  map[couple]bool
 	blocked map[couple]bool // the reader blocks the author, or the author the reader
@@ -90,6 +91,15 @@ func (c *crowd) follow() {
 	_, follows := c.since[of]
 	if c.does(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
 		c.since[of] = c.IDs.Next()
+		delete(c.mode, of) // the end of the former follow forgot it
+	}
+}
+
+func (c *crowd) setMode() {
+	of, mode := of(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
+	_, follows := c.since[of]
+	if c.does(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
+		c.mode[of] = mode
 	}
 }
 
@@ -218,8 +228,8 @@ func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, cou
 		if _, muted := c.muted[of]; !follows || muted || c.hidden[of] || post.Deleted {
 			continue
 		}
-		entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > since})
-		if post.ID > max(since, c.seen[reader]) {
+		entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > since && c.mode[of] == services.FollowAll})
+		if post.ID > max(since, c.seen[reader]) && c.mode[of] == services.FollowAll {
 			count++
 		}
 	}
@@ -270,7 +280,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 	n.service = New(Config{Store: n.Store, People: n.Memory.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{
-			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, muted: map[couple]time.Time{},
+			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, mode: map[couple]services.FollowMode{}, muted: map[couple]time.Time{},
 			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserID]services.PostID{},
 		}
 		for _, reader := range c.readers { // most of what follows needs a follow
@@ -283,7 +293,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 			return func(t *rapid.T) { c.t = t; do() }
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"follow": act(c.follow), "unfollow": act(c.unfollow), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
+			"follow": act(c.follow), "unfollow": act(c.unfollow), "mode": act(c.setMode), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
 			"unhide": act(c.unhide), "block": act(c.block), "unblock": act(c.unblock),
 			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.again), "some": act(c.some),
 			"wait":  act(func() { c.Clock.Advance(time.Duration(rapid.IntRange(1, 20).Draw(c.t, "seconds")) * time.Second) }),

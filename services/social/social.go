@@ -239,6 +239,38 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
+// SetFollowMode is the command that sets what of a followee counts for the follower. What they publish stays in the follower's lists,
+// and counts again when the mode allows it, if it is still unseen. CONFLICT without a follow.
+func (s *Service) SetFollowMode(follower, followee services.UserID, mode services.FollowMode) *jobs.Command {
+	return &jobs.Command{
+		Name: "setFollowMode", Actor: follower,
+		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
+				return nil, err
+			}
+			follows, changed, err := people.SetFollowMode(ctx, tx, follower, followee, mode)
+			switch {
+			case err != nil:
+				return nil, err
+			case !follows:
+				return nil, services.Errorf(services.Conflict, "userId: you do not follow this user: a mode needs a follow")
+			case !changed:
+				return nil, jobs.ErrUnchanged
+			}
+			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee))
+		},
+		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+	}
+}
+
+// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: at most limit of
+// those below one ID, and whether there are more.
+func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.User, more bool, err error) {
+	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
+	more = len(list) > limit
+	return list[:min(limit, len(list))], more, err
+}
+
 const maxName = 100
 
 // SetProfile is the command that sets a user's name and picture; nil leaves one, "" removes it.

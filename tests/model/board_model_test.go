@@ -23,7 +23,7 @@ import (
 func (b *boards) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"schedule": b.schedule, "schedule again": b.schedule, "start": b.start, "start again": b.start, "end": b.end, "end again": b.end,
-		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow,
+		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow, "mode": b.setMode,
 		"open": b.open, "open again": b.open, "go on": b.goOn, "go on again": b.goOn, "go on once more": b.goOn, "later": b.later, "watch": b.watch,
 		"work": func(t *rapid.T) {
 			n := b.node(t)
@@ -93,6 +93,17 @@ func (b *boards) watch(t *rapid.T) {
 		t.Fatalf("the session of %s is replaced: %+v", s.reader, change)
 	}
 	b.compareChange(t, s, change)
+}
+
+// setMode changes what of a host counts for a reader, which changes no board.
+func (b *boards) setMode(t *rapid.T) {
+	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
+	mode := rapid.SampledFrom([]string{"NONE", "LIVE_ONLY", "ALL"}).Draw(t, "mode")
+	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:%s}){changed badges{version}}}`, p.whom, mode), nil)
+	_, follows := b.follows[p]
+	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
+		t.Fatalf("mode %s of %v: code %q, want %q", mode, p, got.ErrorCode(), want)
+	}
 }
 
 // compareChange compares the changes that a board reports with the model.

@@ -36,7 +36,7 @@ func newHome(n *world.Node, flush, lose func()) *home {
 		_, muted := h.mutes[relation{reader, author}]
 		return !muted && !h.hides[relation{author, reader}]
 	}
-	h.Moves = []func(*rapid.T){h.Publish, h.several, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean}
+	h.Moves = []func(*rapid.T){h.Publish, h.several, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean, h.SetMode}
 	return h
 }
 
@@ -194,7 +194,7 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){"compare": h.compareAll}
 	for name, action := range map[string]func(*rapid.T){
 		"publish": h.Publish, "publish several": h.several, "delete": h.Delete, "follow": h.follow, "follow again": h.follow, "follow once more": h.follow,
-		"unfollow": h.Unfollow, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
+		"unfollow": h.Unfollow, "mode": h.SetMode, "mark": h.MarkSeen, "mute": h.mute, "unmute": h.unmute, "hide": h.hide, "block": h.block, "unblock": h.unblock,
 		"flip": h.flip, "work": h.Work, "clean": h.clean, "half": h.half,
 		"walk": func(t *rapid.T) { h.end(t); h.Walk(t) },
 		"look": func(t *rapid.T) { h.Look(t, h.Person(t, "person")) },

@@ -80,6 +80,9 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
 	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
 	n.Must(leaver, `mutation{setCategoryPreference(input:{category:"orders",mode:DOT}){__typename}}`, nil, nil)
+	for who, whom := range map[string]string{leaver: "ann", "ann": leaver} {
+		n.Must(who, `mutation($u:ID!){follow(input:{userId:$u}){changed} setFollowMode(input:{userId:$u,mode:LIVE_ONLY}){changed}}`, map[string]any{"u": "user:" + whom}, nil)
+	}
 	n.Must("host:ingest", `mutation{a:notify(input:{category:"orders",title:"hello",to:["user:`+leaver+`","user:ann"]}){created}
 		b:notify(input:{category:"orders",title:"by `+secret+`",actorId:"user:`+leaver+`",ref:"by-the-leaver",to:["user:ann","user:bob"]}){created}
 		c:notify(input:{category:"orders",title:"for `+secret+`",body:"`+secret+`",url:"https://example.com/`+secret+`",to:["user:`+leaver+`"]}){created}}`, nil, nil)

@@ -88,9 +88,10 @@ type World struct {
 	Flush  func() // nil where Redis cannot be emptied
 
 	posts   []*worldPost
-	Follows map[string]map[string]int // reader -> author -> posts there were at the follow
-	seen    map[string]int            // reader -> posts up to their seen position
-	liked   map[string]map[string]int // post -> liker -> time of the first like, kept when the like is undone
+	Follows map[string]map[string]int    // reader -> author -> posts there were at the follow
+	modes   map[string]map[string]string // reader -> author -> what counts of the author; absent: ALL
+	seen    map[string]int               // reader -> posts up to their seen position
+	liked   map[string]map[string]int    // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
 	Noticed map[string]int                     // recipient -> until when they have seen their notifications
 	Shows   func(reader, author string) bool   // whether the reader may see the author's posts if they follow; nil: always
@@ -105,14 +106,14 @@ type World struct {
 func NewWorld(n *Node, flush func()) *World {
 	w := &World{
 		N: n, Flush: flush, Follows: map[string]map[string]int{}, seen: map[string]int{}, liked: map[string]map[string]int{},
-		stands: map[string]map[string]bool{}, Noticed: map[string]int{}, version: map[string]string{},
+		modes: map[string]map[string]string{}, stands: map[string]map[string]bool{}, Noticed: map[string]int{}, version: map[string]string{},
 	}
 	w.Moves = []func(*rapid.T){w.Publish, w.Delete, w.Follow, w.Unfollow, w.Work}
 	number := Worlds.Add(1)
 	for i := range 4 {
 		person := fmt.Sprintf("w%d-%c", number, 'a'+i)
 		w.People = append(w.People, person)
-		w.Follows[person] = map[string]int{}
+		w.Follows[person], w.modes[person] = map[string]int{}, map[string]string{}
 	}
 	n.People(w.People...)
 	n.Clock.keepHalfDay()
@@ -140,23 +141,7 @@ func (w *World) feed(reader string) []string {
 func (w *World) unread(reader string) (count int) {
 	for i, post := range w.posts {
 		since, follows := w.Followed(reader, post.author)
-		if follows && !post.Deleted && i >= since && i >= w.seen[reader] {
-			count++
-		}
-	}
-	return count
-}
-
-// likes is how many of the person's posts have likes that they have not seen.
-func (w *World) likes(person string) (count int) {
-	for _, post := range w.posts {
-		newest := 0
-		for liker, at := range w.liked[post.ID] {
-			if w.stands[post.ID][liker] {
-				newest = max(newest, at)
-			}
-		}
-		if post.author == person && !post.Deleted && newest > w.Noticed[person] {
+		if follows && !post.Deleted && i >= since && i >= w.seen[reader] && w.Mode(reader, post.author) == "ALL" {
 			count++
 		}
 	}
@@ -203,6 +188,7 @@ func (w *World) Compare(t *rapid.T) {
 	w.Pending = false
 	for _, person := range w.People {
 		got := w.CompareFeed(t, person)
+		w.compareModes(t, person)
 		if want := w.counted(person, "LIKE", w.likes(person)); got.Notifications.Like.Value != want {
 			t.Fatalf("%s: likes %+v, want %d", person, got.Notifications.Like, want)
 		}
@@ -248,6 +234,7 @@ func (w *World) FollowOne(t *rapid.T, reader, author string) {
 	}
 	if want == "" && !already {
 		w.Follows[reader][author] = len(w.posts)
+		delete(w.modes[reader], author) // the end of the former follow forgot it
 	}
 }
 
@@ -288,56 +275,6 @@ func (w *World) MarkSeen(t *rapid.T) {
 	}
 }
 
-// Like likes a post or undoes the like; the clock of the model ticks when its author is notified.
-func (w *World) Like(t *rapid.T) {
-	post, liker := w.SomePost(t), w.Person(t, "liker")
-	if post == nil {
-		return
-	}
-	verb, standing := "likePost", w.stands[post.ID][liker]
-	if standing {
-		verb = "unlikePost"
-	}
-	got := w.N.Ask(liker, `mutation($p:ID!){r:`+verb+`(input:{postId:$p}){post{id}}}`, map[string]any{"p": post.ID})
-	if want := map[bool]string{true: "NOT_FOUND"}[post.Deleted]; got.ErrorCode() != want {
-		t.Fatalf("%s: code %q, want %q", verb, got.ErrorCode(), want)
-	}
-	w.N.Settle()
-	w.Pending = false
-	if post.Deleted || liker == post.author {
-		if liker == post.author && !post.Deleted {
-			w.stand(post.ID, liker, !standing)
-		}
-		return
-	}
-	w.stand(post.ID, liker, !standing)
-	if _, before := w.liked[post.ID][liker]; !before {
-		w.Clock++
-		if w.liked[post.ID] == nil {
-			w.liked[post.ID] = map[string]int{}
-		}
-		w.liked[post.ID][liker] = w.Clock
-	}
-}
-
-func (w *World) stand(post, liker string, stands bool) {
-	if w.stands[post] == nil {
-		w.stands[post] = map[string]bool{}
-	}
-	w.stands[post][liker] = stands
-}
-
-func (w *World) markNotificationsSeen(t *rapid.T) {
-	person := w.Person(t, "person")
-	w.N.Settle()
-	w.Pending = false
-	w.N.Must(person, `mutation{markNotificationsSeen(input:{categories:[LIKE]}){badges{total{value}}}}`, nil, nil)
-	w.Noticed[person] = w.Clock
-	if got := w.Look(t, person).Notifications.Like.Value; got != 0 {
-		t.Fatalf("after the mark: %d likes", got)
-	}
-}
-
 // Work does some of the waiting jobs, so that reads fall between them.
 func (w *World) Work(t *rapid.T) {
 	w.N.Work(rapid.SampledFrom(w.N.Workers).Draw(t, "worker"))
@@ -347,7 +284,7 @@ func (w *World) Work(t *rapid.T) {
 func (w *World) Actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"publish": w.Publish, "publish again": w.Publish, "delete": w.Delete, "follow": w.Follow, "follow again": w.Follow,
-		"unfollow": w.Unfollow, "mark": w.MarkSeen, "like": w.Like, "mark notifications": w.markNotificationsSeen,
+		"unfollow": w.Unfollow, "mode": w.SetMode, "mark": w.MarkSeen, "like": w.Like, "mark notifications": w.markNotificationsSeen,
 		"work": w.Work, "compare": w.Compare, "walk": w.Walk,
 		"look": func(t *rapid.T) { w.Look(t, w.Person(t, "person")) },
 	}

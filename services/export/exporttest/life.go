@@ -11,7 +11,8 @@ import (
 // life is a row of everything that a user can have. Times are microseconds.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
-	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 2097152000, TRUE), (2, 1, 0, FALSE)`,
+	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 9223372036854775807, TRUE), (2, 1, 0, FALSE)`,
+	`INSERT INTO follow_modes (follower, followee, followed, mode) VALUES (1, 2, 2097152000, 1)`,
 	`INSERT INTO past_follows (follower, followee, until_at) VALUES (1, 2, 1000000), (2, 1, 1)`,
 	`INSERT INTO mutes (muter, muted, made, until) VALUES (1, 2, 2097152000, 0), (2, 1, 1, 0)`,
 	`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 2, 2097152000), (2, 1, 1)`,

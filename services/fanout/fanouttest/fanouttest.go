@@ -211,6 +211,17 @@ func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
+// SetFollowMode changes what of an author counts for a reader, with its job.
+func (w *World) SetFollowMode(author, reader services.UserID, mode services.FollowMode) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if _, _, err := people.SetFollowMode(ctx, tx, reader, author, mode); err != nil {
+			return err
+		}
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, author))
+	})
+}
+
 // Post publishes a post, with its job.
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
@@ -341,9 +352,7 @@ func (w *World) Difference(user services.UserID) string {
 	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
 	pulled, err := posts.PulledBy(ctx, w.Store, user)
 	w.Must(err)
-	for _, edge := range pulled {
-		want.Pulled = append(want.Pulled, services.FollowedAuthor{Author: edge.Followee, Since: edge.Since})
-	}
+	want.Pulled = append(want.Pulled, pulled...)
 	got.Pulled = ByAuthor(document.Pulled)
 	difference := gocmp.Diff(want, got)
 	for _, compare := range w.compared {

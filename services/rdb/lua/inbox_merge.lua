@@ -1,16 +1,19 @@
 -- Merges a SQL read for this one reader: an author's newest posts after a follow, or one post again after RETRY, and the
 -- authors that the document must name.
 -- KEYS[1] {u}:b  KEYS[2] {u}:i  KEYS[3] {u}:on
--- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: refuse older reads  ARGV[3] authors, as F has them
+-- ARGV[1] stamp of the SQL read (us)  ARGV[2] 1 = the edge may be new: refuse older reads; 2 = so it may, and nothing of it counts any more
+-- ARGV[3] authors, as F has them
 -- ARGV[4] hosts, as L has them  ARGV[5...] entries
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
-if ARGV[2] == '1' then fence(KEYS[1], d) end
+if ARGV[2] ~= '0' then fence(KEYS[1], d) end
 local added, ft = name(KEYS[1], 'F', ARGV[3]) and 1 or 0, d.ft
 if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
-if added == 0 and d.ft == ft and not d.beyond then return { 2 } end
+-- A trimmed post may be theirs and count still: only a refill can tell.
+local doubt = ARGV[2] == '2' and d.ft > mark(d)
+if added == 0 and d.ft == ft and not d.beyond and not doubt then return { 2 } end
 trim(KEYS[2], d)
-return save(KEYS[1], KEYS[2], KEYS[3], d)
+return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -1,0 +1,111 @@
+package people
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// A follow in another mode than FollowAll has a row in follow_modes, and a since after every post: so every feed and every fan-out reads
+// since alone, as before there were modes.
+const (
+	// FollowColumns are the columns of a follow f that an Edge is made of: since, and what HoldFollow takes.
+	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
+		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 0) END`
+
+	// FollowedAt is an ID of the time of a follow f.
+	FollowedAt = `CASE WHEN f.since < ` + noPosts + ` THEN f.since ELSE COALESCE((SELECT m.followed
+		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), f.since) END`
+
+	noPosts = `9223372036854775807` // services.MaxPostID
+)
+
+// HoldFollow completes an edge, whose Since is read, by the second of FollowColumns: 0 in mode FollowAll, else Followed, negative in
+// mode FollowNone.
+func HoldFollow(edge services.Edge, held int64) services.Edge {
+	switch {
+	case held == 0:
+		edge.Followed = edge.Since
+	case held < 0:
+		edge.Followed, edge.Mode = services.PostID(-held), services.FollowNone
+	default:
+		edge.Followed, edge.Mode = services.PostID(held), services.FollowLiveOnly
+	}
+	return edge
+}
+
+var (
+	lockFollow = sql.NewStatement("lock a follow", `SELECT since FROM follows WHERE follower = $1 AND followee = $2 {for update}`)
+
+	setSince = sql.NewStatement("set since when posts count", `UPDATE follows SET since = $3 WHERE follower = $1 AND followee = $2`)
+
+	modeOf = sql.NewStatement("mode of a follow", `SELECT followed, mode FROM follow_modes WHERE follower = $1 AND followee = $2`)
+
+	putMode = sql.NewStatement("set the mode of a follow", `INSERT INTO follow_modes (follower, followee, followed, mode) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (follower, followee) DO UPDATE SET mode = excluded.mode`)
+
+	deleteMode = sql.NewStatement("end the mode of a follow", `DELETE FROM follow_modes WHERE follower = $1 AND followee = $2`)
+
+	modesOf = sql.NewStatement("modes of a user's follows", `SELECT followee, mode FROM follow_modes WHERE follower = $1`)
+
+	followsInMode = sql.NewStatement("follows in a mode", `SELECT m.followee, u.key, u.name, u.avatar_url
+		FROM follow_modes m JOIN users u ON u.number = m.followee
+		WHERE m.follower = $1 AND m.followee < $2 ORDER BY m.followee DESC LIMIT $3`)
+)
+
+// SetFollowMode sets what of a followee counts for a follower, whether the follow is shown or not. follows is false if there is no such
+// follow, and changed is false if it has the mode already. A follow begins in mode FollowAll.
+func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, mode services.FollowMode) (follows, changed bool, err error) {
+	var since, followed services.PostID
+	if follows, err = tx.One(ctx, lockFollow, []any{follower, followee}, &since); err != nil || !follows {
+		return false, false, err
+	}
+	had := services.FollowAll
+	if held, err := tx.One(ctx, modeOf, []any{follower, followee}, &followed, &had); err != nil {
+		return false, false, err
+	} else if !held {
+		followed = since
+	}
+	if had == mode {
+		return true, false, nil
+	}
+	since = services.MaxPostID
+	if mode == services.FollowAll {
+		since = followed
+		_, err = tx.Run(ctx, deleteMode, follower, followee)
+	} else {
+		_, err = tx.Run(ctx, putMode, follower, followee, followed, int64(mode))
+	}
+	if err == nil {
+		_, err = tx.Run(ctx, setSince, follower, followee, since)
+	}
+	return true, true, err
+}
+
+// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: those below one ID,
+// at most limit.
+func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.User, error) {
+	var list []services.User
+	err := s.Each(ctx, followsInMode, []any{follower, before, limit}, func(scan func(...any) error) error {
+		var user services.User
+		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL)
+		list = append(list, user)
+		return err
+	})
+	return list, err
+}
+
+// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare it with what is shown, because every other reading
+// goes by FollowColumns.
+func ModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
+	modes := map[services.UserID]services.FollowMode{}
+	err := s.Each(ctx, modesOf, []any{follower}, func(scan func(...any) error) error {
+		var followee services.UserID
+		var mode services.FollowMode
+		err := scan(&followee, &mode)
+		modes[followee] = mode
+		return err
+	})
+	return modes, err
+}

@@ -1,0 +1,146 @@
+package nodes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// followModes is a reader on two nodes, the person they follow, and a socket on the node that is not told of changes.
+type followModes struct {
+	t     *testing.T
+	nodes [2]*world.Node
+	watch *world.Watch
+}
+
+func (f *followModes) set(mode string) (changed bool) {
+	f.t.Helper()
+	var data struct{ SetFollowMode struct{ Changed bool } }
+	f.nodes[0].Must("reader", `mutation{setFollowMode(input:{userId:"user:author",mode:`+mode+`}){changed}}`, nil, &data)
+	return data.SetFollowMode.Changed
+}
+
+// shows waits until both nodes count so many posts and shows, and explain and push the same.
+func (f *followModes) shows(what string, posts, shows int) {
+	f.t.Helper()
+	for i, n := range f.nodes {
+		world.Eventually(f.t, 30*time.Second, fmt.Sprintf("%s on node %d", what, i), func() bool {
+			got := n.Badges("reader")
+			return got.HomeFeed.Value == posts && got.LiveBoard.Value == shows && got.HomeFeed.Precision == "EXACT"
+		})
+		var data struct {
+			Viewer struct {
+				BadgeExplained []struct {
+					Source string
+					Items  []struct{ NodeID string }
+				}
+			}
+		}
+		n.Must("reader", `{viewer{badgeExplained{source items{nodeId}}}}`, nil, &data)
+		explained := map[string]int{}
+		for _, one := range data.Viewer.BadgeExplained {
+			explained[one.Source] += len(one.Items)
+		}
+		if explained["HOME_FEED"] != posts || explained["LIVE_BOARD"] != shows {
+			f.t.Errorf("%s, node %d explains %v, want %d posts and %d shows", what, i, explained, posts, shows)
+		}
+	}
+	world.Eventually(f.t, 30*time.Second, what+" on the socket", func() bool {
+		last, err := f.watch.Shown()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return last.HomeFeed.Value == posts && last.LiveBoard.Value == shows
+	})
+}
+
+// listed counts the posts and shows that are listed, whatever counts.
+func (f *followModes) listed() (posts, shows int) {
+	f.t.Helper()
+	var data struct {
+		Viewer struct {
+			HomeFeed, LiveBoard struct{ Nodes []struct{ ID string } }
+		}
+	}
+	f.nodes[1].Must("reader", `{viewer{homeFeed(first:50){nodes{id}} liveBoard(first:50){nodes{id}}}}`, nil, &data)
+	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
+}
+
+// A mode changes the numbers on every device at once, and back; the lists stay as they are. It is so for an author whose posts are pushed
+// and for one whose posts are pulled, and after Redis has lost everything.
+func TestFollowModesDecideWhatCounts(t *testing.T) {
+	for _, author := range []string{"SMALL", "HUGE"} {
+		t.Run(author, func(t *testing.T) {
+			server, database := redistest.NewServer(t), sqltest.Postgres(t)
+			f := &followModes{t: t}
+			for i := range f.nodes {
+				f.nodes[i] = world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL()})
+			}
+			first := f.nodes[0]
+			first.People("reader", "author")
+			first.Must("boss:admin", `mutation{pinAuthorMode(input:{userId:"user:author",mode:`+author+`}){author{mode}}}`, nil, nil)
+			first.Must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil, nil)
+			f.watch = world.OpenWatch(t, f.nodes[1].URL, "reader")
+			live := func() {
+				var data struct {
+					ScheduleShow struct{ Show struct{ ID string } }
+				}
+				at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+				first.Must("author", fmt.Sprintf(`mutation{scheduleShow(input:{title:"a show",plannedAt:%q}){show{id}}}`, at), nil, &data)
+				first.Must("author", fmt.Sprintf(`mutation{startShow(input:{showId:%q}){changed}}`, data.ScheduleShow.Show.ID), nil, nil)
+			}
+			first.Publish("author", "one")
+			live()
+			f.shows("at first", 1, 1)
+			if !f.set("LIVE_ONLY") || f.set("LIVE_ONLY") {
+				t.Error("the mode changes once")
+			}
+			f.shows("only shows", 0, 1)
+			first.Publish("author", "two")
+			live()
+			f.shows("a post and a show later", 0, 2)
+			f.set("NONE")
+			f.shows("nothing", 0, 0)
+			server.Flush()
+			f.shows("nothing after a loss", 0, 0)
+			first.Publish("author", "three")
+			world.Eventually(t, 30*time.Second, "all is listed", func() bool { posts, shows := f.listed(); return posts == 3 && shows == 2 })
+			f.shows("nothing of a third post", 0, 0)
+			f.set("ALL")
+			f.shows("everything unseen again", 3, 2)
+			f.set("NONE")
+			first.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){changed} follow(input:{userId:"user:author"}){changed user{viewerFollowMode}}}`, nil, nil)
+			first.Publish("author", "four")
+			f.shows("a new follow, which forgot the mode", 1, 0)
+		})
+	}
+}
+
+// A mode needs a follow, and belongs to who set it.
+func TestFollowModesOfStrangers(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	n.People("reader", "author", "stranger")
+	for who, code := range map[string]string{"author": "CONFLICT", "nobody": "NOT_FOUND", "reader": "CONFLICT"} {
+		if got := n.Ask("reader", fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:NONE}){changed}}`, who), nil); got.ErrorCode() != code {
+			t.Errorf("a mode for %s: code %q, want %q", who, got.ErrorCode(), code)
+		}
+	}
+	n.Must("reader", `mutation{follow(input:{userId:"user:author"}){changed} setFollowMode(input:{userId:"user:author",mode:NONE}){changed}}`, nil, nil)
+	const query = `{viewer{preferences{follows{nodes{key}}}} node(id:"user:author"){...on User{viewerFollowMode}}}`
+	for who, want := range map[string]string{
+		"reader":   `{"viewer":{"preferences":{"follows":{"nodes":[{"key":"author"}]}}},"node":{"viewerFollowMode":"NONE"}}`,
+		"stranger": `{"viewer":{"preferences":{"follows":{"nodes":[]}}},"node":{"viewerFollowMode":null}}`,
+		"author":   `{"viewer":{"preferences":{"follows":{"nodes":[]}}},"node":{"viewerFollowMode":null}}`,
+	} {
+		if got := n.Ask(who, query, nil); string(got.Data) != want {
+			t.Errorf("%s reads %s, want %s", who, got.Data, want)
+		}
+	}
+	if got := n.Ask("", `mutation{setFollowMode(input:{userId:"user:author",mode:NONE}){changed}}`, nil); got.ErrorCode() != "UNAUTHENTICATED" {
+		t.Errorf("without a token: code %q", got.ErrorCode())
+	}
+}

@@ -1,0 +1,69 @@
+package world
+
+import "pgregory.net/rapid"
+
+// likes is how many of the person's posts have likes that they have not seen.
+func (w *World) likes(person string) (count int) {
+	for _, post := range w.posts {
+		newest := 0
+		for liker, at := range w.liked[post.ID] {
+			if w.stands[post.ID][liker] {
+				newest = max(newest, at)
+			}
+		}
+		if post.author == person && !post.Deleted && newest > w.Noticed[person] {
+			count++
+		}
+	}
+	return count
+}
+
+// Like likes a post or undoes the like; the clock of the model ticks when its author is notified.
+func (w *World) Like(t *rapid.T) {
+	post, liker := w.SomePost(t), w.Person(t, "liker")
+	if post == nil {
+		return
+	}
+	verb, standing := "likePost", w.stands[post.ID][liker]
+	if standing {
+		verb = "unlikePost"
+	}
+	got := w.N.Ask(liker, `mutation($p:ID!){r:`+verb+`(input:{postId:$p}){post{id}}}`, map[string]any{"p": post.ID})
+	if want := map[bool]string{true: "NOT_FOUND"}[post.Deleted]; got.ErrorCode() != want {
+		t.Fatalf("%s: code %q, want %q", verb, got.ErrorCode(), want)
+	}
+	w.N.Settle()
+	w.Pending = false
+	if post.Deleted || liker == post.author {
+		if liker == post.author && !post.Deleted {
+			w.stand(post.ID, liker, !standing)
+		}
+		return
+	}
+	w.stand(post.ID, liker, !standing)
+	if _, before := w.liked[post.ID][liker]; !before {
+		w.Clock++
+		if w.liked[post.ID] == nil {
+			w.liked[post.ID] = map[string]int{}
+		}
+		w.liked[post.ID][liker] = w.Clock
+	}
+}
+
+func (w *World) stand(post, liker string, stands bool) {
+	if w.stands[post] == nil {
+		w.stands[post] = map[string]bool{}
+	}
+	w.stands[post][liker] = stands
+}
+
+func (w *World) markNotificationsSeen(t *rapid.T) {
+	person := w.Person(t, "person")
+	w.N.Settle()
+	w.Pending = false
+	w.N.Must(person, `mutation{markNotificationsSeen(input:{categories:[LIKE]}){badges{total{value}}}}`, nil, nil)
+	w.Noticed[person] = w.Clock
+	if got := w.Look(t, person).Notifications.Like.Value; got != 0 {
+		t.Fatalf("after the mark: %d likes", got)
+	}
+}

@@ -1,0 +1,82 @@
+package world
+
+import (
+	"encoding/json"
+	"maps"
+
+	"pgregory.net/rapid"
+)
+
+// Mode is what of an author counts for a reader who follows them: ALL, LIVE_ONLY or NONE.
+func (w *World) Mode(reader, author string) string {
+	if mode := w.modes[reader][author]; mode != "" {
+		return mode
+	}
+	return "ALL"
+}
+
+// SetMode changes what of an author counts for a reader, and fails if the answer, or the number of new posts, differs from the model's.
+func (w *World) SetMode(t *rapid.T) {
+	reader, author := w.Person(t, "reader"), w.Person(t, "author")
+	mode := rapid.SampledFrom([]string{"LIVE_ONLY", "ALL", "NONE"}).Draw(t, "mode")
+	var data struct {
+		SetFollowMode struct {
+			User   struct{ ViewerFollowMode string }
+			Badges Badges
+		}
+	}
+	got := w.N.Ask(reader, `mutation($u:ID!,$m:FollowMode!){setFollowMode(input:{userId:$u,mode:$m}){changed user{viewerFollowMode} badges{`+BadgeFields+`}}}`,
+		map[string]any{"u": "user:" + author, "m": mode})
+	_, follows := w.Follows[reader][author]
+	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
+		t.Fatalf("a mode of %s for %s: code %q, want %q", author, reader, got.ErrorCode(), want)
+	}
+	if !follows {
+		return
+	}
+	if changed := w.Mode(reader, author) != mode; got.Changed() != changed {
+		t.Fatalf("mode %s after %s: changed %t, want %t", mode, w.Mode(reader, author), got.Changed(), changed)
+	}
+	if err := json.Unmarshal(got.Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	if shown := data.SetFollowMode.User.ViewerFollowMode; shown != mode {
+		t.Fatalf("the mode is shown as %s after %s", shown, mode)
+	}
+	w.modes[reader][author] = mode
+	if w.Pending {
+		return
+	}
+	for when, badges := range map[string]Badges{"in the answer": data.SetFollowMode.Badges, "in the next read": w.Look(t, reader)} {
+		if badges.HomeFeed.Value != w.unread(reader) {
+			t.Fatalf("%s for %s in mode %s, %s: %+v are new, want %d", author, reader, mode, when, badges.HomeFeed, w.unread(reader))
+		}
+	}
+}
+
+// compareModes compares the list of a person's follows in another mode than ALL with the model.
+func (w *World) compareModes(t *rapid.T, person string) {
+	want := map[string]string{}
+	for author := range w.Follows[person] {
+		if mode := w.Mode(person, author); mode != "ALL" {
+			want[author] = mode
+		}
+	}
+	var data struct {
+		Viewer struct {
+			Preferences struct {
+				Follows struct {
+					Nodes []struct{ Key, ViewerFollowMode string }
+				}
+			}
+		}
+	}
+	w.N.Must(person, `{viewer{preferences{follows(first:100){nodes{key viewerFollowMode}}}}}`, nil, &data)
+	listed := map[string]string{}
+	for _, one := range data.Viewer.Preferences.Follows.Nodes {
+		listed[one.Key] = one.ViewerFollowMode
+	}
+	if !maps.Equal(listed, want) {
+		t.Fatalf("%s: the modes are %v, want %v", person, listed, want)
+	}
+}
