@@ -69,6 +69,9 @@ func (c *counted) fill() {
 	for i := range perList {
 		events = append(events, event{"follow": event{"as": reader, "userId": person(i)}}, event{"follow": event{"as": person(i), "userId": reader}})
 	}
+	for i := range perList / 3 {
+		events = append(events, event{"setFollowMode": event{"as": reader, "userId": person(i), "mode": "LIVE_ONLY"}})
+	}
 	c.mustIngest(events...)
 	c.fillPosts(reader)
 	c.fillTalks(reader)

@@ -32,6 +32,7 @@ func drawRelations(t *rapid.T) map[services.UserID]services.Relation {
 	return map[services.UserID]services.Relation{1: {
 		Follows: rapid.Bool().Draw(t, "follows"), Followed: rapid.Bool().Draw(t, "followed"), Mutes: rapid.Bool().Draw(t, "mutes"),
 		Blocks: rapid.Bool().Draw(t, "blocks"), Hides: rapid.Bool().Draw(t, "hides"),
+		Mode: rapid.SampledFrom([]services.FollowMode{services.FollowAll, services.FollowLiveOnly, services.FollowNone}).Draw(t, "mode"),
 	}}
 }
 

@@ -152,6 +152,13 @@ func (u shownRelations) ViewerHides(_ context.Context, user *graph.User) (*bool,
 	return &u.of(user).Hides, nil
 }
 
+func (u shownRelations) ViewerFollowMode(_ context.Context, user *graph.User) (*graph.FollowMode, error) {
+	if relation := u.of(user); relation.Follows {
+		return &followModes[relation.Mode], nil
+	}
+	return nil, nil
+}
+
 // shownClock stands still.
 type shownClock time.Time
 
