@@ -1,0 +1,93 @@
+package fanout_test
+
+import (
+	"context"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// A push that read its edge before a mode was set does not count, and one that read it before the mode was taken back does.
+func TestAModeWinsOverAnOlderPush(t *testing.T) {
+	for name, modes := range map[string][]services.FollowMode{
+		"set": {services.FollowLiveOnly}, "set again": {services.FollowNone, services.FollowLiveOnly}, "taken back": {services.FollowNone, services.FollowAll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := served(t, nil)
+			users := w.Users(2)
+			author, reader := users[0], users[1]
+			w.Follow(author, reader)
+			w.Quiet(w.Fanout)
+			late := hold(w, w.Post(author))
+			counts := 0
+			for _, mode := range modes {
+				w.SetFollowMode(author, reader, mode)
+				w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+				counts = map[bool]int{true: 1}[mode == services.FollowAll]
+			}
+			late.write(w)
+			if got := w.Document(reader); got.FeedCount != counts || got.FeedMore {
+				t.Errorf("%d are new, more %v, want %d", got.FeedCount, got.FeedMore, counts)
+			}
+			w.Quiet(w.Fanout)
+			w.Agree(reader)
+		})
+	}
+}
+
+// Posts that were trimmed while they counted no longer make the number "or more": the inbox is read again, once.
+func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(3)
+	author, other, reader := users[0], users[1], users[2]
+	w.Follow(author, reader)
+	w.Follow(other, reader)
+	w.Quiet(w.Fanout)
+	w.Posts(author, 400)
+	w.Post(other)
+	w.Must(w.Projector.Rebuild(t.Context(), reader))
+	w.Quiet(w.Fanout)
+	if got := w.Document(reader); got.FeedCount != services.Retention || !got.FeedMore {
+		t.Fatalf("at first %d are new, more %v", got.FeedCount, got.FeedMore)
+	}
+	w.SetFollowMode(author, reader, services.FollowLiveOnly)
+	begun := w.Projector.RebuildStats().Begun
+	for range 2 {
+		w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+		if got := w.Document(reader); got.FeedCount != 1 || got.FeedMore {
+			t.Errorf("%d are new, more %v, want the other's post", got.FeedCount, got.FeedMore)
+		}
+	}
+	if again := w.Projector.RebuildStats().Begun - begun; again != 1 {
+		t.Errorf("the inbox was read again %d times, want once", again)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+	w.SetFollowMode(author, reader, services.FollowAll)
+	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+	if got := w.Document(reader); got.FeedCount != services.Retention || !got.FeedMore {
+		t.Errorf("with all posts again %d are new, more %v", got.FeedCount, got.FeedMore)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+}
+
+// A recount finds a mode that the follow itself does not have, although everything else is read from the follow.
+func TestARecountFindsAMode(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(2)
+	author, reader := users[0], users[1]
+	w.Follow(author, reader)
+	w.Post(author)
+	w.Quiet(w.Fanout)
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows`)
+		return err
+	})
+	differed, err := w.Projector.Recount(t.Context(), reader)
+	w.Must(err)
+	if len(differed) != 1 || differed[0] != "home feed: modes of follows" {
+		t.Errorf("%q differed", differed)
+	}
+}
