@@ -54,13 +54,17 @@ func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *strin
 			return nil, err
 		}
 	}
-	users, more, err := r.Social.FollowsInMode(ctx, viewer.Number, before, size)
+	list, more, err := r.Social.FollowsInMode(ctx, viewer.Number, before, size)
 	if err != nil {
 		return nil, err
 	}
-	page := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(users)), PageInfo: graph.PageInfo{HasNextPage: more}}
-	for i, user := range users {
-		edge := graph.UserEdge{Cursor: followModeCursor.text(viewer.Number, uint64(user.Number)), Node: graphUser(user)}
+	users, err := dataloader.From(ctx).Users(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	page := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
+	for i, user := range list {
+		edge := graph.UserEdge{Cursor: followModeCursor.text(viewer.Number, uint64(user)), Node: graphUser(users[user])}
 		if i == 0 {
 			page.PageInfo.StartCursor = &edge.Cursor
 		}

@@ -49,9 +49,8 @@ var (
 
 	modesOf = sql.NewStatement("modes of a user's follows", `SELECT followee, mode FROM follow_modes WHERE follower = $1`)
 
-	followsInMode = sql.NewStatement("follows in a mode", `SELECT m.followee, u.key, u.name, u.avatar_url
-		FROM follow_modes m JOIN users u ON u.number = m.followee
-		WHERE m.follower = $1 AND m.followee < $2 ORDER BY m.followee DESC LIMIT $3`)
+	followsInMode = sql.NewStatement("follows in a mode", `SELECT followee FROM follow_modes
+		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )
 
 // SetFollowMode sets what of a followee counts for a follower, whether the follow is shown or not. follows is false if there is no such
@@ -85,15 +84,8 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 
 // FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: those below one ID,
 // at most limit.
-func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.User, error) {
-	var list []services.User
-	err := s.Each(ctx, followsInMode, []any{follower, before, limit}, func(scan func(...any) error) error {
-		var user services.User
-		err := scan(&user.Number, &user.Key, &user.Name, &user.AvatarURL)
-		list = append(list, user)
-		return err
-	})
-	return list, err
+func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)
 }
 
 // ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare it with what is shown, because every other reading

@@ -265,7 +265,7 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 
 // FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: at most limit of
 // those below one ID, and whether there are more.
-func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.User, more bool, err error) {
+func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
 	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
