@@ -117,48 +117,6 @@ func (p shownLabels) RemindsMe(_ context.Context, show *graph.Show) (bool, error
 	return p.board.reminds[show.Key], nil
 }
 
-func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
-
-type shownRelations struct {
-	graph.UserResolver
-	content
-}
-
-func (u shownRelations) of(user *graph.User) *services.Relation {
-	relation := u.page.relations[user.Number]
-	if u.board.relations != nil {
-		relation = u.board.relations[user.Number]
-	}
-	return &relation
-}
-
-func (u shownRelations) ViewerFollows(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Follows, nil
-}
-
-func (u shownRelations) FollowsViewer(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Followed, nil
-}
-
-func (u shownRelations) ViewerMutes(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Mutes, nil
-}
-
-func (u shownRelations) ViewerBlocks(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Blocks, nil
-}
-
-func (u shownRelations) ViewerHides(_ context.Context, user *graph.User) (*bool, error) {
-	return &u.of(user).Hides, nil
-}
-
-func (u shownRelations) ViewerFollowMode(_ context.Context, user *graph.User) (*graph.FollowMode, error) {
-	if relation := u.of(user); relation.Follows {
-		return &followModes[relation.Mode], nil
-	}
-	return nil, nil
-}
-
 // shownClock stands still.
 type shownClock time.Time
 

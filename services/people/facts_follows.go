@@ -79,8 +79,10 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
 	edge = services.Edge{Follower: follower, Followee: followee}
 	var held int64
-	follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since, &held)
-	return HoldFollow(edge, held), follows && err == nil, err
+	if follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since, &held); err != nil || !follows {
+		return services.Edge{}, false, err
+	}
+	return HoldFollow(edge, held), true, nil
 }
 
 // Edges returns those of some users who follow one user and see that user's posts. The others are absent.

@@ -101,7 +101,7 @@ func TestProfiles(t *testing.T) {
 func TestFollows(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("alice", "bob", "carol")
-		edge := services.Edge{Follower: 1, Followee: 2, Since: 50}
+		edge := services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50}
 		insert := func(edge services.Edge) (created bool) {
 			b.write(func(tx *sql.Tx) (err error) { created, err = people.InsertFollow(b.ctx, tx, edge); return err })
 			return created
@@ -134,8 +134,8 @@ func TestEdgesOfManyFollowers(t *testing.T) {
 		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
 			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
 		equal(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
-			1:         {Follower: 1, Followee: 9, Since: 5},
-			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID},
+			1:         {Follower: 1, Followee: 9, Since: 5, Followed: 5},
+			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID, Followed: services.MaxPostID},
 			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
 		})
 	})
@@ -146,8 +146,8 @@ func TestEdgesOfManyFollowees(t *testing.T) {
 		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
 			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
 		equal(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
-			1:         {Follower: 9, Followee: 1, Since: 5},
-			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID},
+			1:         {Follower: 9, Followee: 1, Since: 5, Followed: 5},
+			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID, Followed: services.MaxPostID},
 			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
 		})
 	})
@@ -212,7 +212,7 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		active(2) // a node whose clock is behind does not move a time back
 		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
 			for _, edge := range must(people.Followers(b.ctx, b.Bundle.DB, 1, after, limit, since))(b.t) {
-				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower)})
+				equal(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower), Followed: services.PostID(edge.Follower)})
 				numbers = append(numbers, edge.Follower)
 			}
 			return numbers
@@ -289,5 +289,56 @@ func TestLastVisits(t *testing.T) {
 		if seen, never := visits[ann], visits[bob]; err != nil || len(visits) != 2 || !seen.Equal(w.clock.Now()) || !never.IsZero() {
 			t.Errorf("%v, %v", visits, err)
 		}
+	})
+}
+
+// A mode keeps the time of the follow, and the end of the follow forgets the mode.
+func TestModesOfFollows(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("alice", "bob", "carol")
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 50}, services.Edge{Follower: 1, Followee: 3, Since: 60}, services.Edge{Follower: 3, Followee: 2, Since: 70})
+		set := func(followee services.UserID, mode services.FollowMode, wantFollows, wantChanged bool) {
+			b.t.Helper()
+			b.write(func(tx *sql.Tx) error {
+				follows, changed, err := people.SetFollowMode(b.ctx, tx, 1, followee, mode)
+				equal(b.t, []bool{follows, changed}, []bool{wantFollows, wantChanged})
+				return err
+			})
+		}
+		edge := func() services.Edge {
+			b.t.Helper()
+			found, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+			one := must(found, err)(b.t)
+			equal(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1}, 2))(b.t)[1], one)
+			equal(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 1, []services.UserID{2}))(b.t)[2], one)
+			equal(b.t, must(people.Followers(b.ctx, b.Bundle.DB, 2, 0, 1, time.Time{}))(b.t)[0], one)
+			return one
+		}
+		set(2, services.FollowAll, true, false)
+		set(2, services.FollowLiveOnly, true, true)
+		set(2, services.FollowLiveOnly, true, false)
+		quiet := services.Edge{Follower: 1, Followee: 2, Since: services.MaxPostID, Followed: 50, Mode: services.FollowLiveOnly}
+		equal(b.t, edge(), quiet)
+		equal(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50})
+		set(2, services.FollowNone, true, true)
+		quiet.Mode = services.FollowNone
+		equal(b.t, edge(), quiet)
+		equal(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50, Quiet: true})
+		equal(b.t, quiet.Pulled(), services.FollowedAuthor{Author: 2, Since: services.MaxPostID})
+		set(3, services.FollowLiveOnly, true, true)
+		equal(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
+		equal(b.t, must(people.FollowsInMode(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
+		modes := map[services.UserID]services.FollowMode{2: services.FollowNone, 3: services.FollowLiveOnly}
+		equal(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), modes)
+		equal(b.t, len(must(people.ModesOf(b.ctx, b.Bundle.DB, 3))(b.t)), 0)
+		relations := must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{2, 3}, b.clock.Now()))(b.t)
+		equal(b.t, relations[2].Mode, services.FollowNone)
+		set(2, services.FollowAll, true, true)
+		equal(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50})
+		set(2, services.FollowNone, true, true)
+		b.write(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.ctx, tx, 1, 2); return err })
+		set(2, services.FollowNone, false, false)
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 80})
+		equal(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 80, Followed: 80})
 	})
 }

@@ -1,0 +1,50 @@
+package resolvers
+
+import (
+	"context"
+
+	"tidings/graph"
+	"tidings/services"
+)
+
+func (s *shown) User() graph.UserResolver { return shownRelations{s.Resolver.User(), s.content} }
+
+type shownRelations struct {
+	graph.UserResolver
+	content
+}
+
+func (u shownRelations) of(user *graph.User) *services.Relation {
+	relation := u.page.relations[user.Number]
+	if u.board.relations != nil {
+		relation = u.board.relations[user.Number]
+	}
+	return &relation
+}
+
+func (u shownRelations) ViewerFollows(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Follows, nil
+}
+
+func (u shownRelations) FollowsViewer(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Followed, nil
+}
+
+func (u shownRelations) ViewerMutes(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Mutes, nil
+}
+
+func (u shownRelations) ViewerBlocks(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Blocks, nil
+}
+
+func (u shownRelations) ViewerHides(_ context.Context, user *graph.User) (*bool, error) {
+	return &u.of(user).Hides, nil
+}
+
+func (u shownRelations) ViewerFollowMode(_ context.Context, user *graph.User) (*graph.FollowMode, error) {
+	if relation := u.of(user); relation.Follows {
+		return &followModes[relation.Mode], nil
+	}
+	return nil, nil
+}
