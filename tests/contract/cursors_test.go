@@ -89,6 +89,7 @@ func (p *pagers) live(t *testing.T, user string) {
 		fan := fmt.Sprint(word, "-", i)
 		p.Follow(fan, user)
 		p.Follow(user, fan)
+		p.Must(user, `mutation($v:ID!){setFollowMode(input:{userId:$v,mode:LIVE_ONLY}){changed}}`, map[string]any{"v": "user:" + fan}, nil)
 		p.Must(fan, mutLike, map[string]any{"v": p.posts[user]}, nil)
 		p.Must(fan, `mutation($v:ID!,$b:String!){publishPost(input:{body:$b,parentId:$v}){post{id}}}`, map[string]any{"v": p.posts[user], "b": word}, nil)
 	}
@@ -137,7 +138,7 @@ func (p *pagers) say(user, conversation, body string) {
 func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 	t.Helper()
 	switch l.object {
-	case "Viewer":
+	case "Viewer", "Preferences":
 		return []string{""}
 	case "Conversation":
 		return p.talks[user]
@@ -167,9 +168,12 @@ func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (go
 		}
 	}
 	text := fmt.Sprintf("list:%s(%s)%s", l.field.Name, arguments, p.shape.selection(l.field.Type.named(), 2))
-	if object == "" {
+	switch {
+	case l.object == "Preferences":
+		text = "viewer{object:preferences{" + text + "}}"
+	case object == "":
 		text = "object:viewer{" + text + "}"
-	} else {
+	default:
 		declared, variables["id"] = declared+" $id:ID!", object
 		text = fmt.Sprintf("object:node(id:$id){... on %s{%s}}", l.object, text)
 	}
@@ -179,9 +183,16 @@ func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (go
 		text = "{" + text + "}"
 	}
 	got = p.Ask(user, text, variables)
-	var data struct{ Object struct{ List connection } }
+	type listed struct{ List connection }
+	var data struct {
+		Object listed
+		Viewer struct{ Object listed }
+	}
 	if len(got.Data) > 0 && string(got.Data) != "null" {
 		world.Decode(t, got.Data, &data)
+	}
+	if l.object == "Preferences" {
+		return got, data.Viewer.Object.List
 	}
 	return got, data.Object.List
 }
