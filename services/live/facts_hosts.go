@@ -164,7 +164,7 @@ func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, 
 		var edge services.Edge
 		var held int64
 		err := scan(&edge.Followee, &edge.Follower, &edge.Since, &held)
-		edges = append(edges, people.HoldFollow(edge, held))
+		edges = append(edges, people.WithMode(edge, held))
 		return err
 	})
 	return edges, err
@@ -196,7 +196,7 @@ func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]service
 	err := db.Each(ctx, hostsOfReader, []any{reader}, func(scan func(...any) error) error {
 		edge, held := services.Edge{Follower: reader}, int64(0)
 		err := scan(&edge.Followee, &edge.Since, &held)
-		hosts = append(hosts, people.HoldFollow(edge, held).Host())
+		hosts = append(hosts, people.WithMode(edge, held).Host())
 		return err
 	})
 	return hosts, err

@@ -82,7 +82,7 @@ func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (e
 	if follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since, &held); err != nil || !follows {
 		return services.Edge{}, false, err
 	}
-	return HoldFollow(edge, held), true, nil
+	return WithMode(edge, held), true, nil
 }
 
 // Edges returns those of some users who follow one user and see that user's posts. The others are absent.
@@ -91,7 +91,7 @@ func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee
 	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
 		edge, held := services.Edge{Followee: followee}, int64(0)
 		err := scan(&edge.Follower, &edge.Since, &held)
-		edges[edge.Follower] = HoldFollow(edge, held)
+		edges[edge.Follower] = WithMode(edge, held)
 		return err
 	})
 	return edges, err
@@ -103,7 +103,7 @@ func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followe
 	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
 		edge, held := services.Edge{Follower: follower}, int64(0)
 		err := scan(&edge.Followee, &edge.Since, &held)
-		edges[edge.Followee] = HoldFollow(edge, held)
+		edges[edge.Followee] = WithMode(edge, held)
 		return err
 	})
 	return edges, err
@@ -116,7 +116,7 @@ func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, 
 	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
 		edge, held := services.Edge{Followee: followee}, int64(0)
 		err := scan(&edge.Follower, &edge.Since, &held)
-		edges = append(edges, HoldFollow(edge, held))
+		edges = append(edges, WithMode(edge, held))
 		return err
 	})
 	return edges, err

@@ -10,7 +10,7 @@ import (
 // A follow in another mode than FollowAll has a row in follow_modes, and a since after every post: so every feed and every fan-out reads
 // since alone, as before there were modes.
 const (
-	// FollowColumns are the columns of a follow f that an Edge is made of: since, and what HoldFollow takes.
+	// FollowColumns are the columns of a follow f that an Edge is made of: since, and what WithMode takes.
 	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
 		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 0) END`
 
@@ -21,9 +21,9 @@ const (
 	noPosts = `9223372036854775807` // services.MaxPostID
 )
 
-// HoldFollow completes an edge, whose Since is read, by the second of FollowColumns: 0 in mode FollowAll, else Followed, negative in
-// mode FollowNone.
-func HoldFollow(edge services.Edge, held int64) services.Edge {
+// WithMode returns an edge, whose Since is read, with its mode and the time of the follow. held is the second of FollowColumns: 0 in mode
+// FollowAll, else Followed, negative in mode FollowNone.
+func WithMode(edge services.Edge, held int64) services.Edge {
 	switch {
 	case held == 0:
 		edge.Followed = edge.Since
