@@ -2,13 +2,11 @@ package badge
 
 import (
 	"context"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
 	"tidings/services/badge/source"
-	"tidings/services/positions"
 )
 
 // Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A document that
@@ -57,43 +55,4 @@ func (s *Service) peekFacts(ctx context.Context, user services.UserID, at source
 		return nil, services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
 	}
 	return s.view(document, at).render(), nil
-}
-
-// Newest explains the counts of some sources by their newest item that may alert the user, from the facts. A source without such an
-// item is absent.
-func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error) {
-	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1}
-	var err error
-	if of.Seen, err = positions.OfViews(ctx, s.store, user, positions.HomePage, positions.LiveBoard); err != nil {
-		return nil, err
-	}
-	newest := map[services.Source]services.Explanation{}
-	for _, key := range sources {
-		for _, one := range s.sources {
-			if one.Key() != key {
-				continue
-			}
-			found, err := one.Explain(ctx, of)
-			if err != nil {
-				return nil, err
-			}
-			alerts := func(string, time.Time) bool { return true }
-			if alerter, some := one.(source.Alerter); some {
-				if alerts, err = alerter.Alerting(ctx, user); err != nil {
-					return nil, err
-				}
-			}
-			for _, explanation := range found {
-				for _, item := range explanation.Items {
-					if !alerts(explanation.Part, item.At) {
-						continue
-					}
-					if had, some := newest[key]; !some || item.At.After(had.Items[0].At) {
-						newest[key] = services.Explanation{Source: key, Part: explanation.Part, Count: explanation.Count, Items: []services.Item{item}}
-					}
-				}
-			}
-		}
-	}
-	return newest, nil
 }

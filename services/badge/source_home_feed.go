@@ -90,12 +90,46 @@ func (h homeFeed) Explain(ctx context.Context, of source.Explained) ([]services.
 	}
 	explanation := services.Explanation{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed}
 	for _, entry := range entries {
-		id := services.GlobalID(services.PostType, entry.Post.String())
-		explanation.Items = append(explanation.Items, services.Item{
-			ID: id, At: entry.Post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id),
-		})
+		explanation.Items = append(explanation.Items, newPost(entry.Post))
 	}
 	return []services.Explanation{explanation}, nil
+}
+
+func newPost(post services.PostID) services.Item {
+	id := services.GlobalID(services.PostType, post.String())
+	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}
+}
+
+// newestSearched is how many entries of an inbox are searched for one that counts. Those that do not are the reader's own, and from
+// before a follow.
+const newestSearched = 8
+
+// Newest reads the inbox and this node's cache. It does not know the newest post of a user without an inbox, of one whose newest
+// entries do not count, and of one who follows an author whom the cache lacks.
+func (h homeFeed) Newest(ctx context.Context, of source.Explained) (services.Explanation, bool) {
+	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
+	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
+		return services.Explanation{}, false
+	}
+	pulled, known := h.s.pulled.Of(inbox.Pulled)
+	if !known {
+		return services.Explanation{}, false
+	}
+	var newest services.PostID
+	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
+		newest = inbox.Entries[at].Post
+	} else if len(inbox.Entries) == newestSearched {
+		return services.Explanation{}, false
+	}
+	for _, author := range pulled {
+		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > author.Since {
+			newest = max(newest, author.Posts[last])
+		}
+	}
+	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
+		return services.Explanation{}, false
+	}
+	return services.Explanation{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{newPost(newest)}}, true
 }
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {

@@ -120,7 +120,8 @@ func (s *Service) news(ctx context.Context, user services.UserID, badges *servic
 	return news, nil
 }
 
-// record writes the changes and settles the marks that they follow from, in one transaction of the writer.
+// record writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
+// again meanwhile has to wait like everybody: without that, a user who is marked all the time would be compared all the time.
 func (s *Service) record(ctx context.Context, found []compared) error {
 	written := 0
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
@@ -137,7 +138,9 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 		seq := head - uint64(written)
 		var changes [][]any
 		var settled, delayed sql.Rows
-		for _, one := range found {
+		users := make([]services.UserID, len(found))
+		for i, one := range found {
+			users[i] = one.user
 			switch {
 			case one.failed != nil:
 				delayed = append(delayed, []any{one.user, one.marks, tx.Now.Add(retryAfter).UnixMicro()})
@@ -158,7 +161,11 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 			}
 			changes = append(changes, []any{one.user, int64(seq), tx.Now, state.face(), text})
 		}
-		return settle(ctx, tx, changes, settled, delayed)
+		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
+			return err
+		}
+		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
+		return err
 	})
 	if err == nil {
 		s.stats.changes.Add(uint64(written))

@@ -26,6 +26,9 @@ var (
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
+	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
+		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
+
 	leaseHead = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
 		SET token = $1, until_us = {database clock} + $2, began_at = CASE WHEN began_at = 0 THEN {database clock} ELSE began_at END
 		WHERE name = 'changes' AND (token = $1 OR until_us < {database clock})`)

@@ -115,6 +115,38 @@ func TestMarksDuringComparison(t *testing.T) {
 	})
 }
 
+// Users who are marked all the time are compared once in an interval, and so are those whose marks come while they are compared.
+func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		s.cfg.Interval = time.Hour
+		w.step(s)
+		w.nextAt[users[1]] = time.Now().Add(time.Minute)
+		for round := 1; round <= 3; round++ {
+			w.set(users[0], round, "", time.Time{})
+			sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+			w.peeked = func() {
+				w.peeked = nil
+				sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
+			}
+			b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
+			w.step(s)
+			if compared := s.Stats().Compared; compared != uint64(round*len(users)) {
+				t.Errorf("after %d rounds %d users were compared", round, compared)
+			}
+			if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
+				t.Errorf("%d users are due again at once, %v", waiting, err)
+			}
+			if totals, _ := w.totals(s, 0); totals[users[0]] != round {
+				t.Errorf("round %d: %v", round, totals)
+			}
+		}
+	})
+}
+
 // What time alone changes is compared when it is due; a lap finds what nobody marked, and is begun by a shared change.
 func TestTimeAndLaps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {

@@ -71,6 +71,12 @@ type Alerter interface {
 	Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error)
 }
 
+// Projected is a source that finds the newest item of its count in its projection, without a read of the facts.
+type Projected interface {
+	// Newest explains a user's count by its newest item. known is false if only the facts can tell.
+	Newest(ctx context.Context, of Explained) (explanation services.Explanation, known bool)
+}
+
 // View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
 // badges from it, and says when time alone changes that part next.
 type View struct {
