@@ -79,6 +79,9 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	if err == nil {
 		_, err = tx.Run(ctx, setSince, follower, followee, since)
 	}
+	if err == nil && mode < had { // more counts than before
+		err = AlertFromNow(ctx, tx, follower)
+	}
 	return true, true, err
 }
 

@@ -159,6 +159,9 @@ func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended 
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
 		err = show(ctx, tx, r, err)
+		if changed > 0 && err == nil {
+			err = AlertFromNow(ctx, tx, r.Edge().Follower)
+		}
 	}
 	return changed > 0 && err == nil, err
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 )
 
@@ -68,6 +69,10 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	if err != nil {
 		return nil, err
 	}
+	from, err := people.AlertsFrom(ctx, s.db, users)
+	if err != nil {
+		return nil, err
+	}
 	found := make([]compared, len(due))
 	failures := 0
 	var group errgroup.Group
@@ -90,7 +95,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		group.Go(func() error {
-			one.news, one.failed = s.news(ctx, users[i], badges[i], one.before.State, risen, began)
+			one.news, one.failed = s.news(ctx, users[i], badges[i], one.before.State, risen, horizon{began, from[users[i]]})
 			return nil
 		})
 	}
@@ -101,9 +106,22 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	return found, nil
 }
 
+// horizon is from when on items alert a user.
+type horizon struct {
+	began   time.Time // when the stream was first written
+	follows time.Time // when posts and shows last began to count again, zero for never
+}
+
+func (h horizon) of(source services.Source) time.Time {
+	if (source == services.SourceHomeFeed || source == services.SourceLiveBoard) && h.follows.After(h.began) {
+		return h.follows
+	}
+	return h.began
+}
+
 // news is the newest items of sources that rose, without those that are not newer than what was reported before: a count also
 // rises when something is marked unread, or comes back.
-func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []services.Source, began time.Time) (map[services.Source]Cause, error) {
+func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []services.Source, since horizon) (map[services.Source]Cause, error) {
 	newest, err := s.cfg.Newest(ctx, user, badges, risen)
 	if err != nil {
 		return nil, err
@@ -112,7 +130,7 @@ func (s *Service) news(ctx context.Context, user services.UserID, badges *servic
 	for source, explanation := range newest {
 		item := explanation.Items[0]
 		seen, some := before.Seen[source]
-		if item.At.Before(began) || item.At.Before(s.cfg.Clock.Now().Add(-alertFor)) || some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+		if item.At.Before(since.of(source)) || item.At.Before(s.cfg.Clock.Now().Add(-alertFor)) || some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}
 		news[source] = Cause{Source: source, Part: explanation.Part, ID: item.ID, At: item.At}

@@ -95,3 +95,21 @@ func TestVersionText(t *testing.T) {
 		}
 	}
 }
+
+// What is older than the moment from which on posts count again alerts nobody, if it is a post or a show.
+func TestHorizon(t *testing.T) {
+	began, later := time.Unix(1000, 0), time.Unix(2000, 0)
+	for _, c := range []struct {
+		of     horizon
+		source services.Source
+		want   time.Time
+	}{
+		{horizon{began, time.Time{}}, services.SourceHomeFeed, began}, {horizon{later, began}, services.SourceHomeFeed, later},
+		{horizon{began, later}, services.SourceHomeFeed, later}, {horizon{began, later}, services.SourceLiveBoard, later},
+		{horizon{began, later}, services.SourceNotifications, began}, {horizon{began, later}, services.SourceConversations, began},
+	} {
+		if got := c.of.of(c.source); !got.Equal(c.want) {
+			t.Errorf("%s after %+v: %v, want %v", c.source, c.of, got, c.want)
+		}
+	}
+}

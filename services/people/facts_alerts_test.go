@@ -1,0 +1,57 @@
+package people_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+// Posts and shows from before the moment alert nobody after it, once a mode lets more count, or a mute or a hide ends; and only the follower
+// is concerned. A mode in which less counts, a new restriction, and the end of one that was not there leave it as it is.
+func TestAlertsBeginWhenMoreCounts(t *testing.T) {
+	each(t, func(b *bundle) {
+		b.users("reader", "author", "other")
+		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 50}, services.Edge{Follower: 2, Followee: 1, Since: 60})
+		all := []services.UserID{1, 2, 3}
+		want := map[services.UserID]time.Time{}
+		now := func() time.Time { return b.clock.Now().Truncate(time.Microsecond) }
+		follows := func(what string, users ...services.UserID) {
+			b.t.Helper()
+			for _, user := range users {
+				want[user] = now()
+			}
+			b.t.Log(what)
+			equal(b.t, must(people.AlertsFrom(b.ctx, b.Bundle.DB, all))(b.t), want)
+			b.clock.Advance(time.Minute)
+		}
+		mode := func(mode services.FollowMode) {
+			b.t.Helper()
+			b.write(func(tx *sql.Tx) error { _, _, err := people.SetFollowMode(b.ctx, tx, 1, 2, mode); return err })
+		}
+		follows("at first")
+		mode(services.FollowLiveOnly)
+		mode(services.FollowNone)
+		follows("less counts")
+		mode(services.FollowLiveOnly)
+		follows("shows count", 1)
+		mode(services.FollowLiveOnly)
+		follows("as before")
+		mode(services.FollowAll)
+		follows("posts count", 1)
+		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 1}
+		b.Restrict(mute)
+		follows("a mute")
+		b.Unrestrict(mute)
+		follows("the mute is over", 1)
+		b.Unrestrict(mute)
+		follows("no mute is over")
+		hide := services.Restriction{Kind: services.Hide, Owner: 1, Other: 2, Made: 2}
+		b.Restrict(hide)
+		b.Unrestrict(hide)
+		follows("the reader hid nothing any more", 2)
+		equal(b.t, len(must(people.AlertsFrom(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
+	})
+}
