@@ -73,6 +73,27 @@ func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w.Agree(reader)
 }
 
+// A late push of a post that was trimmed, which left no trace in the inbox, makes no number "or more" either.
+func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
+	w := served(t, nil)
+	users := w.Users(2)
+	author, reader := users[0], users[1]
+	w.Follow(author, reader)
+	w.Quiet(w.Fanout)
+	post := w.Post(author)
+	late := hold(w, post)
+	w.Posts(reader, 400) // which do not count
+	w.Must(w.Projector.Rebuild(t.Context(), reader))
+	w.SetFollowMode(author, reader, services.FollowNone)
+	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+	late.write(w)
+	if got := w.Document(reader); got.FeedCount != 0 || got.FeedMore {
+		t.Errorf("%d are new, more %v", got.FeedCount, got.FeedMore)
+	}
+	w.Quiet(w.Fanout)
+	w.Agree(reader)
+}
+
 // A recount finds a mode that the follow itself does not have, although everything else is read from the follow.
 func TestARecountFindsAMode(t *testing.T) {
 	w := served(t, nil)

@@ -340,5 +340,6 @@ func TestModesOfFollows(t *testing.T) {
 		set(2, services.FollowNone, false, false)
 		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 80})
 		equal(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 80, Followed: 80})
+		equal(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), map[services.UserID]services.FollowMode{3: services.FollowLiveOnly})
 	})
 }

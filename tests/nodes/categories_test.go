@@ -190,6 +190,11 @@ func walkMarks(t *testing.T, n hostWalk) {
 		n.notify(map[string]any{"category": "quiet", "to": []string{"user:u0000"}, "title": "q"})
 	}
 	n.sees("u0000", "total 1 of 1: orders=1, promo=2 • out, quiet=2 out")
+	for _, one := range [][2]string{{`name:"promo",style:NUMBER`, "total 3 of 3: orders=1, promo=2, quiet=2 out"}, {`name:"promo",style:DOT`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"},
+		{`name:"quiet"`, "total 3 of 3: orders=1, promo=2 • out, quiet=2"}, {`name:"quiet",inTotal:false`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"}} {
+		n.Must("boss:admin", `mutation{defineCategory(input:{`+one[0]+`,expiryDays:null}){changed category{style inTotal}}}`, nil, nil)
+		n.sees("u0000", one[1])
+	}
 	n.Must("u0000", `mutation{markNotificationsSeen(input:{hostCategories:["orders","quiet"]}){badges{version}}}`, nil, nil)
 	n.sees("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
 	n.Must("u4999", `mutation{markAllRead(input:{}){badges{version}}}`, nil, nil)

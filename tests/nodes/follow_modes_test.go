@@ -2,6 +2,8 @@ package nodes
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,5 +144,38 @@ func TestFollowModesOfStrangers(t *testing.T) {
 	}
 	if got := n.Ask("", `mutation{setFollowMode(input:{userId:"user:author",mode:NONE}){changed}}`, nil); got.ErrorCode() != "UNAUTHENTICATED" {
 		t.Errorf("without a token: code %q", got.ErrorCode())
+	}
+}
+
+// A user who blocks the viewer is to setFollowMode like any user who is not followed: the whole answers are equal, of the mutation and of
+// an event, and however often. The mode of before the block is gone.
+func TestFollowModesTellNothingOfBlocks(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
+	n.People("reader", "blocker", "stranger")
+	n.Must("reader", `mutation{follow(input:{userId:"user:blocker"}){changed} setFollowMode(input:{userId:"user:blocker",mode:LIVE_ONLY}){changed}}`, nil, nil)
+	n.Must("blocker", `mutation{block(input:{userId:"user:reader"}){changed}}`, nil, nil)
+	answers := map[string]func(whom, mode string) world.Answer{
+		"the mutation": func(whom, mode string) world.Answer {
+			return n.Ask("reader", `mutation($u:ID!,$m:FollowMode!){setFollowMode(input:{userId:$u,mode:$m}){changed user{id key viewerFollowMode}
+				viewer{id preferences{follows{nodes{key}}}}}}`, map[string]any{"u": "user:" + whom, "m": mode})
+		},
+		"an event": func(whom, mode string) world.Answer {
+			return n.Ask("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id changed error{code message retryAfterMs}}}}`,
+				map[string]any{"e": []any{map[string]any{"as": "user:reader", "do": map[string]any{"setFollowMode": map[string]any{"userId": "user:" + whom, "mode": mode}}}}})
+		},
+		"their profile": func(whom, _ string) world.Answer {
+			return n.Ask("reader", `query($i:ID!){node(id:$i){...on User{viewerFollows viewerFollowMode}} viewer{preferences{follows{nodes{key}}}}}`, map[string]any{"i": "user:" + whom})
+		},
+	}
+	for name, answer := range answers {
+		for _, mode := range []string{"LIVE_ONLY", "NONE", "ALL", "NONE"} {
+			got, want := answer("blocker", mode), answer("stranger", mode)
+			if string(got.Data) != string(want.Data) || !slices.Equal(got.Errors, want.Errors) {
+				t.Errorf("%s, mode %s, of who blocks the reader: %s %+v, of a stranger: %s %+v", name, mode, got.Data, got.Errors, want.Data, want.Errors)
+			}
+			if refused := want.ErrorCode() == "CONFLICT" || strings.Contains(string(want.Data), `"code":"CONFLICT"`); !refused && name != "their profile" {
+				t.Errorf("%s of a stranger: %s %+v", name, want.Data, want.Errors)
+			}
+		}
 	}
 }
