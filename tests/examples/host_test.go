@@ -24,7 +24,8 @@ type beside struct {
 	tidings, host     *world.Process
 }
 
-// firstSync makes the application's data, imports it, and starts the application. Tidings is not started yet.
+// firstSync makes the application's data, starts the application, and imports the data, while the application goes on: the import and the
+// outbox together have everything. Tidings is not started yet.
 func firstSync(t *testing.T) *beside {
 	t.Helper()
 	b := &beside{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
@@ -32,20 +33,30 @@ func firstSync(t *testing.T) *beside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := filepath.Join(b.folder, "data")
-	for _, command := range [][]string{
-		{b.program, "-db", b.database(), "seed"},
-		{b.program, "-db", b.database(), "export", b.folder},
-		{tidings, "import", "follows", filepath.Join(b.folder, "follows.csv"), "--data", data},
-		{tidings, "import", "posts", filepath.Join(b.folder, "posts.jsonl"), "--data", data},
-	} {
+	run := func(command ...string) {
+		t.Helper()
 		c := exec.Command(command[0], command[1:]...)
 		c.Dir, c.Env = b.folder, world.Environment()
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", command, err, out)
 		}
 	}
+	meanwhile := func() {
+		b.act(http.MethodPost, nil, "users", "grace", "articles")
+		b.act(http.MethodPut, nil, "users", "ada", "likes", fmt.Sprint(b.facts().Articles[0].ID))
+	}
+	run(b.program, "-db", b.database(), "seed")
 	b.startHost()
+	meanwhile()
+	run(b.program, "-db", b.database(), "export", b.folder)
+	meanwhile()
+	b.act(http.MethodPut, nil, "users", "linus", "follows", "grace")
+	b.act(http.MethodDelete, nil, "articles", "2") // which the export has
+	for _, kind := range []string{"follows.csv", "posts.jsonl"} {
+		name, _, _ := strings.Cut(kind, ".")
+		run(tidings, "import", name, filepath.Join(b.folder, kind), "--data", filepath.Join(b.folder, "data"))
+		meanwhile()
+	}
 	return b
 }
 
@@ -281,6 +292,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	}
 	b.quiet()
 	b.upAndDown()
+	b.forged()
 
 	b.act(http.MethodPost, nil, "users", "linus", "articles")
 	b.act(http.MethodPut, nil, "users", "linus", "likes", "1")
@@ -319,6 +331,21 @@ func (b *beside) upAndDown() {
 	b.shows(func(shown phone) bool { return shown == phone{1, before + 1, "A new article"} })
 	b.act(http.MethodPost, nil, "users", "margaret", "open")
 	b.shows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
+}
+
+// forged: what Tidings did not sign is refused, and changes no icon.
+func (b *beside) forged() {
+	b.t.Helper()
+	const body = `{"type":"badges.changed","data":{"key":"margaret","version":"9999999999999999","total":77,"silent":true}}`
+	for _, signature := range []string{"", "v1,AAAA"} {
+		headers := http.Header{"Webhook-Id": {"m1"}, "Webhook-Timestamp": {fmt.Sprint(time.Now().Unix())}, "Webhook-Signature": {signature}}
+		if status, err := send(http.MethodPost, "http://"+b.hostAt+"/tidings", headers, []byte(body), nil); status != http.StatusUnauthorized {
+			b.t.Errorf("signed by %q: %d, %v", signature, status, err)
+		}
+	}
+	if icon := b.phones()["margaret"].Icon; icon != 0 {
+		b.t.Errorf("after a forged webhook the icon shows %d", icon)
+	}
 }
 
 // shows waits until margaret's phone shows something.
