@@ -1,0 +1,67 @@
+package badge
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/live/livetest"
+	"tidings/services/sql"
+)
+
+// The mode of a follow decides what the numbers, their explanation, the digest and the facts count, in each of them the same.
+func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		reader, hosts, shows := n.hosting()
+		livetest.Start(n.World, shows[:]...)
+		n.Clock.Advance(time.Second)
+		for _, host := range hosts {
+			n.Post(host)
+		}
+		n.settle()
+		for _, c := range []struct {
+			mode         services.FollowMode
+			posts, shows int
+		}{{services.FollowAll, 2, 2}, {services.FollowLiveOnly, 1, 2}, {services.FollowNone, 1, 1}, {services.FollowAll, 2, 2}} {
+			n.SetFollowMode(hosts[0], reader, c.mode)
+			n.settle()
+			badges, items := n.read(reader), n.explained(reader)
+			if badges.HomeFeed.Value != c.posts || len(items["HOME_FEED"]) != c.posts {
+				t.Errorf("mode %d: %d posts count and %d are explained, want %d", c.mode, badges.HomeFeed.Value, len(items["HOME_FEED"]), c.posts)
+			}
+			if badges.LiveBoard.Value != c.shows || len(items["LIVE_BOARD"]) != c.shows {
+				t.Errorf("mode %d: %d shows count and %d are explained, want %d", c.mode, badges.LiveBoard.Value, len(items["LIVE_BOARD"]), c.shows)
+			}
+			digest, err := n.Digest(t.Context(), reader, fanouttest.Start.Add(-time.Hour))
+			n.Must(err)
+			if came := brought(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.shows {
+				t.Errorf("mode %d: the digest has %v, want %d posts and %d shows", c.mode, came, c.posts, c.shows)
+			}
+			if differed, err := n.World.Projector.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
+				t.Errorf("mode %d: the audit finds %v, %v", c.mode, differed, err)
+			}
+		}
+	})
+}
+
+// A recount finds a host whose shows count in spite of the mode, although every other reading goes by the follow.
+func TestARecountFindsTheModeOfAHost(t *testing.T) {
+	n := served(t)
+	reader, hosts, shows := n.hosting()
+	livetest.Start(n.World, shows[:]...)
+	n.settle()
+	n.board(reader, 2)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
+		return err
+	})
+	differed, err := n.World.Projector.Recount(t.Context(), reader)
+	n.Must(err)
+	if len(differed) != 1 || differed[0] != "live board: modes of follows" {
+		t.Errorf("%q differed", differed)
+	}
+}
