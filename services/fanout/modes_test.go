@@ -2,6 +2,7 @@ package fanout_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"tidings/services"
@@ -94,21 +95,30 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A recount finds a mode that the follow itself does not have, although everything else is read from the follow.
+// A recount finds a mode that the follow itself does not have, although everything else is read from the follow: of an author whose posts
+// are pushed, and of one whose posts are pulled.
 func TestARecountFindsAMode(t *testing.T) {
-	w := served(t, nil)
-	users := w.Users(2)
-	author, reader := users[0], users[1]
-	w.Follow(author, reader)
-	w.Post(author)
-	w.Quiet(w.Fanout)
-	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows`)
-		return err
-	})
-	differed, err := w.Projector.Recount(t.Context(), reader)
-	w.Must(err)
-	if len(differed) != 1 || differed[0] != "home feed: modes of follows" {
-		t.Errorf("%q differed", differed)
+	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
+		t.Run(fmt.Sprint(way), func(t *testing.T) {
+			w := served(t, nil)
+			users := w.Users(2)
+			author, reader := users[0], users[1]
+			w.Must(w.Fanout.PinMode(t.Context(), author, &way))
+			w.Follow(author, reader)
+			w.Post(author)
+			w.Quiet(w.Fanout)
+			if pulled := len(w.Document(reader).Pulled) == 1; pulled != (way == services.AuthorHuge) {
+				t.Fatalf("the author is pulled: %v", pulled)
+			}
+			w.Write(func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows`)
+				return err
+			})
+			differed, err := w.Projector.Recount(t.Context(), reader)
+			w.Must(err)
+			if len(differed) != 1 || differed[0] != "home feed: modes of follows" {
+				t.Errorf("%q differed", differed)
+			}
+		})
 	}
 }
