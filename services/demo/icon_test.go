@@ -138,3 +138,18 @@ func TestTheIconOutlivesFailures(t *testing.T) {
 	default:
 	}
 }
+
+// A change that is silent alerts nobody even if it has a cause, and one that is not newer than the icon leaves it as it is.
+func TestTheIconTakesNoOldChangeAndNoSilentOneForAnAlert(t *testing.T) {
+	s, w := newStream(t, change(Viewer, "5", 5, ""))
+	defer w.Look()()
+	wants(t, w, "5 5 silent true")
+	s.pages = append(s.pages, change(Viewer, "4", 4, "post:4"))
+	wants(t, w, "5 5 silent true")
+	s.pages = append(s.pages, change(Viewer, "5", 6, "post:5"))
+	wants(t, w, "5 5 silent true")
+	s.pages = append(s.pages, strings.Replace(change(Viewer, "6", 6, "post:6"), `"silent":false`, `"silent":true`, 1))
+	wants(t, w, "6 6 silent true")
+	s.pages = append(s.pages, change(Viewer, "7", 7, "post:7"))
+	wants(t, w, `7 7 silent false {"body":"of post:7"}`)
+}
