@@ -35,8 +35,8 @@ SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} 
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END`)
 
 	readDelivered = sql.NewStatement("mark what was delivered late read", `
-UPDATE site_message_recipients SET read_at = $3
-WHERE user_number = $1 AND message = $2 AND read_at IS NULL`)
+UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
+WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
 
 	readToOf = sql.NewStatement("how far site messages of a type were read", `
 SELECT user_number, read_to FROM site_message_state WHERE {in user_number $1 BIGINT} AND type = $2 AND read_to >= $3`)
@@ -174,19 +174,18 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	for i, row := range fresh {
 		users[i] = row[0].(services.UserID)
 	}
-	read := map[services.UserID]services.PostID{}
+	var read sql.Rows
 	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
 		var user services.UserID
 		var upTo services.PostID
 		err := scan(&user, &upTo)
-		read[user] = upTo
+		read = append(read, []any{user, upTo.Moment().UnixMicro()})
 		return err
 	})
-	for _, user := range users {
-		if upTo, reached := read[user]; reached && err == nil {
-			_, err = tx.Run(ctx, readDelivered, user, id, upTo.Moment())
-		}
+	if err != nil || len(read) == 0 {
+		return err
 	}
+	_, err = tx.Run(ctx, readDelivered, id, read)
 	return err
 }
 
