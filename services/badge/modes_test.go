@@ -17,16 +17,20 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, hosts, shows := n.hosting()
-		livetest.Start(n.World, shows[:]...)
+		over := livetest.Schedule(n.World, hosts[0], time.Hour)
+		n.settle()
+		livetest.Start(n.World, shows[0], shows[1], over)
+		n.settle()
+		livetest.End(n.World, n.Clock.Now(), over)
 		n.Clock.Advance(time.Second)
 		for _, host := range hosts {
 			n.Post(host)
 		}
 		n.settle()
 		for _, c := range []struct {
-			mode         services.FollowMode
-			posts, shows int
-		}{{services.FollowAll, 2, 2}, {services.FollowLiveOnly, 1, 2}, {services.FollowNone, 1, 1}, {services.FollowAll, 2, 2}} {
+			mode              services.FollowMode
+			posts, shows, all int // all shows, those that are over too
+		}{{services.FollowAll, 2, 2, 3}, {services.FollowLiveOnly, 1, 2, 3}, {services.FollowNone, 1, 1, 1}, {services.FollowAll, 2, 2, 3}} {
 			n.SetFollowMode(hosts[0], reader, c.mode)
 			n.settle()
 			badges, items := n.read(reader), n.explained(reader)
@@ -38,8 +42,8 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 			}
 			digest, err := n.Digest(t.Context(), reader, fanouttest.Start.Add(-time.Hour))
 			n.Must(err)
-			if came := brought(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.shows {
-				t.Errorf("mode %d: the digest has %v, want %d posts and %d shows", c.mode, came, c.posts, c.shows)
+			if came := brought(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.all {
+				t.Errorf("mode %d: the digest has %v, want %d posts and %d shows", c.mode, came, c.posts, c.all)
 			}
 			if differed, err := n.World.Projector.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
 				t.Errorf("mode %d: the audit finds %v, %v", c.mode, differed, err)
