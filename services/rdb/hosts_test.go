@@ -44,6 +44,13 @@ func TestHostsAreNamedInDocuments(t *testing.T) {
 		want("again", name(v.stamp(), first), redis.Same, first, second)
 		first.Since = 9
 		want("followed anew", name(v.stamp(), first), redis.Applied, first, second)
+		first.Quiet = true
+		want("in a mode in which none counts", name(v.stamp(), first), redis.Applied, first, second)
+		want("the same mode", name(v.stamp(), first), redis.Same, first, second)
+		first.Quiet = false
+		want("in another mode", name(v.stamp(), first), redis.Applied, first, second)
+		second.Quiet = true
+		want("one of two, by a rebuild", v.build(FeedFacts{Hosts: []services.FollowedAuthor{first, second}}), redis.Applied, first, second)
 		read := v.stamp()
 		want("a drop", v.drop(author), redis.Applied, second)
 		want("read before the drop", name(read, first), redis.Retry, second)
