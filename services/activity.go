@@ -17,14 +17,14 @@ type ActivityThresholds struct {
 
 // The bounds of both thresholds.
 const (
-	MinActivityThreshold = time.Hour
+	minActivityThreshold = time.Hour
 	MaxActivityThreshold = 365 * 24 * time.Hour
 )
 
 // Check reports whether the thresholds are valid.
 func (t ActivityThresholds) Check() error {
 	switch {
-	case t.IdleAfter < MinActivityThreshold || t.IdleAfter > MaxActivityThreshold:
+	case t.IdleAfter < minActivityThreshold || t.IdleAfter > MaxActivityThreshold:
 		return Errorf(Invalid, "idleAfterHours: 1 to %d are allowed, got %d", hours(MaxActivityThreshold), hours(t.IdleAfter))
 	case t.DormantAfter < t.IdleAfter || t.DormantAfter > MaxActivityThreshold:
 		return Errorf(Invalid, "dormantAfterHours: idleAfterHours (%d) to %d are allowed, got %d",

@@ -85,17 +85,17 @@ type Label struct {
 	Data string // a JSON object; "" for none
 }
 
-// MaxData bounds the data of a label, in bytes of JSON without white space.
-const MaxData = 4 << 10
+// maxData bounds the data of a label, in bytes of JSON without white space.
+const maxData = 4 << 10
 
-// CheckData reports whether data is valid: a JSON object of at most MaxData bytes. "" is none.
+// CheckData reports whether data is valid: a JSON object of at most maxData bytes. "" is none.
 func CheckData(data string) error {
 	switch {
 	case data == "":
 	case data[0] != '{':
 		return Errorf(Invalid, "data: it must be a JSON object")
-	case len(data) > MaxData:
-		return Errorf(Invalid, "data: at most %d bytes are allowed, got %d", MaxData, len(data))
+	case len(data) > maxData:
+		return Errorf(Invalid, "data: at most %d bytes are allowed, got %d", maxData, len(data))
 	}
 	return nil
 }

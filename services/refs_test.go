@@ -49,7 +49,7 @@ func TestObjectsAndRefsAreReadBack(t *testing.T) {
 
 func TestCheckData(t *testing.T) {
 	for data, want := range map[string]Code{
-		"": "", "{}": "", `{"a":"` + strings.Repeat("x", MaxData-8) + `"}`: "", `{"a":"` + strings.Repeat("x", MaxData-7) + `"}`: Invalid, "[]": Invalid, `"x"`: Invalid,
+		"": "", "{}": "", `{"a":"` + strings.Repeat("x", maxData-8) + `"}`: "", `{"a":"` + strings.Repeat("x", maxData-7) + `"}`: Invalid, "[]": Invalid, `"x"`: Invalid,
 	} {
 		if got := CodeOf(CheckData(data)); got != want {
 			t.Errorf("%.20s: %q, want %q", data, got, want)

@@ -18,8 +18,8 @@ import (
 	"tidings/services/sql"
 )
 
-// KeepFor is how long an act is kept: a yearly review finds the acts of the whole year before it, with a month to spare.
-const KeepFor = 400 * 24 * time.Hour
+// keepFor is how long an act is kept: a yearly review finds the acts of the whole year before it, with a month to spare.
+const keepFor = 400 * 24 * time.Hour
 
 const (
 	endWithin  = 2 * time.Second // for the outcome, whatever became of the caller
@@ -129,10 +129,10 @@ func (s *Service) List(ctx context.Context, before services.PostID, limit int) (
 	return list, err
 }
 
-// forgetOld drops acts that are older than KeepFor.
+// forgetOld drops acts that are older than keepFor.
 func (s *Service) forgetOld(ctx context.Context) (dropped int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-KeepFor)), dropAtOnce)
+		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-keepFor)), dropAtOnce)
 		return err
 	})
 	return dropped, err

@@ -224,7 +224,7 @@ func TestOldActsAreDropped(t *testing.T) {
 			}
 			k.Clock.Advance(time.Hour)
 		}
-		k.Clock.Advance(KeepFor - 2*time.Hour)
+		k.Clock.Advance(keepFor - 2*time.Hour)
 		if dropped, err := k.forgetOld(k.Ctx); err != nil || dropped != 0 {
 			t.Errorf("dropped %d, %v, before the time", dropped, err)
 		}

@@ -74,7 +74,7 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 			}
 			return ids, logChange(ctx, tx, changed)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.Memory.CatchUp(ctx, stamp) },
+		AfterCommit: func(ctx context.Context) error { return s.Memory.catchUp(ctx, stamp) },
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		if err := edit.apply(ctx, tx, &a, stamp); err != nil {
 			return "", "", err
 		}
-		if a.Position == 0 && !a.OverAt(tx.Now) {
+		if a.Position == 0 && !a.overAt(tx.Now) {
 			if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
 				return "", "", err
 			}
@@ -141,14 +141,14 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		}
 	}
 	now := tx.HappenedAt()
-	if edit.ShowAgain && a.OverAt(now) {
+	if edit.ShowAgain && a.overAt(now) {
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts
-	case !a.OverAt(now):
+	case !a.overAt(now):
 		if a.Position, err = position(ctx, tx, *a, stamp); err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func checkTimes(starts, ends time.Time) error {
 }
 
 func checkEnd(a Announcement, now time.Time) error {
-	if a.OverAt(now) {
+	if a.overAt(now) {
 		return services.Errorf(services.Invalid, "endsAt: %s is in the past; it is now %s", timeText(a.EndsAt), timeText(now))
 	}
 	return nil

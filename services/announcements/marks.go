@@ -47,7 +47,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 			return 0, err
 		}
 		a := found[upTo.Announcement]
-		if a.Position == 0 || a.Withdrawn || !a.Segments.Reaches(Segments(state.Segments.Bits)) {
+		if a.Position == 0 || a.Withdrawn || !a.Segments.reaches(Segments(state.Segments.Bits)) {
 			return 0, services.Errorf(services.NotFound, "upTo: there is no %s", globalID(upTo.Announcement))
 		}
 		return a.Position, nil

@@ -13,14 +13,14 @@ import (
 
 // reader reads announcements and dots from SQL.
 type reader interface {
-	facts(ctx context.Context) (Facts, error)
+	facts(ctx context.Context) (facts, error)
 	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
 }
 
 // database is the reader of a node.
 type database struct{ db *sql.DB }
 
-func (d database) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
+func (d database) facts(ctx context.Context) (facts, error) { return readFacts(ctx, d.db) }
 
 func (d database) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	return Read(ctx, d.db.Runner, ids)
@@ -45,7 +45,7 @@ type Memory struct {
 	current atomic.Pointer[State]
 
 	mu     sync.Mutex
-	facts  *Facts // nil: never loaded
+	facts  *facts // nil: never loaded
 	lifted uint64 // added to Ended, so that this node's sequences do not fall when its clock is set back
 }
 
@@ -109,8 +109,8 @@ func (m *Memory) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// CatchUp makes sure that the cache contains the change with a stamp. Many changes that were committed together are read once.
-func (m *Memory) CatchUp(ctx context.Context, stamp uint64) error {
+// catchUp makes sure that the cache contains the change with a stamp. Many changes that were committed together are read once.
+func (m *Memory) catchUp(ctx context.Context, stamp uint64) error {
 	if m.stamp() >= stamp {
 		return nil
 	}
@@ -134,8 +134,8 @@ func (m *Memory) load(ctx context.Context) error {
 	return nil
 }
 
-// Whole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
-func (m *Memory) Whole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+// whole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
+func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	found, missing := m.texts.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -150,7 +150,7 @@ func (m *Memory) Whole(ctx context.Context, ids []services.PostID) (map[services
 
 // take installs facts that were read, unless the cache has newer ones, and drops the state computed from the former facts.
 // before runs first.
-func (m *Memory) take(facts *Facts, before func()) bool {
+func (m *Memory) take(facts *facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts != nil && facts.Stamp < m.facts.Stamp {
@@ -229,8 +229,8 @@ func (m *Memory) show(now time.Time) *State {
 	shown.Ended += m.lifted
 	if last := m.current.Load(); last != nil {
 		same := shown.Version == last.Version && shown.Ended == last.Ended
-		if sequence := last.Sequence(); shown.Sequence() < sequence || shown.Sequence() == sequence && !same {
-			more := sequence - shown.Sequence() + 1 // the content differs from the content that the last sequence stood for
+		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
+			more := sequence - shown.sequence() + 1 // the content differs from the content that the last sequence stood for
 			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
 		}
 	}
@@ -238,9 +238,9 @@ func (m *Memory) show(now time.Time) *State {
 	return shown
 }
 
-// Sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at the same
+// sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at the same
 // time. Version counts twice because a change may lower Ended by one.
-func (s *State) Sequence() uint64 { return 2*s.Version + s.Ended }
+func (s *State) sequence() uint64 { return 2*s.Version + s.Ended }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -256,8 +256,8 @@ func (s *State) Unread(state services.AnnouncementState, segments Segments) (lis
 	return list
 }
 
-// CountUnread counts the list of Unread, and returns when the first of it ends; the zero time when none ends.
-func (s *State) CountUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
+// countUnread counts the list of Unread, and returns when the first of it ends; the zero time when none ends.
+func (s *State) countUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
 	s.eachUnread(state, segments, func(a *Announcement) {
 		count++
 		if end := a.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
@@ -276,19 +276,19 @@ func (s *State) eachUnread(state services.AnnouncementState, segments Segments, 
 		if announcement.Position <= state.Position {
 			break
 		}
-		if announcement.Segments.Reaches(segments) {
+		if announcement.Segments.reaches(segments) {
 			do(announcement)
 		}
 	}
 }
 
-// Visible lists the announcements that are addressed to a user, those before a position, the newest first, at most limit.
-func (s *State) Visible(segments Segments, before uint64, limit int) (list []Announcement) {
+// visible lists the announcements that are addressed to a user, those before a position, the newest first, at most limit.
+func (s *State) visible(segments Segments, before uint64, limit int) (list []Announcement) {
 	for _, announcement := range s.Announcements {
 		if len(list) == limit {
 			break
 		}
-		if announcement.Position < before && announcement.Segments.Reaches(segments) {
+		if announcement.Position < before && announcement.Segments.reaches(segments) {
 			list = append(list, announcement)
 		}
 	}
@@ -298,19 +298,19 @@ func (s *State) Visible(segments Segments, before uint64, limit int) (list []Ann
 // Shows reports whether an announcement runs and is addressed to a user, and returns it without its texts.
 func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool) {
 	for _, announcement := range s.Announcements {
-		if announcement.ID == id && announcement.Segments.Reaches(segments) {
+		if announcement.ID == id && announcement.Segments.reaches(segments) {
 			return announcement, true
 		}
 	}
 	return Announcement{}, false
 }
 
-// Lights are all dots, lit or not, for a user who has cleared some of them up to a stamp. For a user without a position no dot is lit.
-func (s *State) Lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
+// lights are all dots, lit or not, for a user who has cleared some of them up to a stamp. For a user without a position no dot is lit.
+func (s *State) lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(s.Dots))
 	for i, dot := range s.Dots {
 		dots[i].Name = dot.Name
-		dots[i].Lit = state.Version > 0 && dot.LitFor(segments, max(state.DotsFrom, cleared[dot.Name]))
+		dots[i].Lit = state.Version > 0 && dot.litFor(segments, max(state.DotsFrom, cleared[dot.Name]))
 	}
 	return dots
 }

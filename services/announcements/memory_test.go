@@ -19,7 +19,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fakeSQL stands in for SQL and its log, and records the reads.
 type fakeSQL struct {
-	shared Facts
+	shared facts
 	whole  map[services.PostID]Announcement
 	log    []changelog.Entry
 	dots   []string // the names that were set last
@@ -28,7 +28,7 @@ type fakeSQL struct {
 	reads, texts int
 }
 
-func (e *fakeSQL) facts(context.Context) (Facts, error) {
+func (e *fakeSQL) facts(context.Context) (facts, error) {
 	e.reads++
 	return e.shared, e.down
 }
@@ -99,25 +99,25 @@ func entry(id services.PostID, ends time.Duration) Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
+	e.shared = facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
 	m := newCache(e)
 	first := shows(t, m, noon)
-	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.Sequence() != 2*7+2 {
-		t.Fatalf("at first %v at %d", got, first.Sequence())
+	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
+		t.Fatalf("at first %v at %d", got, first.sequence())
 	}
 	if again := shows(t, m, noon.Add(time.Minute-1)); again != first || e.reads != 1 {
 		t.Errorf("made again before anything changed; SQL was asked %d times", e.reads)
 	}
 	over := shows(t, m, noon.Add(time.Minute))
-	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.Sequence() != first.Sequence()+1 {
-		t.Errorf("after the first end %v at %d", got, over.Sequence())
+	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.sequence() != first.sequence()+1 {
+		t.Errorf("after the first end %v at %d", got, over.sequence())
 	}
 	if late := shows(t, m, noon.Add(time.Minute-1)); late != over {
 		t.Errorf("a reader that was held up sees %v again: it flickers", ids(late))
 	}
 	midnight := noon.Add(12 * time.Hour)
-	if night := shows(t, m, midnight.Add(time.Hour)); night.Sequence() != first.Sequence()+3 || len(night.Announcements) != 1 {
-		t.Errorf("after all ends %v at %d", ids(night), night.Sequence())
+	if night := shows(t, m, midnight.Add(time.Hour)); night.sequence() != first.sequence()+3 || len(night.Announcements) != 1 {
+		t.Errorf("after all ends %v at %d", ids(night), night.sequence())
 	}
 	if e.reads != 1 {
 		t.Errorf("SQL was asked %d times", e.reads)
@@ -127,12 +127,12 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 // A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that removes an end.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
+	e.shared = facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
 	m := newCache(e)
 	shows(t, m, noon)
 	end := noon.Add(time.Minute)
 	over := shows(t, m, end)
-	change := func(facts Facts) *State {
+	change := func(facts facts) *State {
 		t.Helper()
 		e.shared = facts
 		if err := m.Refresh(t.Context()); err != nil {
@@ -140,13 +140,13 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 		}
 		return shows(t, m, facts.At)
 	}
-	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
-	if raised.Sequence() <= over.Sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
-		t.Errorf("the raise has the version %d after %d", raised.Sequence(), over.Sequence())
+	raised := change(facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
+	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
+		t.Errorf("the raise has the version %d after %d", raised.sequence(), over.sequence())
 	}
-	longer := change(Facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{entry(1, time.Hour)}})
-	if longer.Sequence() <= raised.Sequence() || len(longer.Announcements) != 1 {
-		t.Errorf("an end that was moved has the version %d after %d", longer.Sequence(), raised.Sequence())
+	longer := change(facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{entry(1, time.Hour)}})
+	if longer.sequence() <= raised.sequence() || len(longer.Announcements) != 1 {
+		t.Errorf("an end that was moved has the version %d after %d", longer.sequence(), raised.sequence())
 	}
 }
 
@@ -154,18 +154,18 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 // all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
+	e.shared = facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
 	m := newCache(e)
-	now := shows(t, m, noon).Sequence()
+	now := shows(t, m, noon).sequence()
 	back := noon.Add(-time.Hour)
-	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
+	e.shared = facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
 	e.shared.Announcements[0].EndsAt = noon.Add(-time.Minute)
 	before := shows(t, m, back)
-	if len(before.Announcements) != 1 || before.Sequence() <= now {
-		t.Errorf("what has not ended yet: %v at %d, after %d", ids(before), before.Sequence(), now)
+	if len(before.Announcements) != 1 || before.sequence() <= now {
+		t.Errorf("what has not ended yet: %v at %d, after %d", ids(before), before.sequence(), now)
 	}
-	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.Sequence() <= before.Sequence() {
-		t.Errorf("when the time comes again: %v at %d, after %d", ids(n), n.Sequence(), before.Sequence())
+	if n := shows(t, m, noon); len(n.Announcements) != 0 || n.sequence() <= before.sequence() {
+		t.Errorf("when the time comes again: %v at %d, after %d", ids(n), n.sequence(), before.sequence())
 	}
 	e.down = errors.New("away")
 	if n := shows(t, m, back.Add(-time.Hour)); n == nil {
@@ -191,7 +191,7 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	turn(1) // the first state is news
 	turn(1)
-	e.shared = Facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
+	e.shared = facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
 	e.log = append(e.log, changelog.Entry{Kind: LogKind, Version: 1, Key: "shop"})
 	e.down = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil || notified != 1 {
@@ -204,17 +204,17 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	// A slow read does not bring an older state back.
 	newest := e.shared
-	e.shared = Facts{At: noon, Stamp: 6}
+	e.shared = facts{At: noon, Stamp: 6}
 	if err := m.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || notified != 2 {
 		t.Errorf("an older state replaced a newer one; notified %d times, %v", notified, err)
 	}
 	e.shared = newest
 	e.shared.Stamp = 8
-	if err := m.CatchUp(t.Context(), 8); err != nil || notified != 3 {
+	if err := m.catchUp(t.Context(), 8); err != nil || notified != 3 {
 		t.Errorf("its own change was notified %d times, %v", notified, err)
 	}
 	asked := e.reads
-	if err := m.CatchUp(t.Context(), 8); err != nil || e.reads != asked {
+	if err := m.catchUp(t.Context(), 8); err != nil || e.reads != asked {
 		t.Errorf("what is known was read again, %v", err)
 	}
 }
@@ -225,11 +225,11 @@ func TestTextsAreReadOnce(t *testing.T) {
 		return Announcement{ID: 1, Title: title, UpdatedAt: at}
 	}
 	e.whole = map[services.PostID]Announcement{1: text("old", noon)}
-	e.shared = Facts{At: noon, Stamp: 5, Announcements: []Announcement{entry(1, 0)}}
+	e.shared = facts{At: noon, Stamp: 5, Announcements: []Announcement{entry(1, 0)}}
 	m := newCache(e)
 	title := func() string {
 		t.Helper()
-		found, err := m.Whole(t.Context(), []services.PostID{1, 2})
+		found, err := m.whole(t.Context(), []services.PostID{1, 2})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}
@@ -260,10 +260,10 @@ func TestOneVersionIsOneState(t *testing.T) {
 		now, version := noon, uint64(0)
 		var all []Announcement
 		load := func() {
-			e.shared = Facts{At: now, Stamp: version, Version: version}
+			e.shared = facts{At: now, Stamp: version, Version: version}
 			for _, a := range slices.Backward(all) {
 				switch {
-				case a.OverAt(now):
+				case a.overAt(now):
 					e.shared.Ended++
 				case a.Withdrawn:
 					e.shared.HiddenEnds = append(e.shared.HiddenEnds, a.EndsAt)
@@ -281,14 +281,14 @@ func TestOneVersionIsOneState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n.Sequence() < last[at] {
-				t.Fatalf("the number falls from %d to %d", last[at], n.Sequence())
+			if n.sequence() < last[at] {
+				t.Fatalf("the number falls from %d to %d", last[at], n.sequence())
 			}
-			last[at] = n.Sequence()
-			if had, known := states[at][n.Sequence()]; known && !slices.Equal(had, ids(n)) {
-				t.Fatalf("the number %d is of %v and of %v", n.Sequence(), had, ids(n))
+			last[at] = n.sequence()
+			if had, known := states[at][n.sequence()]; known && !slices.Equal(had, ids(n)) {
+				t.Fatalf("the number %d is of %v and of %v", n.sequence(), had, ids(n))
 			}
-			states[at][n.Sequence()] = ids(n)
+			states[at][n.sequence()] = ids(n)
 			return n
 		}
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 60).Draw(t, "steps") {
@@ -323,8 +323,8 @@ func TestOneVersionIsOneState(t *testing.T) {
 			if err := m.Refresh(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if n := look(at); n.Sequence() != look(0).Sequence() || !slices.Equal(ids(n), ids(look(0))) {
-				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.Sequence(), ids(look(0)), look(0).Sequence())
+			if n := look(at); n.sequence() != look(0).sequence() || !slices.Equal(ids(n), ids(look(0))) {
+				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.sequence(), ids(look(0)), look(0).sequence())
 			}
 		}
 	})
@@ -337,7 +337,7 @@ func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	shows(t, m, noon)
 	users := []services.UserID{1, 2}
 	before := m.Log.Learned(users)
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}
+	e.shared = facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

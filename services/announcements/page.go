@@ -27,7 +27,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 	if err != nil {
 		return Page{}, err
 	}
-	list := at.shared.Visible(at.segments, before, size+1)
+	list := at.shared.visible(at.segments, before, size+1)
 	page := Page{HasNext: len(list) > size}
 	page.Items, err = s.items(ctx, at, list[:min(size, len(list))])
 	return page, err
@@ -59,7 +59,7 @@ func (s *Service) items(ctx context.Context, at standing, list []Announcement) (
 	for i, a := range list {
 		ids[i] = a.ID
 	}
-	texts, err := s.Memory.Whole(ctx, ids)
+	texts, err := s.Memory.whole(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -64,13 +64,13 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 		return
 	}
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
-	count, ends := state.CountUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
+	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
 	v.Expires(services.SourceAnnouncements, count)
-	v.Learned(state.Sequence() - state.Ended)
+	v.Learned(state.sequence() - state.Ended)
 	v.Passed(int64(state.Ended))
 	v.ChangesAt(ends)
 	badges.Announcements = source.Exact(count)
-	badges.Dots = state.Lights(own, segments, v.Document.DotsSeen)
+	badges.Dots = state.lights(own, segments, v.Document.DotsSeen)
 }
 
 // Explain lists the unread announcements.
@@ -97,7 +97,7 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	count := 0
-	for _, announcement := range shared.Visible(Segments(own.Segments.Bits), math.MaxUint64, maxListed) {
+	for _, announcement := range shared.visible(Segments(own.Segments.Bits), math.MaxUint64, maxListed) {
 		if announcement.Position >= uint64(since.UnixMicro()) {
 			count++
 		}

@@ -20,12 +20,12 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 		ends     time.Duration
 	}{{0, 0, 2, 0}, {1, 0, 3, time.Hour}, {3, 0, 4, time.Minute}, {3, 5, 2, time.Hour}, {2, 4, 2, time.Minute}, {3, 9, 0, 0}} {
 		state := services.AnnouncementState{Version: 1, Position: c.position}
-		count, ends := n.CountUnread(state, c.segments)
+		count, ends := n.countUnread(state, c.segments)
 		if count != c.count || !ends.Equal(entry(0, c.ends).EndsAt) {
 			t.Errorf("%+v: %d unread until %s", c, count, ends)
 		}
 		listed := 0
-		for _, a := range n.Visible(c.segments, 100, 100) {
+		for _, a := range n.visible(c.segments, 100, 100) {
 			if a.Position > c.position {
 				listed++
 			}
@@ -34,10 +34,10 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 			t.Errorf("%+v: %d are listed as unread, %d counted", c, listed, count)
 		}
 	}
-	if count, _ := n.CountUnread(services.AnnouncementState{}, 3); count != 0 {
+	if count, _ := n.countUnread(services.AnnouncementState{}, 3); count != 0 {
 		t.Errorf("without a position %d are unread", count)
 	}
-	if page := n.Visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
+	if page := n.visible(3, 9, 2); len(page) != 2 || page[0].ID != 7 || page[1].ID != 5 {
 		t.Errorf("a page after the first: %v", page)
 	}
 	if _, ok := n.Shows(9, 0); ok {
@@ -47,7 +47,7 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 		t.Error("an announcement is not shown")
 	}
 	lit := func(state services.AnnouncementState, segments Segments, cleared map[string]uint64) (all [2]bool) {
-		for i, dot := range n.Lights(state, segments, cleared) {
+		for i, dot := range n.lights(state, segments, cleared) {
 			all[i] = dot.Lit
 		}
 		return all

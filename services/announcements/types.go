@@ -10,8 +10,8 @@ import (
 // Segments is a set of segments of users, one bit each. As a target, 0 is everyone.
 type Segments uint64
 
-// Reaches reports whether a target reaches a user with these segments.
-func (target Segments) Reaches(user Segments) bool { return target == 0 || target&user != 0 }
+// reaches reports whether a target reaches a user with these segments.
+func (target Segments) reaches(user Segments) bool { return target == 0 || target&user != 0 }
 
 // The bounds of announcements and dots.
 const (
@@ -51,14 +51,14 @@ func ParseID(field, id string) (services.PostID, error) {
 	return services.ParseTypedID(field, id, services.AnnouncementType)
 }
 
-// OverAt reports whether the announcement has ended at a moment: from EndsAt on.
-func (a Announcement) OverAt(moment time.Time) bool {
+// overAt reports whether the announcement has ended at a moment: from EndsAt on.
+func (a Announcement) overAt(moment time.Time) bool {
 	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
 }
 
 // waits reports whether the announcement has no position yet.
 func (a Announcement) waits(now time.Time) bool {
-	return a.Position == 0 && !a.Withdrawn && !a.OverAt(now)
+	return a.Position == 0 && !a.Withdrawn && !a.overAt(now)
 }
 
 // Dot is a dot as the facts have it: when it was raised for everyone, and for segments.
@@ -73,11 +73,11 @@ type Raise struct {
 	At     uint64 // a stamp of the announcements' clock
 }
 
-// LitFor reports whether the dot is lit for a user with these segments who has seen it up to a stamp. At an equal stamp it is
+// litFor reports whether the dot is lit for a user with these segments who has seen it up to a stamp. At an equal stamp it is
 // not lit.
-func (d Dot) LitFor(segments Segments, seen uint64) bool {
+func (d Dot) litFor(segments Segments, seen uint64) bool {
 	for _, raise := range d.Raises {
-		if raise.At > seen && raise.Target.Reaches(segments) {
+		if raise.At > seen && raise.Target.reaches(segments) {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ func TestTargetsReachSegments(t *testing.T) {
 		target, user Segments
 		want         bool
 	}{{0, 0, true}, {0, 5, true}, {1, 0, false}, {1 << 63, 1<<63 | 1, true}, {6, 1, false}, {6, 4, true}} {
-		if got := c.target.Reaches(c.user); got != c.want {
+		if got := c.target.reaches(c.user); got != c.want {
 			t.Errorf("%b reaches %b: %t", c.target, c.user, got)
 		}
 	}
@@ -26,11 +26,11 @@ func TestDotsAreLitForTheirTargets(t *testing.T) {
 		seen     uint64
 		want     bool
 	}{{0, 4, true}, {0, 5, false}, {2, 5, true}, {2, 8, true}, {2, 9, false}, {1, 8, false}, {3, 8, true}} {
-		if got := dot.LitFor(c.segments, c.seen); got != c.want {
+		if got := dot.litFor(c.segments, c.seen); got != c.want {
 			t.Errorf("with %b, seen up to %d: %t", c.segments, c.seen, got)
 		}
 	}
-	if (Dot{Name: "new"}).LitFor(0, 0) {
+	if (Dot{Name: "new"}).litFor(0, 0) {
 		t.Error("a dot that nobody raised is lit")
 	}
 }
@@ -38,7 +38,7 @@ func TestDotsAreLitForTheirTargets(t *testing.T) {
 func TestAnnouncementsAreOverFromTheirEndOn(t *testing.T) {
 	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	a := Announcement{EndsAt: end}
-	if a.OverAt(end.Add(-1)) || !a.OverAt(end) || (Announcement{}).OverAt(end) {
+	if a.overAt(end.Add(-1)) || !a.overAt(end) || (Announcement{}).overAt(end) {
 		t.Error("an announcement is over from its end on, and never without one")
 	}
 }

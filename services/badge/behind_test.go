@@ -55,14 +55,14 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 		}
 	}
 	n.passBehind()
-	if _, err := n.PassFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
+	if _, err := n.passFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
 	_, err = jobs.FinishHeld(t.Context(), gone, queued)
 	n.Must(err)
 	n.Must(heart.RunOnce(t.Context()))
 	n.passBehind()
-	if done, err := n.PassFallbacks(t.Context()); done != 1 || err != nil {
+	if done, err := n.passFallbacks(t.Context()); done != 1 || err != nil {
 		t.Errorf("%d documents were made news again, %v", done, err)
 	}
 	again := n.read(reader)

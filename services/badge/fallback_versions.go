@@ -79,9 +79,9 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// PassFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
+// passFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
 // document waits for its rebuild.
-func (s *Service) PassFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
+func (s *Service) passFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
 
 // pass raises the documents of users who were answered from SQL; nil: of all. It does not raise a document that lacks a command
 // that this node has acknowledged: it would replace the newer counts that the user was shown.

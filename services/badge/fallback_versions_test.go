@@ -41,7 +41,7 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 			if exact.HomeFeed.Value != 2 || exact.Total.Precision != services.Exact || fallback.Total.Precision != services.Stale {
 				t.Errorf("%s: %+v and then %+v", what, fallback, exact)
 			}
-			if passed, err := node.PassFallbacks(t.Context()); passed != 0 || err != nil {
+			if passed, err := node.passFallbacks(t.Context()); passed != 0 || err != nil {
 				t.Errorf("%s: %d documents are still to be raised, %v", what, passed, err)
 			}
 		}
@@ -69,7 +69,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 		read <- badges
 	}()
 	<-arrived
-	if passed, err := n.PassFallbacks(t.Context()); passed != 1 || err != nil {
+	if passed, err := n.passFallbacks(t.Context()); passed != 1 || err != nil {
 		t.Errorf("%d documents were raised, %v; want 1", passed, err)
 	}
 	release()
@@ -123,7 +123,7 @@ func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	for _, want := range []int{1, 0} {
-		if passed, err := n.PassFallbacks(t.Context()); passed != want || err != nil {
+		if passed, err := n.passFallbacks(t.Context()); passed != want || err != nil {
 			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
 		}
 	}

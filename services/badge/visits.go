@@ -63,7 +63,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
 		s.passBehind()
-		if _, err := s.PassFallbacks(ctx); err != nil && ctx.Err() == nil {
+		if _, err := s.passFallbacks(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis does not have the users yet that were answered from SQL", "error", err)
 		}
 	})

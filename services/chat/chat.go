@@ -70,7 +70,7 @@ func New(cfg Config) *Service {
 	if cfg.Facts == nil {
 		cfg.Facts = sequenceFacts{cfg.Store}
 	}
-	s := &Service{Config: cfg, Sequences: NewSequences(cfg.Changes, cfg.Facts), expiry: cfg.Projector.Expiry()}
+	s := &Service{Config: cfg, Sequences: newSequences(cfg.Changes, cfg.Facts), expiry: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.RegisterRebuildPart("conversations", s.rebuildSteps)
 	cfg.Projector.RegisterAuditPart("conversations", s.audit)
@@ -108,7 +108,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 				return nil, err
 			}
 			var created bool
-			id, created, err = insert(ctx, tx, Wanted{Kind: kind, Title: title, Creator: creator, Members: members})
+			id, created, err = insert(ctx, tx, wanted{Kind: kind, Title: title, Creator: creator, Members: members})
 			if err != nil {
 				return nil, err
 			}

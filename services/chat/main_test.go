@@ -89,8 +89,8 @@ func (n node) shown(user services.UserID) (unread, mentions int) {
 		document = n.Document(user)
 	}
 	sums := document.Conversations
-	n.Sequences.Learn(n.TB.Context(), sums.ReadSide)
-	counted := n.Sequences.ReadSide(sums.ReadSide, n.Clock.Now())
+	n.Sequences.learn(n.TB.Context(), sums.ReadSide)
+	counted := n.Sequences.readSide(sums.ReadSide, n.Clock.Now())
 	if !document.Ready || !counted.Known || sums.Unread < 0 || sums.Mentions < 0 {
 		n.TB.Fatalf("user %d: %+v, %+v", user, document, counted)
 	}

@@ -51,8 +51,8 @@ type sequence struct {
 	asked    time.Time
 }
 
-// NewSequences makes an empty cache.
-func NewSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
+// newSequences makes an empty cache.
+func newSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
 	l := &Sequences{
 		facts: facts, clock: log.Clock(), log: log.Logger(),
 		known:    map[services.ConversationID]*sequence{},
@@ -86,9 +86,9 @@ type Counted struct {
 	Known    bool   // false: some conversation is unknown, and the number may be greater
 }
 
-// Learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
-// now on. When SQL does not answer, ReadSide reports it.
-func (l *Sequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
+// learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
+// now on. When SQL does not answer, readSide reports it.
+func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
@@ -107,9 +107,9 @@ func (l *Sequences) Learn(ctx context.Context, lists ...[]services.ReadSidePlace
 	}
 }
 
-// ReadSide counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has read more
+// readSide counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has read more
 // than this node knows of.
-func (l *Sequences) ReadSide(places []services.ReadSidePlace, now time.Time) Counted {
+func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Counted {
 	counted := Counted{Known: true}
 	stale := false
 	l.mu.RLock()
@@ -146,9 +146,9 @@ func (l *Sequences) Moved(moved Head) {
 	l.readers.Notify()
 }
 
-// Watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
+// watch returns a channel that gets a token when the last sequence of a conversation has moved since the last token was taken,
 // and a function that ends the watch.
-func (l *Sequences) Watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
+func (l *Sequences) watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
 	w := l.watchMany()
 	w.follow([]services.ConversationID{id})
 	return w.moved, func() { w.follow(nil) }

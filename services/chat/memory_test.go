@@ -73,7 +73,7 @@ func newRoom(t *testing.T) *room {
 	r := &room{t: t, e: newStub(), now: time.Unix(1000, 0)}
 	r.e.heads = map[services.ConversationID]Head{}
 	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
-	r.Sequences = NewSequences(r.Log, r.e)
+	r.Sequences = newSequences(r.Log, r.e)
 	r.Log.OnMoved(func(readers []services.UserID) {
 		if slices.Contains(readers, reader) {
 			r.notified.Add(1)
@@ -98,7 +98,7 @@ func (r *room) look() {
 
 func (r *room) wants(unread int, known bool, places ...services.ReadSidePlace) Counted {
 	r.t.Helper()
-	got := r.Sequences.ReadSide(places, r.now)
+	got := r.Sequences.readSide(places, r.now)
 	if got.Unread != unread || got.Known != known {
 		r.t.Errorf("%+v, want %d, known %t", got, unread, known)
 	}
@@ -112,9 +112,9 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
 	r.wants(0, false, places...)
 	r.Sequences.Follow(reader, places)
-	r.Sequences.Learn(t.Context(), places, places)
+	r.Sequences.learn(t.Context(), places, places)
 	first := r.wants(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
-	if r.Sequences.Learn(t.Context(), places); r.e.sqlHeads != 2 {
+	if r.Sequences.learn(t.Context(), places); r.e.sqlHeads != 2 {
 		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
 	}
 	r.pass(time.Second)
@@ -135,7 +135,7 @@ func TestEveryChangeHasAUniqueStamp(t *testing.T) {
 	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.head(1, 1)
 	r.head(2, 1)
-	r.Sequences.Learn(t.Context(), places)
+	r.Sequences.learn(t.Context(), places)
 	last := r.wants(2, true, places...).Sequence
 	for i := range int64(4) {
 		r.Sequences.Moved(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
@@ -158,7 +158,7 @@ func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r.head(1, 0)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Sequences.Follow(reader, places)
-	r.Sequences.Learn(t.Context(), places)
+	r.Sequences.learn(t.Context(), places)
 	for i := range int64(100) {
 		r.pass(10 * time.Millisecond)
 		r.Sequences.Moved(r.head(1, i+1))
@@ -185,13 +185,13 @@ func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	e := newStub()
 	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
-	m := NewSequences(log, e)
+	m := newSequences(log, e)
 	notified := make(chan int64, 10)
 	last := atomic.Int64{}
 	log.OnMoved(func([]services.UserID) { notified <- last.Load() })
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	m.Follow(reader, places)
-	m.Learn(t.Context(), places)
+	m.learn(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
 		m.Moved(Head{Conversation: 1, Number: number + 1, At: time.Now()})
@@ -212,7 +212,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
 	r.Sequences.Follow(reader, both)
 	r.Sequences.Follow(reader+1, both[1:])
-	r.Sequences.Learn(t.Context(), both)
+	r.Sequences.learn(t.Context(), both)
 	for range 10 {
 		r.pass(time.Minute)
 		r.look()
@@ -243,7 +243,7 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 	r.head(1, 4)
 	r.head(2, 4)
 	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Sequences.Learn(t.Context(), both)
+	r.Sequences.learn(t.Context(), both)
 	for range 5 {
 		r.pass(time.Minute)
 		r.look()
@@ -259,9 +259,9 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newRoom(t)
 	r.head(1, 4)
-	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown = errors.New("away")
-	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
+	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
 	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
@@ -276,14 +276,14 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r.e.sqlDown = errors.New("down")
 	r.e.heads = nil
 	r.Sequences.Follow(reader, places)
-	r.Sequences.Learn(t.Context(), places)
-	if r.Sequences.ReadSide(places, r.Now()).Known || r.notified.Load() != 0 {
+	r.Sequences.learn(t.Context(), places)
+	if r.Sequences.readSide(places, r.Now()).Known || r.notified.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
 	r.head(1, 4)
 	r.look()
-	if got := r.Sequences.ReadSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
+	if got := r.Sequences.readSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
 		t.Errorf("%+v, and the reader was notified %d times", got, r.notified.Load())
 	}
 }
@@ -292,9 +292,9 @@ func TestFailedNotificationsAreRepeated(t *testing.T) {
 func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	r := newRoom(t)
 	r.e.sqlDown, r.e.heads = errors.New("down"), nil
-	moved, forget := r.Sequences.Watch(1)
+	moved, forget := r.Sequences.watch(1)
 	defer forget()
-	r.Sequences.Learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
+	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
 	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
 	r.head(1, 4)
 	r.look()
@@ -312,7 +312,7 @@ func TestTheSequenceRisesWithEachMessage(t *testing.T) {
 	r.head(1, 3)
 	places := []services.ReadSidePlace{{Conversation: 1}}
 	r.Follow(reader, places)
-	r.Learn(t.Context(), places)
+	r.learn(t.Context(), places)
 	both := []services.UserID{reader, reader + 1}
 	before := r.Log.Learned(both)
 	r.Moved(r.head(1, 4))

@@ -147,10 +147,10 @@ func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []r
 	if len(lists) == 0 {
 		return
 	}
-	c.s.Sequences.Learn(ctx, lists...)
+	c.s.Sequences.learn(ctx, lists...)
 	for i := range documents {
 		sums := &documents[i].Conversations
-		counted := c.s.Sequences.ReadSide(sums.ReadSide, c.s.Clock.Now())
+		counted := c.s.Sequences.readSide(sums.ReadSide, c.s.Clock.Now())
 		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known
 	}
 }

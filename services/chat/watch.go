@@ -25,8 +25,8 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, id services.C
 	if err != nil {
 		return nil, err
 	}
-	moved, forget := s.Sequences.Watch(id)
-	s.Sequences.Learn(ctx, []services.ReadSidePlace{{Conversation: id}})
+	moved, forget := s.Sequences.watch(id)
+	s.Sequences.learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
 		state, err := s.One(ctx, user, id)
 		return Change{state, badges}, err

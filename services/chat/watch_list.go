@@ -53,7 +53,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 		return next, err
 	}
 	w.quiet.follow(ids)
-	w.s.Sequences.Learn(ctx, places(ids))
+	w.s.Sequences.learn(ctx, places(ids))
 	next.quiet = w.quiet.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
 	if next.States, next.More, err = w.s.List(ctx, w.user, First, w.size); err != nil {
 		return next, err

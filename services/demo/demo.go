@@ -78,11 +78,11 @@ func (w *World) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	following.Go(func() { w.follower.run(ctx) })
 	defer following.Wait()
-	return services.Every(ctx, tick, w.RunOnce)
+	return services.Every(ctx, tick, w.runOnce)
 }
 
-// RunOnce sends the acts that are due, in one request.
-func (w *World) RunOnce(ctx context.Context) {
+// runOnce sends the acts that are due, in one request.
+func (w *World) runOnce(ctx context.Context) {
 	now := w.cfg.Clock.Now()
 	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
 		w.due = later(w.due, held)

@@ -183,7 +183,7 @@ func TestThePaceIsKept(t *testing.T) {
 		minutes := func(count int) int {
 			for range time.Duration(count) * time.Minute / tick {
 				clock.now = clock.now.Add(tick)
-				w.RunOnce(t.Context())
+				w.runOnce(t.Context())
 			}
 			return server.since()
 		}
@@ -192,9 +192,9 @@ func TestThePaceIsKept(t *testing.T) {
 		}
 		// The process was away for an hour: the missed acts are dropped.
 		clock.now = clock.now.Add(time.Hour)
-		w.RunOnce(t.Context())
+		w.runOnce(t.Context())
 		for range 10 * 60 * pace / mostEvents {
-			w.RunOnce(t.Context())
+			w.runOnce(t.Context())
 		}
 		if got := server.since(); got > pace/20+2 {
 			t.Errorf("at a pace of %d, %d acts were made up for", pace, got)

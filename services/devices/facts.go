@@ -105,8 +105,8 @@ func (s *Service) Of(ctx context.Context, user services.UserID) (list []Device, 
 	return list, err
 }
 
-// ByID is a device of a user; false if the user has none of that ID.
-func (s *Service) ByID(ctx context.Context, user services.UserID, id string) (Device, bool, error) {
+// byID is a device of a user; false if the user has none of that ID.
+func (s *Service) byID(ctx context.Context, user services.UserID, id string) (Device, bool, error) {
 	list, err := s.Of(ctx, user)
 	for _, one := range list {
 		if one.ID == id {
@@ -172,7 +172,7 @@ func (s *Service) Counts(ctx context.Context) (c Counts, err error) {
 	return c, err
 }
 
-// Forget removes a user's devices, and answers how many.
-func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
+// forget removes a user's devices, and answers how many.
+func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetDevices, user)
 }

@@ -35,7 +35,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 		return Registered{}, err
 	}
 	if d.Name != "" {
-		if err := services.CheckText("name", d.Name, 1, MaxName); err != nil {
+		if err := services.CheckText("name", d.Name, 1, maxName); err != nil {
 			return Registered{}, err
 		}
 	}

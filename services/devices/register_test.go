@@ -34,7 +34,7 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%+v", list)
 		}
 		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[1]))(t)), 0)
-		if _, some, err := s.ByID(b.Ctx, users[1], first.ID); some || err != nil {
+		if _, some, err := s.byID(b.Ctx, users[1], first.ID); some || err != nil {
 			t.Errorf("bob reads ann's device: %v", err)
 		}
 		if removed := sqltest.Must(s.Unregister(b.Ctx, users[1], first.ID, ""))(t); removed {
@@ -212,7 +212,7 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 		}
 		sqltest.Equal(t, len(sqltest.Must(s.Of(b.Ctx, users[1]))(t)), 1)
 		b.MustWrite(func(tx *sql.Tx) error {
-			n, err := Forget(b.Ctx, tx, users[0])
+			n, err := forget(b.Ctx, tx, users[0])
 			sqltest.Equal(t, n, MaxDevices)
 			return err
 		})

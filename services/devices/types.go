@@ -12,7 +12,7 @@ import (
 // The limits of devices.
 const (
 	MaxDevices = 20 // of one user; a further one replaces the one that registered longest ago
-	MaxName    = 64 // characters
+	maxName    = 64 // characters
 )
 
 // Device is a browser that a user has registered.

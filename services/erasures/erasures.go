@@ -30,8 +30,8 @@ import (
 // JobKind is the kind of the job; its key is the user.
 const JobKind = "erase"
 
-// LogKind is the kind of log entry for an erasure that begins. It says nothing of the user.
-const LogKind = "erasure"
+// logKind is the kind of log entry for an erasure that begins. It says nothing of the user.
+const logKind = "erasure"
 
 // Config is what New needs.
 type Config struct {
@@ -82,7 +82,7 @@ func New(cfg Config) *Service {
 		s.places[step.Name] = i
 	}
 	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.Bulk, Each: s.run, Changes: jobs.NoCounts()})
-	cfg.Log.Register(changelog.Kind{Name: LogKind, Load: s.learn})
+	cfg.Log.Register(changelog.Kind{Name: logKind, Load: s.learn})
 	return s
 }
 
@@ -159,7 +159,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
 		return erasure, err
 	}
-	if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
+	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return erasure, err
 	}
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
@@ -325,7 +325,7 @@ func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *place) error {
 	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
 		at.found = 1
 	}
-	if _, err := changelog.AppendLog(ctx, tx, LogKind, "", nil); err != nil {
+	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return err
 	}
 	return s.save(ctx, tx, *at)

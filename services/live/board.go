@@ -59,7 +59,7 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 		return p, services.Errorf(services.Invalid, "after: it stands for a session and a position in it, and cannot be given together with sessionId or lastId")
 	case a.After != nil:
 		p.field = "after"
-		p.session, p.after, err = ParseCursor(viewer, *a.After)
+		p.session, p.after, err = parseCursor(viewer, *a.After)
 		return p, err
 	case a.LastID != nil && a.Session == nil:
 		return p, services.Errorf(services.Invalid, "lastId: it is a position in a session, and cannot be given without sessionId")
@@ -94,7 +94,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	}
 	session := start.session
 	if !given {
-		session = Session{Viewer: viewer, Device: DeviceHash(ask.Device)}
+		session = Session{Viewer: viewer, Device: deviceHash(ask.Device)}
 	}
 	replays := 0 // Live and upcoming shows fill most first pages, which then need no replays.
 	if given {
@@ -187,7 +187,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	hosts := session.hosts(reader.hosts)
 	var p part
 	if !after.Replay {
-		p.Active, p.More = s.Memory.ActiveAt(hosts, session.Version, after, first+1)
+		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
@@ -227,12 +227,12 @@ const allReplays = 2 * services.Retention
 // past them ends the list.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
-		all, _ := s.Memory.ReplaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
+		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
 		}
 	}
-	shows, more := s.Memory.ReplaysAt(hosts, session.Version, after, first+1)
+	shows, more := s.Memory.replaysAt(hosts, session.Version, after, first+1)
 	known.More, known.Lines = more, make([]line, len(shows))
 	for i, show := range shows {
 		known.Lines[i] = lineOf(show)

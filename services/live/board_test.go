@@ -305,7 +305,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
 			}
 		}
-		if got := h.boards.Memory.LiveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
+		if got := h.boards.Memory.liveSince(w.Document(viewer).Hosts, session.Version); len(got) != 1 || got[0].ID != two {
 			t.Errorf("after the session's mark there would be %v", got)
 		}
 	})

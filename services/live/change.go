@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// MaxChanged bounds each list of a change.
-const MaxChanged = 100
+// maxChanged bounds each list of a change.
+const maxChanged = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
 // list in the order of the present board; cancelled shows have no position on it and are in order of id.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
-	More bool // some are omitted: no list has more than MaxChanged
+	More bool // some are omitted: no list has more than maxChanged
 }
 
 // difference sorts the moves since a session into the lists of a Difference.
@@ -39,8 +39,8 @@ func difference(moves []Move) (d Difference) {
 	}
 	for _, list := range []*[]Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
 		slices.SortFunc(*list, byPlace)
-		if len(*list) > MaxChanged {
-			*list, d.More = (*list)[:MaxChanged], true
+		if len(*list) > maxChanged {
+			*list, d.More = (*list)[:maxChanged], true
 		}
 	}
 	return d

@@ -30,8 +30,8 @@ func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 	return sessionText.AppendEncode(to, session.append(bytes))
 }
 
-// ParseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
-func ParseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
+// parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
+func parseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
 	bytes, err := sessionText.DecodeString(text)
 	ok := err == nil && len(bytes) == cursorBytes && bytes[0] == cursorForm && bytes[1] <= 1
 	if ok {

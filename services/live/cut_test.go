@@ -196,14 +196,14 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
-	for id := range MaxChanged + 5 {
+	for id := range maxChanged + 5 {
 		moves = append(moves, Move{Is: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: at(int64(id))}})
 	}
 	d := difference(moves)
-	if len(d.WentLive) != MaxChanged || !d.More || d.WentLive[0].ID != MaxChanged+5 {
+	if len(d.WentLive) != maxChanged || !d.More || d.WentLive[0].ID != maxChanged+5 {
 		t.Fatalf("%d, more %t", len(d.WentLive), d.More)
 	}
-	if d.same(difference(moves[:MaxChanged])) {
+	if d.same(difference(moves[:maxChanged])) {
 		t.Error("others are taken for the same")
 	}
 }

@@ -106,9 +106,9 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	if err != nil || !named {
 		return after, nil, err
 	}
-	if !after.Moved(before) {
+	if !after.moved(before) {
 		change := LogChange{Show: after}
-		return after, nil, change.AppendTexts(ctx, tx)
+		return after, nil, change.appendTexts(ctx, tx)
 	}
 	change := LogChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
 	version, err := change.Append(ctx, tx)
@@ -126,7 +126,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 
 // showJobs are the jobs that project the effects of a change of a show.
 func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
-	if at := s.limits.ClosesAt(after); !at.IsZero() && !at.Equal(s.limits.ClosesAt(before)) {
+	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
@@ -180,7 +180,7 @@ func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job
 	var later []jobs.NewJob
 	early = map[int]bool{}
 	for i, id := range ids {
-		if at := s.limits.ClosesAt(shows[id]); at.After(tx.Now) {
+		if at := s.limits.closesAt(shows[id]); at.After(tx.Now) {
 			early[i], done, later = true, append(done, claimed[i]), append(later, CloseJob(id, at))
 		}
 	}
@@ -211,7 +211,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 			return err
 		}
 		// The configured time has grown, or another node's clock is ahead of this one's: check again later.
-		if at := s.limits.ClosesAt(before); !at.IsZero() {
+		if at := s.limits.closesAt(before); !at.IsZero() {
 			return jobs.Enqueue(ctx, tx, CloseJob(id, at))
 		}
 		return nil

@@ -76,8 +76,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 
 func seenRegister(seen services.PostID) rdb.Register { return rdb.LiveSeenRegister(uint64(seen)) }
 
-// HostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
-func (s *Service) HostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
+// hostsBy are the hosts that a user follows and may see, as their document names them, ordered by ID.
+func (s *Service) hostsBy(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error) {
 	return hostsBy(ctx, s.store, user)
 }
 

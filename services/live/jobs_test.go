@@ -59,7 +59,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		})
 		later := func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
-			return show.Reschedule(ShowEdit{PlannedAt: &plan}, now)
+			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		}
 		moveShows(w, []services.PostID{show}, later)
 		moveShows(w, []services.PostID{cancelled}, Show.Cancel)
@@ -117,7 +117,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		w.Quiet(w.Fanout)
 		moveShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
-			return show.Reschedule(ShowEdit{PlannedAt: &plan}, now)
+			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		})
 		finish(w, ended)
 		start(w, live, over)

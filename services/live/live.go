@@ -85,14 +85,14 @@ func New(cfg Config) *Service {
 	s := &Service{
 		limits: cfg.Limits, buildWait: cfg.BuildWait,
 		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, ages: cfg.Fanout.Projector.Expiry(),
-		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: SessionLives * cfg.SessionFor,
+		sessions: cfg.Sessions, idle: cfg.SessionFor, longest: sessionLives * cfg.SessionFor,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Fanout.RegisterHosts(s.mergeHost)
-	cfg.Fanout.Projector.RegisterHosts(s.HostsBy)
+	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)
 	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
 	cfg.Fanout.Projector.RegisterLimitedRows("former places of shows", s.forgetting(forgetFormers))
@@ -111,6 +111,6 @@ func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before
 	}
 }
 
-// SessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former
+// sessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former
 // positions of shows for that long.
-const SessionLives = 24
+const sessionLives = 24

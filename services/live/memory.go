@@ -103,9 +103,9 @@ func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	}
 }
 
-// CatchUp makes sure that the cache is at a version of the log or a later one. INVALID for a version that the log does not
+// catchUp makes sure that the cache is at a version of the log or a later one. INVALID for a version that the log does not
 // have.
-func (m *Memory) CatchUp(ctx context.Context, version uint64) error {
+func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 	if m.Loaded() && m.Version() >= version {
 		return nil
 	}

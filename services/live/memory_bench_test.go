@@ -71,7 +71,7 @@ func BenchmarkBoard(b *testing.B) {
 			read func(hosts []services.FollowedAuthor)
 		}{
 			{"page", func(hosts []services.FollowedAuthor) {
-				m.Shows.ActiveAt(hosts, version, ShowPlace{}, benchPage)
+				m.Shows.activeAt(hosts, version, ShowPlace{}, benchPage)
 			}},
 			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
 			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.Shows.state, hosts, version) }},

@@ -15,19 +15,19 @@ func (m *Memory) Version() uint64 { return m.following.Version() }
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
 func (m *Memory) Loaded() bool { return m.following.Loaded() }
 
-// ActiveAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
+// activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards: those after a position
 // (the zero value: from the top), at most limit, and whether there are more. Each has its status and times at that version,
 // and its present texts. Versions older than the horizon are incomplete.
-func (m *Memory) ActiveAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
+func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if after.Replay {
 		return nil, false
 	}
 	return m.pageAt(hosts, version, after, limit, false)
 }
 
-// ReplaysAt lists the hosts' cached replays, as ActiveAt does: all that ended within the horizon, at this version or before,
+// replaysAt lists the hosts' cached replays, as activeAt does: all that ended within the horizon, at this version or before,
 // and the newest ones of hosts whose replays are pulled.
-func (m *Memory) ReplaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
+func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
 		after = ShowPlace{}
 	}
@@ -185,13 +185,13 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 }
 
 // CountLive counts the running shows of hosts that went live after the viewer last looked and after the viewer followed the
-// host, except those of quiet hosts. The count is marked as behind until the first load; CatchUp with any version loads.
+// host, except those of quiet hosts. The count is marked as behind until the first load; catchUp with any version loads.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
-	return m.CountLiveSince(hosts, seen, 0)
+	return m.countLiveSince(hosts, seen, 0)
 }
 
-// CountLiveSince is CountLive, restricted to the shows that went live after a position too.
-func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
+// countLiveSince is CountLive, restricted to the shows that went live after a position too.
+func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
 	}
@@ -208,8 +208,8 @@ func (m *Memory) CountLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	return count
 }
 
-// LiveSince lists the shows of CountLive, in the order of boards.
-func (m *Memory) LiveSince(hosts []services.FollowedAuthor, seen uint64) []Show {
+// liveSince lists the shows of CountLive, in the order of boards.
+func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show {
 	var shows []Show
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -72,8 +72,8 @@ type boardAt struct {
 
 func boardsAt(m *Memory, version uint64) (all boardAt) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
-	all.Active, all.More = m.ActiveAt(hosts, version, ShowPlace{}, 100)
-	all.Replays, _ = m.ReplaysAt(hosts, version, ShowPlace{}, 100)
+	all.Active, all.More = m.activeAt(hosts, version, ShowPlace{}, 100)
+	all.Replays, _ = m.replaysAt(hosts, version, ShowPlace{}, 100)
 	return all
 }
 
@@ -89,7 +89,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		early := node()
 		catchUp := func(m *Memory, version uint64) {
 			t.Helper()
-			if err := m.CatchUp(context.WithoutCancel(t.Context()), version); err != nil || m.Version() != version {
+			if err := m.catchUp(context.WithoutCancel(t.Context()), version); err != nil || m.Version() != version {
 				t.Fatalf("at %d of %d: %v", m.Version(), version, err)
 			}
 		}

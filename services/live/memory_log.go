@@ -41,9 +41,9 @@ func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err
 	return version, nil
 }
 
-// AppendTexts logs a change that moves nothing on any board: of the title, the URLs, or an end that is kept for later. The show
+// appendTexts logs a change that moves nothing on any board: of the title, the URLs, or an end that is kept for later. The show
 // keeps its version, since sessions would otherwise show it at a position that it did not have.
-func (c *LogChange) AppendTexts(ctx context.Context, tx *sql.Tx) error {
+func (c *LogChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
 	_, err := c.append(ctx, tx, logEntry{LogChange: *c})
 	return err
 }

@@ -30,7 +30,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 		err := s.Write(ctx, func(tx *sql.Tx) (err error) {
 			for i := range changes {
 				if i == 2 {
-					err = changes[i].AppendTexts(ctx, tx)
+					err = changes[i].appendTexts(ctx, tx)
 				} else {
 					_, err = changes[i].Append(ctx, tx)
 				}

@@ -152,11 +152,11 @@ func (h *history) check(m *cache) {
 			continue // this version was replaced before the horizon, so no session has it
 		}
 		stood := h.at(version)
-		shows, more := m.Shows.ActiveAt(hosts, version, ShowPlace{}, 1000)
+		shows, more := m.Shows.activeAt(hosts, version, ShowPlace{}, 1000)
 		if want := board(stood, false, hosts); !slices.Equal(shownLines(shows), want) || more {
 			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), shownLines(shows), want)
 		}
-		replays, _ := m.Shows.ReplaysAt(hosts, version, ShowPlace{}, 1000)
+		replays, _ := m.Shows.replaysAt(hosts, version, ShowPlace{}, 1000)
 		h.checkReplays(version, shownLines(replays), board(stood, true, hosts), cut)
 		for id, want := range stood {
 			got, known, there := m.Shows.ShowAt(id, version)
@@ -201,7 +201,7 @@ func (h *history) checkCounts(m *cache) {
 			}
 		}
 		viewer := []services.FollowedAuthor{{Author: host, Since: since}}
-		if got := m.Shows.CountLive(viewer, seen); got.New != want || got.Behind || len(m.Shows.LiveSince(viewer, seen)) != want {
+		if got := m.Shows.CountLive(viewer, seen); got.New != want || got.Behind || len(m.Shows.liveSince(viewer, seen)) != want {
 			h.r.Fatalf("of %d since %d there are %+v live, want %d", host, seen, got, want)
 		}
 		if h.ask(m, host); m.Shows.Version() == h.s.head && h.client[host].New != all {

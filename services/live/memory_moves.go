@@ -12,9 +12,9 @@ type Move struct {
 	Is  Show // as it is now
 }
 
-// MovedSince lists the shows of hosts that moved after a version, in no order. Shows that were published on boards since and
+// movedSince lists the shows of hosts that moved after a version, in no order. Shows that were published on boards since and
 // have left them again are omitted.
-func (m *Memory) MovedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
+func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {

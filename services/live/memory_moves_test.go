@@ -62,7 +62,7 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				}
 			}
 			var got []string
-			for _, move := range m.Shows.MovedSince(hosts, uint64(version)) {
+			for _, move := range m.Shows.movedSince(hosts, uint64(version)) {
 				got = append(got, fmt.Sprint(move.Is.ID, move.Was.Status, move.Was.Place(), move.Is.Status, move.Is.Place()))
 			}
 			slices.Sort(got)

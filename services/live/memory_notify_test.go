@@ -46,7 +46,7 @@ func TestWholeShows(t *testing.T) {
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
 	}
-	board, _ := m.Shows.ActiveAt(of(7), m.Shows.Version(), ShowPlace{}, 5)
+	board, _ := m.Shows.activeAt(of(7), m.Shows.Version(), ShowPlace{}, 5)
 	if board[0].Title != "ночь" || !board[0].EndedAt.IsZero() || board[0].Version != 1 {
 		t.Errorf("the board has %+v: its texts are the present ones, and it did not move", board[0])
 	}
@@ -129,7 +129,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
-	one, other := m.Shows.WatchHosts(), m.Shows.WatchHosts()
+	one, other := m.Shows.watchHosts(), m.Shows.watchHosts()
 	one.Show(of(7, 8))
 	other.Show(of(7))
 	other.Show(of(9))
@@ -180,7 +180,7 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	turn(t, m)
-	board := m.Shows.WatchHosts()
+	board := m.Shows.watchHosts()
 	board.Show(of(7))
 	s.planned(1, 7, 5)
 	m.Shows.apply(s.log)
@@ -259,7 +259,7 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 	kept := func(m *cache, want int) {
 		t.Helper()
 		turn(t, m)
-		replays, more := m.Shows.ReplaysAt(of(7), s.head, ShowPlace{}, many+1)
+		replays, more := m.Shows.replaysAt(of(7), s.head, ShowPlace{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
@@ -312,17 +312,17 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for version := uint64(1); version <= s.head; version += 7 {
-				if err := m.Shows.CatchUp(t.Context(), version); err != nil {
+				if err := m.Shows.catchUp(t.Context(), version); err != nil {
 					t.Error(err)
 				}
 				m.Shows.CountLive(of(1, 2, 3), version)
-				if shows, _ := m.Shows.ActiveAt(of(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
+				if shows, _ := m.Shows.activeAt(of(1, 2, 3, 4, 5), version, ShowPlace{}, 300); len(shows) != int(min(version, 200)) {
 					t.Errorf("at %d there are %d shows", version, len(shows))
 				}
 				if found, err := m.Shows.Shows(t.Context(), []services.PostID{1, 150}); len(found) != 2 || err != nil {
 					t.Errorf("%d shows, %v", len(found), err)
 				}
-				watch := m.Shows.WatchHosts()
+				watch := m.Shows.watchHosts()
 				watch.Show(of(1, 2))
 				m.Shows.Follow(reader, of(1, 2))
 				watch.Close()

@@ -254,7 +254,7 @@ func turn(t testing.TB, m *cache) {
 }
 
 func active(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
-	shows, _ := m.Shows.ActiveAt(of(hosts...), version, ShowPlace{}, 100)
+	shows, _ := m.Shows.activeAt(of(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)
 }
 
@@ -284,10 +284,10 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if got := active(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
-		if replays, more := m.Shows.ReplaysAt(of(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
+		if replays, more := m.Shows.replaysAt(of(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
 			t.Errorf("replays are %v, %t", replays, more)
 		}
-		if replays, _ := m.Shows.ReplaysAt(of(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
+		if replays, _ := m.Shows.replaysAt(of(1, 4), first, ShowPlace{}, 10); len(replays) > 0 {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
@@ -318,21 +318,21 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 	turn(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.Shows.ActiveAt(of(hosts...), s.head, ShowPlace{}, many)
+	whole, more := m.Shows.activeAt(of(hosts...), s.head, ShowPlace{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
 	for first := range many {
 		for _, limit := range []int{1, 3, many} {
 			after := whole[first].Place()
-			page, more := m.Shows.ActiveAt(of(hosts...), s.head, after, limit)
+			page, more := m.Shows.activeAt(of(hosts...), s.head, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
 			if !slices.Equal(shownLines(page), shownLines(want)) || more != (first+1+limit < many) {
 				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, shownLines(page), more, shownLines(want))
 			}
 		}
 	}
-	if page, more := m.Shows.ActiveAt(of(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.activeAt(of(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }
@@ -342,18 +342,18 @@ func TestCatchingUp(t *testing.T) {
 	s := newShowSQL()
 	m := s.cache()
 	version := s.planned(1, 7, 5).Version
-	if err := m.Shows.CatchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
+	if err := m.Shows.catchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
 		t.Fatalf("at %d: %v", m.Shows.Version(), err)
 	}
 	version = s.start(1, 3).Version
-	if err := m.Shows.CatchUp(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.Shows.Version() != version {
+	if err := m.Shows.catchUp(t.Context(), version+1); services.CodeOf(err) != services.Invalid || m.Shows.Version() != version {
 		t.Errorf("at %d, and beyond the head: %v", m.Shows.Version(), err)
 	}
 	s.sqlDown = errors.New("away")
-	if err := m.Shows.CatchUp(t.Context(), version); err != nil {
+	if err := m.Shows.catchUp(t.Context(), version); err != nil {
 		t.Errorf("what is there needs no SQL: %v", err)
 	}
-	if err := m.Shows.CatchUp(t.Context(), version+1); err == nil || services.CodeOf(err) == services.Invalid {
+	if err := m.Shows.catchUp(t.Context(), version+1); err == nil || services.CodeOf(err) == services.Invalid {
 		t.Errorf("SQL is away, and the version is said to be wrong: %v", err)
 	}
 }

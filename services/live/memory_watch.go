@@ -123,8 +123,8 @@ type HostWatch struct {
 	moved  chan struct{}
 }
 
-// WatchHosts opens a watch without hosts; Show sets them. Close it with the board.
-func (m *Memory) WatchHosts() *HostWatch {
+// watchHosts opens a watch without hosts; Show sets them. Close it with the board.
+func (m *Memory) watchHosts() *HostWatch {
 	return &HostWatch{boards: m.boards, moved: make(chan struct{}, 1)}
 }
 

@@ -56,7 +56,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if answered {
 		known.lease = lease{Known: true, Holder: read.Lease}
 	}
-	known.hosts, err = s.HostsBy(ctx, session.Viewer)
+	known.hosts, err = s.hostsBy(ctx, session.Viewer)
 	return known, err
 }
 
@@ -119,7 +119,7 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	if session.Made.Time().After(latest.Add(maxSkew)) {
 		return never
 	}
-	err := s.Memory.CatchUp(ctx, session.Version)
+	err := s.Memory.catchUp(ctx, session.Version)
 	if services.CodeOf(err) == services.Invalid {
 		return never
 	}

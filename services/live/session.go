@@ -75,8 +75,8 @@ func sessionOf(bytes []byte) (Session, bool) {
 	return session, session.Version <= mostVersion && session.Made > 0 && session.Made <= services.MaxPostID
 }
 
-// DeviceHash is the hash of a device's name in a session: 0 for "".
-func DeviceHash(name string) uint64 {
+// deviceHash is the hash of a device's name in a session: 0 for "".
+func deviceHash(name string) uint64 {
 	if name == "" {
 		return 0
 	}

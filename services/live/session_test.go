@@ -34,14 +34,14 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
 		}
 		text := CursorText(session, place)
-		if got, at, err := ParseCursor(session.Viewer, text); got != session || at != place || err != nil {
+		if got, at, err := parseCursor(session.Viewer, text); got != session || at != place || err != nil {
 			t.Fatalf("%+v %+v became %+v %+v, %v", session, place, got, at, err)
 		}
 		stranger := session.Viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
 		if _, err := ParseSession("sessionId", stranger, session.String()); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
 			t.Fatalf("a stranger reads the session: %v", err)
 		}
-		if _, _, err := ParseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
+		if _, _, err := parseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
 			t.Fatalf("a stranger reads the cursor: %v", err)
 		}
 	})
@@ -73,7 +73,7 @@ func FuzzBoardCursor(f *testing.F) {
 		f.Add(uint32(3), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		session, place, err := ParseCursor(services.UserID(viewer), text)
+		session, place, err := parseCursor(services.UserID(viewer), text)
 		switch {
 		case err == nil && (place.ID == 0 || CursorText(session, place) != text):
 			t.Errorf("%q was read as %+v %+v", text, session, place)
@@ -133,9 +133,9 @@ func TestTheLifetimeOfASession(t *testing.T) {
 }
 
 func TestSessionsShareASlotByTheirScope(t *testing.T) {
-	phone, tablet := DeviceHash("phone"), DeviceHash("tablet")
-	if phone == tablet || phone == 0 || DeviceHash("") != 0 {
-		t.Fatalf("%d %d %d", phone, tablet, DeviceHash(""))
+	phone, tablet := deviceHash("phone"), deviceHash("tablet")
+	if phone == tablet || phone == 0 || deviceHash("") != 0 {
+		t.Fatalf("%d %d %d", phone, tablet, deviceHash(""))
 	}
 	a, b := Session{Made: 1, Viewer: 3, Device: phone}, Session{Made: 2, Viewer: 3, Device: phone}
 	other, nameless, again := Session{Made: 3, Viewer: 3, Device: tablet}, Session{Made: 4, Viewer: 3}, Session{Made: 5, Viewer: 3}

@@ -54,14 +54,14 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
 	}
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
-		return show.Reschedule(edit, now)
+		return show.reschedule(edit, now)
 	}), nil
 }
 
 // Relabel is the command by which a host changes the labels of a show, on the same terms as Reschedule. The show itself does not change.
 func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
-		return show.Reschedule(ShowEdit{}, now)
+		return show.reschedule(ShowEdit{}, now)
 	})
 }
 

@@ -41,11 +41,11 @@ func (l Source) Facts(ctx context.Context, user services.UserID, today int64, do
 	if err != nil {
 		return err
 	}
-	if document.Hosts, err = l.s.HostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
+	if document.Hosts, err = l.s.hostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
 		return err
 	}
 	document.LiveSeen = uint64(seen)
-	document.LiveCount = l.s.Memory.CountLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
+	document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the shows.
 func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	hosts, err := l.s.HostsBy(ctx, of.User)
+	hosts, err := l.s.hostsBy(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
-	for _, show := range l.s.Memory.LiveSince(hosts, uint64(of.Seen[positions.LiveBoard])) {
+	for _, show := range l.s.Memory.liveSince(hosts, uint64(of.Seen[positions.LiveBoard])) {
 		explanation.Items = append(explanation.Items, services.Item{
 			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.Clearing("markLiveBoardSeen", ""),
 		})
@@ -82,7 +82,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 
 // Digest counts the shows that went live since a moment, live or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	hosts, err := l.s.HostsBy(ctx, user)
+	hosts, err := l.s.hostsBy(ctx, user)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		return err
 	}
 	// The node cache has the replays of huge hosts.
-	pulled, _ := l.s.Memory.ReplaysAt(hosts, l.s.Memory.Version(), ShowPlace{}, services.Retention)
+	pulled, _ := l.s.Memory.replaysAt(hosts, l.s.Memory.Version(), ShowPlace{}, services.Retention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
 		if !host.Quiet {
@@ -99,7 +99,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		}
 	}
 	came := map[services.PostID]bool{}
-	for _, shows := range [][]Show{l.s.Memory.LiveSince(hosts, 0), over, pulled} {
+	for _, shows := range [][]Show{l.s.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true
@@ -115,7 +115,7 @@ func (l Source) Remember(_ context.Context, _ []services.UserID, documents []rdb
 	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
-			document.LiveCount = l.s.Memory.CountLiveSince(document.Hosts, document.LiveSeen, after)
+			document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, after)
 		}
 	}
 }

@@ -38,10 +38,10 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 	return show, checkPlan(show.PlannedAt, now)
 }
 
-// Reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
+// reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
 // while the show is upcoming, texts until it is cancelled: otherwise it is CONFLICT. INVALID as ScheduleShow. changed is
 // false if nothing differs.
-func (s Show) Reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
+func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {
 		after.Title = *edit.Title
@@ -174,8 +174,8 @@ type ShowLimits struct {
 	Longest   time.Duration // after the start of a show that was not ended
 }
 
-// ClosesAt is when a show is closed if nothing is reported until then; the zero time for one that is over.
-func (l ShowLimits) ClosesAt(s Show) time.Time {
+// closesAt is when a show is closed if nothing is reported until then; the zero time for one that is over.
+func (l ShowLimits) closesAt(s Show) time.Time {
 	switch s.Status {
 	case ShowUpcoming:
 		return s.PlannedAt.Add(l.LateAfter)
@@ -188,7 +188,7 @@ func (l ShowLimits) ClosesAt(s Show) time.Time {
 // Close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
 // planned; an unended show is over. The result depends on the show's times and not on the time of the call.
 func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
-	at := wholeMillis(l.ClosesAt(s))
+	at := wholeMillis(l.closesAt(s))
 	if at.IsZero() || at.After(now) {
 		return s, false
 	}
@@ -208,8 +208,8 @@ func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 // Late reports whether a show should have started already.
 func (s Show) Late(now time.Time) bool { return s.Status == ShowUpcoming && s.PlannedAt.Before(now) }
 
-// Moved reports whether a change moved the show on boards: its status or its position differs.
-func (s Show) Moved(before Show) bool {
+// moved reports whether a change moved the show on boards: its status or its position differs.
+func (s Show) moved(before Show) bool {
 	return s.Status != before.Status || s.Place() != before.Place()
 }
 

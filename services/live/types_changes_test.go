@@ -46,7 +46,7 @@ func transition(s Show, name string, now time.Time) (Show, bool, error) {
 		return s.End(minute(at), "https://example.com/replay", now)
 	case "put":
 		plan := minute(at)
-		return s.Reschedule(ShowEdit{PlannedAt: &plan}, now)
+		return s.reschedule(ShowEdit{PlannedAt: &plan}, now)
 	case "cancel":
 		return s.Cancel(now)
 	}
@@ -175,7 +175,7 @@ func TestBadShows(t *testing.T) {
 			return err
 		},
 		"title: 1 to 255 characters are allowed, got 256": func() error {
-			_, _, err := show.Reschedule(ShowEdit{Title: text(strings.Repeat("é", 256))}, showNow)
+			_, _, err := show.reschedule(ShowEdit{Title: text(strings.Repeat("é", 256))}, showNow)
 			return err
 		},
 		`coverUrl: "ftp://x/y" is not an http or https address`: func() error {
@@ -183,7 +183,7 @@ func TestBadShows(t *testing.T) {
 			return err
 		},
 		`coverUrl: "cover" is not an http or https address`: func() error {
-			_, _, err := show.Reschedule(ShowEdit{CoverURL: text("cover")}, showNow)
+			_, _, err := show.reschedule(ShowEdit{CoverURL: text("cover")}, showNow)
 			return err
 		},
 		`replayUrl: "javascript:alert(1)" is not an http or https address`: func() error {
@@ -225,12 +225,12 @@ func TestTextsOfAShow(t *testing.T) {
 		for _, step := range strings.Fields(steps) {
 			show, _, _ = transition(show, step, minute(100))
 		}
-		after, changed, err := show.Reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
-		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.Moved(show) {
+		after, changed, err := show.reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
+		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
 		after, changed, err = after.SetReplay("https://example.com/r", minute(100))
-		if err != nil || !changed || after.ReplayURL != "https://example.com/r" || after.Moved(show) {
+		if err != nil || !changed || after.ReplayURL != "https://example.com/r" || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
 		if _, changed, err = after.SetReplay("https://example.com/r", minute(100)); changed || err != nil {
@@ -241,7 +241,7 @@ func TestTextsOfAShow(t *testing.T) {
 		}
 	}
 	show, _, _ := scheduled(t).Cancel(minute(1))
-	if _, _, err := show.Reschedule(ShowEdit{Title: &title}, minute(100)); services.CodeOf(err) != services.Conflict {
+	if _, _, err := show.reschedule(ShowEdit{Title: &title}, minute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the title of a cancelled show: %v", err)
 	}
 	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); services.CodeOf(err) != services.Conflict {
@@ -250,7 +250,7 @@ func TestTextsOfAShow(t *testing.T) {
 	// Sending the same plan again leaves the plan of a late show as it is.
 	title = "Later"
 	plan := showPlan
-	late, changed, err := scheduled(t).Reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
+	late, changed, err := scheduled(t).reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
 	if err != nil || !changed || late.Title != title || !late.Late(minute(100)) || late.Late(minute(60)) {
 		t.Errorf("%+v, %v", late, err)
 	}

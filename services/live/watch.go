@@ -43,7 +43,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 	if err := s.reach(ctx, start.field, start.session); err != nil {
 		return nil, err
 	}
-	w := &watcher{service: s, viewer: viewer, device: DeviceHash(device), session: start.session, hosts: s.Memory.WatchHosts()}
+	w := &watcher{service: s, viewer: viewer, device: deviceHash(device), session: start.session, hosts: s.Memory.watchHosts()}
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -117,7 +117,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	moves := s.Memory.MovedSince(w.session.hosts(w.reader.hosts), w.session.Version)
+	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
 	change.Difference = difference(moves)
@@ -189,8 +189,8 @@ func (w *watcher) newHosts() (moves []Move, older int) {
 		return nil, 0
 	}
 	m := w.service.Memory
-	active, _ := m.ActiveAt(since, m.Version(), ShowPlace{}, services.Retention)
-	replays, _ := m.ReplaysAt(since, m.Version(), ShowPlace{}, services.Retention)
+	active, _ := m.activeAt(since, m.Version(), ShowPlace{}, services.Retention)
+	replays, _ := m.replaysAt(since, m.Version(), ShowPlace{}, services.Retention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != ShowReplay || show.Version > w.session.Version:

@@ -132,7 +132,7 @@ func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Docum
 	got := boardShown{Hosts: fanouttest.ByAuthor(document.Hosts), Seen: document.LiveSeen}
 	seen, err := positions.Of(ctx, w.Store, user, positions.LiveBoard, "")
 	w.Must(err)
-	hosts, err := serviceOf(w).HostsBy(ctx, user)
+	hosts, err := serviceOf(w).hostsBy(ctx, user)
 	w.Must(err)
 	want := boardShown{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
 	if read := readBoard(w, user); read.Listed {

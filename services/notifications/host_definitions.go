@@ -43,8 +43,8 @@ type Definition struct {
 	CreatedAt, UpdatedAt time.Time
 }
 
-// CheckDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed.
-func CheckDefinition(category services.HostCategory) error {
+// checkDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed.
+func checkDefinition(category services.HostCategory) error {
 	if err := services.CheckHostCategory("name", category.Name); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 // DefineCategory is the command that defines a category of the host application, or gives a defined one other settings. CONFLICT beyond
 // services.MaxHostCategories, and while a category of that name is being removed.
 func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command, error) {
-	if err := CheckDefinition(category); err != nil {
+	if err := checkDefinition(category); err != nil {
 		return nil, err
 	}
 	return s.redefine("defineCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -156,7 +156,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 
 // redefine is a command that changes definitions.
 func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
-	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.Refresh(ctx) }}
+	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 
 // changeDefinition tells every node that the badges of all users may have changed.
@@ -180,7 +180,7 @@ func (s *Service) Definitions(ctx context.Context) (list []Definition, err error
 
 // Begin loads the definitions, and defines those of the configuration, before the node serves.
 func (s *Service) Begin(ctx context.Context) error {
-	if err := s.Memory.Refresh(ctx); err != nil {
+	if err := s.Memory.refresh(ctx); err != nil {
 		return err
 	}
 	return s.defineConfigured(ctx)
@@ -219,7 +219,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 	}
 	s.configured = nil
 	if changed {
-		return s.Memory.Refresh(ctx)
+		return s.Memory.refresh(ctx)
 	}
 	return nil
 }

@@ -48,8 +48,8 @@ func (m *Memory) Now() *services.HostCategories {
 	return m.current.Load()
 }
 
-// Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers.
-func (m *Memory) Refresh(ctx context.Context) error {
+// refresh makes this node see its own change at once, before the log brings it, and notifies the watchers.
+func (m *Memory) refresh(ctx context.Context) error {
 	before := m.Now().At()
 	if err := m.load(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*
 		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {
 			continue
 		}
-		err := m.Refresh(ctx)
+		err := m.refresh(ctx)
 		return m.Now(), err
 	}
 	return m.Now(), nil

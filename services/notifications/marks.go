@@ -30,7 +30,7 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 // means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
 // of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
-	categories, err := s.CheckCategories("categories", categories)
+	categories, err := s.checkCategories("categories", categories)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 		marked.IDs = slices.Compact(slices.Sorted(slices.Values(read.IDs)))
 		marked.Shown = slices.Compact(slices.Sorted(slices.Values(read.Shown)))
 	case ranged || read.All:
-		if marked.Categories, err = s.CheckCategories("categories", read.Categories); err != nil {
+		if marked.Categories, err = s.checkCategories("categories", read.Categories); err != nil {
 			return nil, err
 		}
 	default:

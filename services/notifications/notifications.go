@@ -133,7 +133,7 @@ type Query struct {
 
 // Page reads a page of a user's notifications, the newest first. INVALID for an unknown category.
 func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (Page, error) {
-	categories, err := s.CheckCategories("categories", query.Categories)
+	categories, err := s.checkCategories("categories", query.Categories)
 	if err != nil {
 		return Page{}, err
 	}

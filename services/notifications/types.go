@@ -133,9 +133,9 @@ func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, o
 	return value, older
 }
 
-// CheckCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. CategoryHost is
+// checkCategories checks that each is a category, and returns them sorted without duplicates; for nil it returns all. CategoryHost is
 // replaced by all of the host application. An empty list is INVALID: a client that filtered everything away does not mean all.
-func (s *Service) CheckCategories(field string, categories []services.Category) ([]services.Category, error) {
+func (s *Service) checkCategories(field string, categories []services.Category) ([]services.Category, error) {
 	switch {
 	case categories == nil:
 		return slices.Sorted(slices.Values(s.Memory.all())), nil

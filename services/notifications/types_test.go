@@ -63,23 +63,23 @@ func TestCheckCategories(t *testing.T) {
 	s := &Service{Memory: &Memory{}}
 	s.Memory.current.Store(&services.HostCategories{Version: 1, List: []services.HostCategory{{ID: 1, Name: "orders"}, {ID: 2, Name: "calls"}}})
 	all := len(services.Categories) + 2
-	if list, err := s.CheckCategories("categories", nil); len(list) != all || err != nil {
+	if list, err := s.checkCategories("categories", nil); len(list) != all || err != nil {
 		t.Errorf("none stands for %v, %v", list, err)
 	}
-	if none, err := s.CheckCategories("categories", []services.Category{}); services.CodeOf(err) != services.Invalid {
+	if none, err := s.checkCategories("categories", []services.Category{}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("an empty list stands for %v, %v", none, err)
 	}
 	twice := []services.Category{services.CategoryMention, services.CategoryFollow, services.CategoryMention}
-	got, err := s.CheckCategories("categories", twice)
+	got, err := s.checkCategories("categories", twice)
 	if !slices.Equal(got, []services.Category{services.CategoryFollow, services.CategoryMention}) || err != nil || twice[1] != services.CategoryFollow {
 		t.Errorf("twice: %v, %v", got, err)
 	}
-	hosts, err := s.CheckCategories("categories", []services.Category{"orders", services.CategoryHost, services.CategoryLike})
+	hosts, err := s.checkCategories("categories", []services.Category{"orders", services.CategoryHost, services.CategoryLike})
 	if !slices.Equal(hosts, []services.Category{services.CategoryLike, "calls", "orders"}) || err != nil {
 		t.Errorf("those of the host: %v, %v", hosts, err)
 	}
 	for _, unknown := range []services.Category{"SHOE", "shoe", "", "a b"} {
-		if _, err := s.CheckCategories("categories", []services.Category{unknown}); services.CodeOf(err) != services.Invalid {
+		if _, err := s.checkCategories("categories", []services.Category{unknown}); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", unknown, err)
 		}
 	}

@@ -58,8 +58,8 @@ func public(address netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// CheckAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed.
-func (g Guard) CheckAddress(address netip.Addr, scheme string) error {
+// checkAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed.
+func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	address = address.WithZone("").Unmap()
 	switch {
 	case slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(address) }):
@@ -89,7 +89,7 @@ func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 		return nil, services.Errorf(services.Invalid, "%s: a user, a password or a fragment is not allowed", field)
 	}
 	if literal, err := netip.ParseAddr(at.Hostname()); err == nil {
-		if err := g.CheckAddress(literal, at.Scheme); err != nil {
+		if err := g.checkAddress(literal, at.Scheme); err != nil {
 			return nil, services.Errorf(services.Invalid, "%s: %s", field, err.Error())
 		}
 	}
@@ -104,7 +104,7 @@ func (g Guard) dialer(scheme string) func(ctx context.Context, network, address 
 		if err != nil {
 			return fmt.Errorf("the address %s cannot be read", address)
 		}
-		return g.CheckAddress(at.Addr(), scheme)
+		return g.checkAddress(at.Addr(), scheme)
 	}}
 	return d.DialContext
 }

@@ -22,15 +22,15 @@ func TestPrivateAddresses(t *testing.T) {
 		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "ff02::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false,
 		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false, "::127.0.0.1": false,
 	} {
-		err := guard.CheckAddress(netip.MustParseAddr(address), "https")
+		err := guard.checkAddress(netip.MustParseAddr(address), "https")
 		if (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if err := guard.CheckAddress(netip.MustParseAddr("93.184.216.34"), "http"); err == nil {
+	if err := guard.checkAddress(netip.MustParseAddr("93.184.216.34"), "http"); err == nil {
 		t.Error("a public address is called without encryption")
 	}
-	if err := guard.CheckAddress(netip.MustParseAddr("10.1.2.3"), "http"); err != nil {
+	if err := guard.checkAddress(netip.MustParseAddr("10.1.2.3"), "http"); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,8 +16,8 @@ var (
 	alertsFrom = sql.NewStatement("when alerts of users begin", `SELECT number, alerts_from FROM users WHERE {in number $1 BIGINT} AND alerts_from > 0`)
 )
 
-// AlertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again.
-func AlertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+// alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again.
+func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	_, err := tx.Run(ctx, setAlertsFrom, user, tx.Now)
 	return err
 }

@@ -80,7 +80,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 		_, err = tx.Run(ctx, setSince, follower, followee, since)
 	}
 	if err == nil && mode < had { // more counts than before
-		err = AlertFromNow(ctx, tx, follower)
+		err = alertFromNow(ctx, tx, follower)
 	}
 	return true, true, err
 }

@@ -187,7 +187,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
 		}
 	}
-	c.projector.Hint(ctx, found.Long, results)
+	c.projector.hint(ctx, found.Long, results)
 	return to, ended, nil
 }
 

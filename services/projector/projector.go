@@ -60,7 +60,7 @@ type Projector struct {
 	rebuildParts []namedRebuildPart
 	arrivals     []Arrival
 	limited      []limitedRows
-	hosts        HostsOf
+	hosts        hostsOf
 	skew         skew
 	clamped      atomic.Uint64
 	marks        []func(ctx context.Context, users []services.UserID) error
@@ -116,13 +116,13 @@ func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
 
 // Changed is Hint for what a job may have changed, and records it; see OnMark. If it fails, the job must run again.
 func (p *Projector) Changed(ctx context.Context, users []services.UserID, results []redis.Result) error {
-	p.Hint(ctx, users, results)
+	p.hint(ctx, users, results)
 	return p.Mark(ctx, users)
 }
 
-// Hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
+// hint notifies the nodes where the users are online that their documents changed. It may fail: reconciliation then finds
 // the change.
-func (p *Projector) Hint(ctx context.Context, users []services.UserID, results []redis.Result) {
+func (p *Projector) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
 	for i, result := range results {
 		for _, node := range result.Nodes {
@@ -144,7 +144,7 @@ func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, 
 	if err != nil {
 		return nil, err
 	}
-	p.Hint(ctx, users, results)
+	p.hint(ctx, users, results)
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])

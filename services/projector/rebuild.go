@@ -160,7 +160,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 				return false, err
 			}
 			document = rebuilt.Document
-			p.Hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
+			p.hint(ctx, []services.UserID{user}, []redis.Result{rebuilt.Result})
 			return true, nil
 		},
 	}.Run(ctx)

@@ -102,7 +102,7 @@ func BenchmarkSweep(b *testing.B) {
 	h, _, _, _ := watched(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := h.Sweep(b.Context()); err != nil {
+		if err := h.sweep(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func TestSweepEntersBeforeItCompares(t *testing.T) {
 			e.set(7, 101, 2)
 		}
 	}
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e.hold = nil
@@ -50,7 +50,7 @@ func TestDoubtDuringEnter(t *testing.T) {
 		if call == "enter" {
 			e.holdUp(nil)
 			e.set(7, 50, 2)
-			if err := h.Sweep(ctx); err != nil {
+			if err := h.sweep(ctx); err != nil {
 				t.Error(err)
 			}
 		}

@@ -186,7 +186,7 @@ func (w *world) sweep() {
 		return
 	}
 	w.sweeping = true
-	_ = w.hub.Sweep(context.Background())
+	_ = w.hub.sweep(context.Background())
 	w.sweeping = false
 }
 

@@ -119,7 +119,7 @@ func TestSweepGivesUpOnSilence(t *testing.T) {
 		}
 		e.holdUp(func(ctx context.Context, _ string) { <-ctx.Done() })
 		start := time.Now()
-		if err := h.Sweep(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		if err := h.sweep(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Sweep: %v, want the deadline", err)
 		}
 		if took := time.Since(start); took > 2*callTimeout {

@@ -31,7 +31,7 @@ func (h *Hub) runSweep(ctx context.Context) error {
 		case <-ticker.C:
 		case <-h.hurry:
 		}
-		err := h.Sweep(ctx)
+		err := h.sweep(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -44,11 +44,11 @@ func (h *Hub) runSweep(ctx context.Context) error {
 	}
 }
 
-// Sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users
+// sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users
 // whose versions differ from their rendered ones and users who failed before, and leaves users who have had no watcher for
 // Linger. One failing call does not stop it, several slow ones do. Its error is the first one, with the code of the function
 // that failed.
-func (h *Hub) Sweep(ctx context.Context) error {
+func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	h.mu.Lock()

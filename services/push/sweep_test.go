@@ -189,7 +189,7 @@ func TestSweepWhileRedisIsAway(t *testing.T) {
 			synctest.Wait()
 			taken(states)
 			e.change(func(e *engines) { e.versionsErr = errAway })
-			if err := h.Sweep(t.Context()); services.CodeOf(err) != services.Unavailable {
+			if err := h.sweep(t.Context()); services.CodeOf(err) != services.Unavailable {
 				t.Errorf("Sweep: %v, want UNAVAILABLE as Versions said", err)
 			}
 			e.set(7, 101, 2)
@@ -357,7 +357,7 @@ func TestSweepPortions(t *testing.T) {
 	}
 	clock.at = clock.at.Add(31 * time.Second)
 	e.enters = nil
-	if err := h.Sweep(t.Context()); err != nil {
+	if err := h.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for user := services.UserID(1); user <= 4500; user++ {

@@ -111,9 +111,6 @@ func (c *Projections) SetCategories(hosts *services.HostCategories) {
 	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
 }
 
-// MessageTypes are the configured types of site messages.
-func (c *Projections) MessageTypes() []string { return c.layout.Load().types }
-
 // parser parses a document, and remembers whether any part was broken.
 type parser struct {
 	texts  []string

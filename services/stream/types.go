@@ -61,8 +61,8 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
-// ParseVersion reads the output of VersionText.
-func ParseVersion(text string) (seq uint64, err error) {
+// parseVersion reads the output of VersionText.
+func parseVersion(text string) (seq uint64, err error) {
 	seq, err = strconv.ParseUint(text, 10, 63)
 	if err != nil || len(text) != 16 {
 		return 0, services.Errorf(services.Invalid, "%s is not a version of a change: 16 digits are expected", services.Quote(text))

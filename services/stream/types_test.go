@@ -86,11 +86,11 @@ func TestFollows(t *testing.T) {
 }
 
 func TestVersionText(t *testing.T) {
-	if got, err := ParseVersion(VersionText(1_700_000_000_000_000)); err != nil || got != 1_700_000_000_000_000 {
+	if got, err := parseVersion(VersionText(1_700_000_000_000_000)); err != nil || got != 1_700_000_000_000_000 {
 		t.Errorf("%d, %v", got, err)
 	}
 	for _, text := range []string{"", "1", "12345678901234567", "abcdefghijklmnop", "-000000000000001"} {
-		if _, err := ParseVersion(text); services.CodeOf(err) != services.Invalid {
+		if _, err := parseVersion(text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -40,7 +40,7 @@ func unknown(name string) error {
 }
 
 // Add adds an endpoint and answers its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT for a
-// name that is taken, beyond MaxEndpoints, and while the change stream is off.
+// name that is taken, beyond maxEndpoints, and while the change stream is off.
 func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err error) {
 	if err := checkName(e.Name); err != nil {
 		return "", err
@@ -68,8 +68,8 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 		if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
 			return err
 		}
-		if count >= MaxEndpoints {
-			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", MaxEndpoints)
+		if count >= maxEndpoints {
+			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 		}
 		added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: text}}), e.Filter.Away, e.Filter.Totals,
 			strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
@@ -81,7 +81,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err != nil {
 		return "", err
 	}
-	s.Wake()
+	s.wake()
 	return text, nil
 }
 
@@ -222,6 +222,6 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 	if err != nil {
 		return 0, err
 	}
-	s.Wake()
+	s.wake()
 	return replayed, nil
 }

@@ -331,7 +331,7 @@ func TestForget(t *testing.T) {
 		w.settle(d)
 		sqltest.Equal(t, w.endpoint(s).Waiting, 2)
 		b.MustWrite(func(tx *sql.Tx) error {
-			removed, err := Forget(b.Ctx, tx, users[0])
+			removed, err := forget(b.Ctx, tx, users[0])
 			sqltest.Equal(t, removed, 1)
 			return err
 		})

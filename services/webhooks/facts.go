@@ -163,7 +163,7 @@ func (l Letter) row(webhook string) []any {
 	return []any{webhook, l.User, int64(l.Base), int64(l.Heard), int64(l.Seq), int64(l.Attempts), micros(l.FirstAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
 }
 
-// Forget removes everything that webhooks hold of a user, and answers how many rows.
-func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
+// forget removes everything that webhooks hold of a user, and answers how many rows.
+func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetLetters, user)
 }

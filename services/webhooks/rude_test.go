@@ -236,7 +236,7 @@ func TestAddRefuses(t *testing.T) {
 	sqltest.Coded(t, s.Remove(b.Ctx, "a"), services.NotFound)
 	_, err := s.Test(b.Ctx, "a")
 	sqltest.Coded(t, err, services.NotFound)
-	for i := range MaxEndpoints {
+	for i := range maxEndpoints {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
 	}
 	_, err = s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"})

@@ -13,7 +13,7 @@ import (
 
 // The limits of endpoints.
 const (
-	MaxEndpoints = 50
+	maxEndpoints = 50
 	MaxOverlap   = 30 * 24 * time.Hour
 	maxSecrets   = 5 // that sign at once
 )

@@ -102,8 +102,8 @@ func (s *Service) Any(ctx context.Context) (bool, error) {
 	return count > 0, err
 }
 
-// Wake makes this node look for endpoints now.
-func (s *Service) Wake() { s.pool.Wake() }
+// wake makes this node look for endpoints now.
+func (s *Service) wake() { s.pool.Wake() }
 
 // Run delivers the endpoints that no other node does, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
