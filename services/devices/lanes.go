@@ -102,9 +102,15 @@ func (l *lanes) answered(service string, accepted bool) {
 }
 
 // failed is a request that failed. One device that fails again and again does not speak for the others: only a first failure counts,
-// unless the push service is down.
+// unless the push service is down. Requests that began before it was known to be down do not prolong the pause.
 func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
+	if one.down() && now.Before(one.retryAt) {
+		if until := now.Add(after); one.retryAt.Before(until) {
+			one.retryAt = until
+		}
+		return
+	}
 	if first || one.down() {
 		one.failures++
 	}

@@ -66,3 +66,35 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 		}
 	}
 }
+
+// Requests that were under way when the others showed that a push service is down do not prolong its first pause, unless it asks
+// for more.
+func TestFailuresAtOnceAreOneTrial(t *testing.T) {
+	l, now := newLanes(100), time.Now()
+	l.begin("down", now)
+	l.answered("down", true) // one that is known gets many requests at once
+	const most = 4 * outbound.Breaker
+	for range most {
+		if !l.begin("down", now) {
+			t.Fatal("no request was begun")
+		}
+	}
+	for range most - 1 {
+		l.failed("down", true, now, 0)
+	}
+	if pause := l.get("down").retryAt.Sub(now); pause <= 0 || pause > 5*time.Second {
+		t.Errorf("after %d failures at once the pause is %v", most-1, pause)
+	}
+	l.failed("down", true, now, time.Minute)
+	if pause := l.get("down").retryAt.Sub(now); pause != time.Minute {
+		t.Errorf("the push service asked for a minute, and the pause is %v", pause)
+	}
+	now = now.Add(time.Minute)
+	if !l.begin("down", now) {
+		t.Fatal("no trial after the pause")
+	}
+	l.failed("down", true, now, 0)
+	if pause := l.get("down").retryAt.Sub(now); pause <= 5*time.Second {
+		t.Errorf("after a further trial the pause is %v", pause)
+	}
+}

@@ -136,6 +136,14 @@ func (s State) of(source services.Source, name string) Part {
 	return Part{Source: source, Name: name}
 }
 
+// counts reports whether a state has a part, whatever its value.
+func (s State) counts(source services.Source, name string) bool {
+	return slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Source == source && p.Name == name })
+}
+
+// none is the count of a part that is no more.
+var none = services.NewCount(0, services.Exact, time.Time{})
+
 // risen lists the sources of which a part in the total is greater than before.
 func (s State) risen(before State) (sources []services.Source) {
 	for _, part := range s.Parts {
@@ -153,6 +161,11 @@ func (s State) risen(before State) (sources []services.Source) {
 // follows makes of a state the one after another, as the version seq.
 func (s State) follows(before State, seq uint64, news map[services.Source]Cause) State {
 	s.Parts = slices.Clone(s.Parts)
+	for _, part := range before.Parts { // of a category that was removed: who keeps counts by part must hear that it is none
+		if !s.counts(part.Source, part.Name) {
+			s.Parts = append(s.Parts, Part{Source: part.Source, Name: part.Name, Display: none.Display, InTotal: part.InTotal})
+		}
+	}
 	s.Total.Changed = changedAt(s.Total, before.Total, seq)
 	for i, part := range s.Parts {
 		s.Parts[i].Changed = changedAt(part, before.of(part.Source, part.Name), seq)

@@ -85,6 +85,29 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// A category that is removed is told as an empty part, by the version that removed it; one that comes back counts again.
+func TestARemovedPartIsTold(t *testing.T) {
+	first := liked(1, 2).follows(State{}, 10, nil)
+	fewer := liked(1, 0)
+	fewer.Parts = fewer.Parts[:1]
+	removed := fewer.follows(first, 20, nil)
+	part := removed.of(services.SourceNotifications, "COMMENT")
+	if !removed.counts(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != none.Display || !part.InTotal {
+		t.Errorf("the removed part is %+v", part)
+	}
+	if removed.face() != fewer.face() {
+		t.Error("a removed part changes what is shown")
+	}
+	later := fewer.follows(removed, 30, nil)
+	if part := later.of(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
+		t.Errorf("a later change has %+v", later.Parts)
+	}
+	back := liked(1, 3)
+	if again := back.follows(later, 40, nil); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
+		t.Errorf("a part that came back: %+v", again.Parts)
+	}
+}
+
 func TestVersionText(t *testing.T) {
 	if got, err := parseVersion(VersionText(1_700_000_000_000_000)); err != nil || got != 1_700_000_000_000_000 {
 		t.Errorf("%d, %v", got, err)

@@ -272,5 +272,9 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		})
 	}
 	group.Wait()
-	return int(recent.Load())
+	failures = int(recent.Load())
+	if !down { // what failed at the same time as the request that showed it is no further trial: the first pause is the shortest
+		failures = min(failures, breaker)
+	}
+	return failures
 }

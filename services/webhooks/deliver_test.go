@@ -166,8 +166,8 @@ func TestDownAndUp(t *testing.T) {
 		if got := len(w.receiver.take()); got < breaker || got > breaker+s.cfg.Requests {
 			t.Errorf("%d requests until the endpoint was known to be down", got)
 		}
-		if e := w.endpoint(s); e.State() != "down" || e.Since.IsZero() || e.RetryAt.IsZero() {
-			t.Errorf("%+v", e)
+		if e := w.endpoint(s); e.State() != "down" || e.Since.IsZero() || e.RetryAt.IsZero() || e.RetryAt.Sub(b.Clock.Now()) > 5*time.Second {
+			t.Errorf("after failures at once the first trial is not soon: %+v", e)
 		}
 		for range 12 {
 			b.Clock.Advance(outbound.LongestDown)
