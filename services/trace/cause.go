@@ -26,8 +26,8 @@ func causeIn(ctx context.Context) Cause {
 	return Cause{&found}
 }
 
-// equal reports whether two causes name the same span.
-func (c Cause) equal(other Cause) bool { return c.Text() == other.Text() }
+// Equal reports whether two causes name the same span. Comparisons of whole jobs by tests find it by its name.
+func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
 
 // header is the field of the W3C's trace context: "traceparent".
 const header = "traceparent"

@@ -156,7 +156,7 @@ func TestLaterWorkBelongsToItsCause(t *testing.T) {
 		t.Errorf("%v", two)
 	}
 	for _, text := range []string{"", "x", "00-00000000000000000000000000000000-0000000000000000-01", strings.Repeat("00-", 1000)} {
-		if found := ParseCause(text); !found.equal(Cause{}) {
+		if found := ParseCause(text); !found.Equal(Cause{}) {
 			t.Errorf("%q is the cause %s", text, found.Text())
 		}
 	}
