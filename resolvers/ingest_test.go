@@ -97,6 +97,34 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	}
 }
 
+// Who is being erased is left out of a list of recipients, and everybody else gets what is sent.
+func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
+	a := newAPI(t)
+	carol := a.Named("carol")[0]
+	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
+	if _, _, err := erasures.Begin(t.Context(), a.Store, "carol"); err != nil {
+		t.Fatal(err)
+	}
+	a.Memory.People.Drop(carol, "carol")
+	for _, to := range [][]string{{"user:bob", "user:carol"}, {"user:carol"}} {
+		got := a.ingest(
+			event{"notify": event{"to": to, "category": "promo", "title": "a sale"}},
+			event{"sendSiteMessage": event{"to": to, "type": "general", "title": "news", "content": "a text"}},
+		)
+		for i := range 2 {
+			code := got.at("ingest", "results", i, "error", "code")
+			if alone := len(to) == 1; alone && code != "CONFLICT" || !alone && code != nil {
+				t.Errorf("event %d to %v: %+v", i, to, got)
+			}
+		}
+	}
+	a.Work(a.Fanout) // the erasure itself waits
+	got := a.must("bob", `{ viewer { badges { total { value } siteMessages { total { value } } } } }`, nil)
+	if badges := got.at("viewer", "badges"); fmt.Sprint(badges) != "map[siteMessages:map[total:map[value:1]] total:map[value:2]]" {
+		t.Errorf("bob has %v", badges)
+	}
+}
+
 func TestOneTo500Events(t *testing.T) {
 	a := newAPI(t)
 	events := make([]event, 501)

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"context"
-	"slices"
 
 	"tidings/services"
 	"tidings/services/jobs"
@@ -32,7 +31,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	return &jobs.Command{
 		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			users, err := people.Ensure(ctx, tx, draft.To)
+			users, err := people.Recipients(ctx, tx, draft.To)
 			if err != nil {
 				return nil, err
 			}
@@ -44,23 +43,13 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err := Insert(ctx, tx, id, draft.Text); err != nil {
 				return nil, err
 			}
-			queued, err := deliverJobs(id, recipients(draft.To, users), tx.Dated() != 0)
+			queued, err := deliverJobs(id, users, tx.Dated() != 0)
 			if err != nil {
 				return nil, err
 			}
 			return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
 		},
 	}, nil
-}
-
-// recipients are the IDs of some keys, each once, in their order.
-func recipients(keys []string, ids map[string]services.UserID) []services.UserID {
-	users := make([]services.UserID, len(keys))
-	for i, key := range keys {
-		users[i] = ids[key]
-	}
-	slices.Sort(users)
-	return slices.Compact(users)
 }
 
 // Edit is the command that changes the text of a message for everyone who has it; nil leaves a text. No read state changes.

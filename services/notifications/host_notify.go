@@ -87,16 +87,11 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
-			known, err := people.Ensure(ctx, tx, told.To)
+			users, err := people.Recipients(ctx, tx, told.To)
 			if err != nil {
 				return nil, err
 			}
-			users := make([]services.UserID, len(told.To))
-			for i, key := range told.To {
-				users[i] = known[key]
-			}
-			slices.Sort(users)
-			users = slices.DeleteFunc(slices.Compact(users), func(user services.UserID) bool { return user == told.Actor })
+			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == told.Actor })
 			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err

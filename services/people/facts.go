@@ -78,6 +78,26 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
+// Recipients returns the IDs of the users whom something is sent to, in ascending order, each once. It leaves out those who are being
+// erased: the others get it. CONFLICT if nobody is left.
+func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
+	numbers, refused, err := EnsureFree(ctx, tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	if len(numbers) == 0 && len(refused) > 0 {
+		return nil, services.About("to", BeingErased(refused[0]))
+	}
+	users := make([]services.UserID, 0, len(numbers))
+	for _, key := range keys {
+		if user, free := numbers[key]; free {
+			users = append(users, user)
+		}
+	}
+	slices.Sort(users)
+	return slices.Compact(users), nil
+}
+
 // add gives new keys their IDs, under the counter's lock.
 func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
