@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tidings/tests/world"
 	"tidings/web/browsertest"
@@ -95,14 +94,11 @@ func (p *demoPage) picture(name string) {
 	}
 }
 
-// startDemo starts a demo whose people do not act, and waits until nothing of their past is left to do, so that only the page
-// changes numbers.
+// startDemo starts a demo whose people do not act, so that only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills it: a temporary folder of its own would stay behind.
-	server := world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
-	server.Idle(2 * time.Minute)
-	return server
+	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
 }
 
 func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
