@@ -22,8 +22,8 @@ type userLists struct {
 	shows     Batch[services.UserPage, services.UserList[live.Show]]
 }
 
-// readPages reads pages of one kind of list, as far as a viewer may see them.
-type readPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
+// ReadPages reads pages of one kind of list, as far as a viewer may see them.
+type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
 // itemsTogether bounds the items that one read prefetches of lists that are probably requested next: no request has paid for
 // them yet.
@@ -44,19 +44,19 @@ func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPa
 }
 
 // Followers reads a page of the users who follow a user. A response has one viewer.
-func (l *Loader) Followers(ctx context.Context, page services.UserPage, read readPages[services.User]) (services.UserList[services.User], error) {
+func (l *Loader) Followers(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.followers, page, m.people(read))
 }
 
 // Followees reads a page of the users whom a user follows.
-func (l *Loader) Followees(ctx context.Context, page services.UserPage, read readPages[services.User]) (services.UserList[services.User], error) {
+func (l *Loader) Followees(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.followees, page, m.people(read))
 }
 
 // people is a read of pages whose users are met.
-func (m *memory) people(read readPages[services.User]) readPages[services.User] {
+func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] {
 	return func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 		found, err := read(ctx, pages)
 		var users []services.User
@@ -69,7 +69,7 @@ func (m *memory) people(read readPages[services.User]) readPages[services.User] 
 }
 
 // Published reads a page of the posts of a user, with the viewer's view of each.
-func (l *Loader) Published(ctx context.Context, page services.UserPage, read readPages[posts.Shown]) (PostList, error) {
+func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
 		read, err := read(ctx, pages)
@@ -96,7 +96,7 @@ func (l *Loader) Published(ctx context.Context, page services.UserPage, read rea
 }
 
 // Hosted reads a page of the shows of a user.
-func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read readPages[live.Show]) (services.UserList[live.Show], error) {
+func (l *Loader) Hosted(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
 		found, err := read(ctx, pages)

@@ -144,8 +144,8 @@ func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[s
 	return found, err
 }
 
-// facts are what all users share: the list of announcements and the dots.
-type facts struct {
+// Facts are what all users share: the list of announcements and the dots.
+type Facts struct {
 	At      time.Time // when it was read
 	Stamp   uint64    // of the last change
 	Version uint64    // of the log, of the last change
@@ -159,8 +159,8 @@ type facts struct {
 }
 
 // readFacts reads what all users share in one snapshot, without announcements that are over.
-func readFacts(ctx context.Context, db *sql.DB) (facts, error) {
-	facts := facts{At: db.Now()}
+func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
+	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64
 		var name string

@@ -51,7 +51,7 @@ func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a 
 	return a
 }
 
-func (b *bundle) shared() facts {
+func (b *bundle) shared() Facts {
 	b.T.Helper()
 	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)
 }
@@ -78,7 +78,7 @@ func TestStampsAlwaysRise(t *testing.T) {
 		sqltest.Equal(b.T, next(), now+4)
 		b.Clock.Advance(2 * time.Hour)
 		sqltest.Equal(b.T, next(), uint64(b.Clock.Now().UnixMicro()))
-		sqltest.Equal(b.T, b.shared(), facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
 	})
 }
 
@@ -137,7 +137,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		short := func(a Announcement) Announcement {
 			return Announcement{ID: a.ID, Position: a.Position, Segments: a.Segments, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt}
 		}
-		sqltest.Equal(b.T, b.shared(), facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
 
 		b.write(func(tx *sql.Tx) error {
 			a, err := lock(b.Ctx, tx, 1)
@@ -155,7 +155,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		b.Clock.Advance(time.Hour - 1000)
 		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
 		b.Clock.Advance(1000)
-		sqltest.Equal(b.T, b.shared(), facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
+		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Ended: 2})
 	})
 }
 

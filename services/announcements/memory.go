@@ -13,14 +13,14 @@ import (
 
 // reader reads announcements and dots from SQL.
 type reader interface {
-	facts(ctx context.Context) (facts, error)
+	facts(ctx context.Context) (Facts, error)
 	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
 }
 
 // database is the reader of a node.
 type database struct{ db *sql.DB }
 
-func (d database) facts(ctx context.Context) (facts, error) { return readFacts(ctx, d.db) }
+func (d database) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
 
 func (d database) announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	return Read(ctx, d.db.Runner, ids)
@@ -45,7 +45,7 @@ type Memory struct {
 	current atomic.Pointer[State]
 
 	mu     sync.Mutex
-	facts  *facts // nil: never loaded
+	facts  *Facts // nil: never loaded
 	lifted uint64 // added to Ended, so that this node's sequences do not fall when its clock is set back
 }
 
@@ -150,7 +150,7 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 
 // take installs facts that were read, unless the cache has newer ones, and drops the state computed from the former facts.
 // before runs first.
-func (m *Memory) take(facts *facts, before func()) bool {
+func (m *Memory) take(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts != nil && facts.Stamp < m.facts.Stamp {

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fakeSQL stands in for SQL and its log, and records the reads.
 type fakeSQL struct {
-	shared facts
+	shared Facts
 	whole  map[services.PostID]Announcement
 	log    []changelog.Entry
 	dots   []string // the names that were set last
@@ -28,7 +28,7 @@ type fakeSQL struct {
 	reads, texts int
 }
 
-func (e *fakeSQL) facts(context.Context) (facts, error) {
+func (e *fakeSQL) facts(context.Context) (Facts, error) {
 	e.reads++
 	return e.shared, e.down
 }
@@ -99,7 +99,7 @@ func entry(id services.PostID, ends time.Duration) Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
+	e.shared = Facts{At: noon, Version: 7, Ended: 2, HiddenEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{entry(3, time.Minute), entry(2, 0), entry(1, time.Hour)}}
 	m := newCache(e)
 	first := shows(t, m, noon)
 	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
@@ -127,12 +127,12 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 // A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that removes an end.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
+	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
 	m := newCache(e)
 	shows(t, m, noon)
 	end := noon.Add(time.Minute)
 	over := shows(t, m, end)
-	change := func(facts facts) *State {
+	change := func(facts Facts) *State {
 		t.Helper()
 		e.shared = facts
 		if err := m.Refresh(t.Context()); err != nil {
@@ -140,11 +140,11 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 		}
 		return shows(t, m, facts.At)
 	}
-	raised := change(facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
+	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, Ended: 1, Dots: []Dot{{Name: "shop"}}})
 	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
 		t.Errorf("the raise has the version %d after %d", raised.sequence(), over.sequence())
 	}
-	longer := change(facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{entry(1, time.Hour)}})
+	longer := change(Facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{entry(1, time.Hour)}})
 	if longer.sequence() <= raised.sequence() || len(longer.Announcements) != 1 {
 		t.Errorf("an end that was moved has the version %d after %d", longer.sequence(), raised.sequence())
 	}
@@ -154,11 +154,11 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 // all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
+	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
 	m := newCache(e)
 	now := shows(t, m, noon).sequence()
 	back := noon.Add(-time.Hour)
-	e.shared = facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
+	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{entry(1, time.Nanosecond)}}
 	e.shared.Announcements[0].EndsAt = noon.Add(-time.Minute)
 	before := shows(t, m, back)
 	if len(before.Announcements) != 1 || before.sequence() <= now {
@@ -191,7 +191,7 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	turn(1) // the first state is news
 	turn(1)
-	e.shared = facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
+	e.shared = Facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
 	e.log = append(e.log, changelog.Entry{Kind: LogKind, Version: 1, Key: "shop"})
 	e.down = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil || notified != 1 {
@@ -204,7 +204,7 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	// A slow read does not bring an older state back.
 	newest := e.shared
-	e.shared = facts{At: noon, Stamp: 6}
+	e.shared = Facts{At: noon, Stamp: 6}
 	if err := m.Refresh(t.Context()); err != nil || len(shows(t, m, noon).Dots) != 1 || notified != 2 {
 		t.Errorf("an older state replaced a newer one; notified %d times, %v", notified, err)
 	}
@@ -225,7 +225,7 @@ func TestTextsAreReadOnce(t *testing.T) {
 		return Announcement{ID: 1, Title: title, UpdatedAt: at}
 	}
 	e.whole = map[services.PostID]Announcement{1: text("old", noon)}
-	e.shared = facts{At: noon, Stamp: 5, Announcements: []Announcement{entry(1, 0)}}
+	e.shared = Facts{At: noon, Stamp: 5, Announcements: []Announcement{entry(1, 0)}}
 	m := newCache(e)
 	title := func() string {
 		t.Helper()
@@ -260,7 +260,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 		now, version := noon, uint64(0)
 		var all []Announcement
 		load := func() {
-			e.shared = facts{At: now, Stamp: version, Version: version}
+			e.shared = Facts{At: now, Stamp: version, Version: version}
 			for _, a := range slices.Backward(all) {
 				switch {
 				case a.overAt(now):
@@ -337,7 +337,7 @@ func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	shows(t, m, noon)
 	users := []services.UserID{1, 2}
 	before := m.Log.Learned(users)
-	e.shared = facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}
+	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, 0)}}
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

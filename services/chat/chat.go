@@ -108,7 +108,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 				return nil, err
 			}
 			var created bool
-			id, created, err = insert(ctx, tx, wanted{Kind: kind, Title: title, Creator: creator, Members: members})
+			id, created, err = insert(ctx, tx, Wanted{Kind: kind, Title: title, Creator: creator, Members: members})
 			if err != nil {
 				return nil, err
 			}

@@ -55,8 +55,8 @@ WHERE m.left_at > 0 RETURNING user_number`)
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
-// wanted is a conversation to create. Members may include the creator.
-type wanted struct {
+// Wanted is a conversation to create. Members may include the creator.
+type Wanted struct {
 	Kind    Kind
 	Title   string
 	Creator services.UserID
@@ -65,7 +65,7 @@ type wanted struct {
 
 // insert creates a conversation with its members, all of whom have read everything. Two users have one DIRECT
 // conversation: created is false when it exists, and it may be closed.
-func insert(ctx context.Context, tx *sql.Tx, wanted wanted) (id services.ConversationID, created bool, err error) {
+func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.ConversationID, created bool, err error) {
 	// The counter's lock also serializes two creations of the same pair.
 	if err := tx.LockCounter(ctx, "conversations"); err != nil {
 		return 0, false, err

@@ -25,7 +25,7 @@ func eachBundle(t *testing.T, test func(b *bundle)) {
 func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		id, _, err = insert(b.Ctx, tx, wanted{Kind: Group, Title: "t", Creator: users[0], Members: users})
+		id, _, err = insert(b.Ctx, tx, Wanted{Kind: Group, Title: "t", Creator: users[0], Members: users})
 		return err
 	})
 	return id
@@ -76,7 +76,7 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
-				id, created, err = insert(b.Ctx, tx, wanted{Kind: Direct, Creator: members[0], Members: members})
+				id, created, err = insert(b.Ctx, tx, Wanted{Kind: Direct, Creator: members[0], Members: members})
 				return err
 			})
 			return id, created

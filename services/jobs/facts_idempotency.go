@@ -74,9 +74,9 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 	return err
 }
 
-// remembered is the stored result of a key: the created ids, or the refusal (nil for none). Unchanged means that the request
+// Remembered is the stored result of a key: the created ids, or the refusal (nil for none). Unchanged means that the request
 // changed nothing.
-type remembered struct {
+type Remembered struct {
 	BodyHash  []byte
 	IDs       []string
 	Refusal   *services.Error
@@ -84,14 +84,14 @@ type remembered struct {
 }
 
 // Recall returns the result that a key had within the last 24 hours.
-func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had remembered, found bool, err error) {
+func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered, found bool, err error) {
 	var list, code, message string
 	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
 	if err != nil || !found {
-		return remembered{}, false, err
+		return Remembered{}, false, err
 	}
 	if err := json.Unmarshal([]byte(list), &had.IDs); err != nil {
-		return remembered{}, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
+		return Remembered{}, false, fmt.Errorf("store: the ids of idempotency key %s: %w", services.Quote(key), err)
 	}
 	switch code {
 	case "":

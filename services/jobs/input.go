@@ -130,7 +130,7 @@ func sortedFields(of reflect.Type) []inputField {
 // this command. Such an answer distinguishes requests by the type of the ids that they made, and otherwise trusts the key,
 // for the 24 hours that keys are remembered: after a CONFLICT, a client that repeats a request across an upgrade would
 // believe that it was refused.
-func (c *Command) fitsUnversioned(had remembered) bool {
+func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false
 	}

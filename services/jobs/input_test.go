@@ -81,20 +81,20 @@ func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
-		had   remembered
+		had   Remembered
 		makes string
 		fits  bool
 	}{
-		{remembered{BodyHash: before}, "", true},
-		{remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
-		{remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
-		{remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
-		{remembered{BodyHash: before}, services.PostType, false},
-		{remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
-		{remembered{BodyHash: now}, "", false},
-		{remembered{BodyHash: now, Refusal: refusal}, "", false},
-		{remembered{}, "", false},
+		{Remembered{BodyHash: before}, "", true},
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{Remembered{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{Remembered{BodyHash: before, IDs: []string{"post:1"}}, "", false},
+		{Remembered{BodyHash: before}, services.PostType, false},
+		{Remembered{BodyHash: before, Refusal: refusal}, services.PostType, true},
+		{Remembered{BodyHash: now}, "", false},
+		{Remembered{BodyHash: now, Refusal: refusal}, "", false},
+		{Remembered{}, "", false},
 	} {
 		cmd := Command{Makes: memory.makes}
 		if fits := cmd.fitsUnversioned(memory.had); fits != memory.fits {

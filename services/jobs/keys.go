@@ -56,14 +56,14 @@ func OfPost(do func(ctx context.Context, job Job, post services.PostID) error) f
 	}
 }
 
-// FirstUser is the usersOf of jobs whose key is a user, or begins with one.
+// FirstUser is the UsersOf of jobs whose key is a user, or begins with one.
 func FirstUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
 	text, _, _ := strings.Cut(job.Key, "/")
 	user, err := services.ParseUserIDText(text)
 	return []services.UserID{user}, false, err
 }
 
-// SecondUser is the usersOf of jobs whose key ends with a user.
+// SecondUser is the UsersOf of jobs whose key ends with a user.
 func SecondUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
 	_, text, _ := strings.Cut(job.Key, "/")
 	user, err := services.ParseUserIDText(text)

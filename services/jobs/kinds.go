@@ -41,22 +41,22 @@ type Kind struct {
 type Changes struct {
 	stated  bool
 	sources []services.Source
-	users   usersOf
+	users   UsersOf
 }
 
-// usersOf lists the users whose counts a job changes. everyone is true if the job may concern all users, or if listing them
+// UsersOf lists the users whose counts a job changes. everyone is true if the job may concern all users, or if listing them
 // would take longer than the job itself.
-type usersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
+type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
 
 // CountsOf states that jobs of a kind change the counts of these sources, for the users that a job names.
-func CountsOf(users usersOf, sources ...services.Source) Changes {
+func CountsOf(users UsersOf, sources ...services.Source) Changes {
 	return Changes{stated: users != nil && len(sources) > 0, sources: sources, users: users}
 }
 
 // NoCounts states that jobs of a kind change no count.
 func NoCounts() Changes { return Changes{stated: true} }
 
-// Everyone is the usersOf of jobs that may reach any user.
+// Everyone is the UsersOf of jobs that may reach any user.
 func Everyone(context.Context, Job) ([]services.UserID, bool, error) { return nil, true, nil }
 
 // Register adds kinds, before workers and heartbeat start. It panics on a kind without a name, with a name that is taken,

@@ -115,8 +115,8 @@ func HoldRestrictions(ctx context.Context, tx *sql.Tx, user services.UserID) err
 	return lock(ctx, tx, holdUsers, []services.UserID{user})
 }
 
-// restricted is the result of Restrict.
-type restricted struct {
+// Restricted is the result of Restrict.
+type Restricted struct {
 	Created bool            // there was no such restriction before
 	Changed bool            // the restriction is a mute that existed and now ends at another time
 	Ended   []services.Edge // the follows that a block ended
@@ -124,7 +124,7 @@ type restricted struct {
 
 // Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
 // time for none. A block ends the follows between the two.
-func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put restricted, err error) {
+func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
 		stood, err := tx.One(ctx, oneMute, []any{r.Owner, r.Other}, &had)
@@ -135,11 +135,11 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put rest
 			until = sql.Micros(r.Until)
 		}
 		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
-		return restricted{Created: !stood, Changed: stood && had != until}, show(ctx, tx, r, err)
+		return Restricted{Created: !stood, Changed: stood && had != until}, show(ctx, tx, r, err)
 	}
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
 	if r.Kind == services.Hide {
-		return restricted{Created: changed > 0}, show(ctx, tx, r, err)
+		return Restricted{Created: changed > 0}, show(ctx, tx, r, err)
 	}
 	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
 		if err != nil {

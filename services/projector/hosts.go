@@ -6,12 +6,12 @@ import (
 	"tidings/services"
 )
 
-// hostsOf lists the hosts that a user follows and may see, in order of user ID.
-type hostsOf func(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error)
+// HostsOf lists the hosts that a user follows and may see, in order of user ID.
+type HostsOf func(ctx context.Context, user services.UserID) ([]services.FollowedAuthor, error)
 
 // RegisterHosts sets the function that lists the hosts in documents. Call it before the first rebuild. Without it documents have no hosts.
 // A second call panics.
-func (p *Projector) RegisterHosts(of hostsOf) {
+func (p *Projector) RegisterHosts(of HostsOf) {
 	if p.hosts != nil {
 		panic("projector: the hosts of documents are registered twice")
 	}

@@ -60,7 +60,7 @@ type Projector struct {
 	rebuildParts []namedRebuildPart
 	arrivals     []Arrival
 	limited      []limitedRows
-	hosts        hostsOf
+	hosts        HostsOf
 	skew         skew
 	clamped      atomic.Uint64
 	marks        []func(ctx context.Context, users []services.UserID) error
