@@ -148,6 +148,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		newest("a pulled post", pulled)
 		n.seen(reader, pulled)
 		newest("everything was seen", 0)
+		n.Post(huge)
 		pushed = n.Post(small)
 		newest("a pushed post after the feed was seen", pushed)
 		n.ownPosts(reader, newestSearched)
