@@ -1405,7 +1405,7 @@ type NotifyInput struct {
 	Data *string `json:"data,omitempty"`
 	// In a grouped category, what was told to a user with one key in one half day (UTC) is one notification, which shows the newest; 1 to 128 characters. Without it, each is a notification of its own.
 	GroupKey *string `json:"groupKey,omitempty"`
-	// The host application's own ID of this, 1 to 128 printable characters, unique among all that it told by notify. If it was used before, nobody is notified: the answer is the first one, with `created` false. An ID can name it: hostNotification:ref:REF.
+	// The host application's own ID of this, 1 to 128 printable characters, unique among all that it told by notify. If it was used before, nobody is notified: the answer is the first one, with `created` false; removeCategory frees the refs of what was told in the category. An ID can name it: hostNotification:ref:REF.
 	Ref *string `json:"ref,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

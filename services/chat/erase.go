@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 	"tidings/services/erase"
 	"tidings/services/jobs"
+	"tidings/services/refs"
 	"tidings/services/sql"
 )
 
@@ -29,7 +30,8 @@ var (
 )
 
 // Erase are the steps that remove a user from conversations. Their messages are recalled and lose their author, and titles that they gave
-// are deleted. The others stay members; a DIRECT conversation then belongs to no pair of users.
+// are deleted. The others stay members; a DIRECT conversation then belongs to no pair of users, and
+// its ref is free.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		{Name: "conversations", Run: s.eraseConversation},
@@ -91,6 +93,11 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		}
 		if _, err := tx.Run(ctx, dropLeases, id, []services.UserID{at.User}); err != nil {
 			return done, err
+		}
+		if c.Kind == Direct { // the pair is gone: the ref would name a conversation that no create can mean
+			if err := refs.Free(ctx, tx, services.Object{Type: services.ConversationType, Number: uint64(id)}); err != nil {
+				return done, err
+			}
 		}
 		done.Removed["conversations"] = 1
 	}

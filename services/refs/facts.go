@@ -25,6 +25,10 @@ var (
 
 	deleteLabels = sql.NewStatement("delete labels", `DELETE FROM refs WHERE type = $1 AND {in object $2 BIGINT}`)
 
+	freeRef = sql.NewStatement("free a ref", `UPDATE refs SET ref = '' WHERE type = $1 AND object = $2 AND ref <> ''`)
+
+	deleteEmpty = sql.NewStatement("delete an empty label", `DELETE FROM refs WHERE type = $1 AND object = $2 AND ref = '' AND url = '' AND data = ''`)
+
 	holderOf = sql.NewStatement("the object of a ref", `SELECT object, owner FROM refs WHERE type = $1 AND ref = $2 AND ref <> ''`)
 
 	holdersOf = sql.NewStatement("the objects of refs", `SELECT ref, object, owner FROM refs

@@ -2,7 +2,8 @@
 // address, and data.
 //
 // A ref belongs to one object of its type for ever, also when the object is deleted: a create that is repeated late must not
-// bring the object back. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
+// bring the object back. The removal of a user frees the refs of their objects, and those of their DIRECT conversations, which nobody
+// can create again. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
 // creates, and the other answers the same object. Labels are read from SQL; nothing of them is in Redis.
 package refs
 
@@ -197,6 +198,15 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 // Delete deletes the labels of objects that are gone for good: their refs are free again.
 func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
 	_, err := tx.Run(ctx, deleteLabels, kind, objects)
+	return err
+}
+
+// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays.
+func Free(ctx context.Context, tx *sql.Tx, object services.Object) error {
+	freed, err := tx.Run(ctx, freeRef, object.Type, object.Number)
+	if err == nil && freed > 0 { // an object without a label has no row
+		_, err = tx.Run(ctx, deleteEmpty, object.Type, object.Number)
+	}
 	return err
 }
 

@@ -1,0 +1,102 @@
+package nodes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// talkAnswer is a conversation and whether it was created.
+type talkAnswer struct {
+	Created      bool
+	Conversation struct{ ID, Ref string }
+}
+
+// talk creates a conversation of ann with a ref.
+func talk(n *world.Node, kind, ref, members, more string) talkAnswer {
+	n.TB.Helper()
+	var data struct{ CreateConversation talkAnswer }
+	n.Must("ann:ingest,viewer", fmt.Sprintf(`mutation{createConversation(input:{kind:%s,memberIds:[%s],ref:%q%s}){created conversation{id ref}}}`,
+		kind, members, ref, more), nil, &data)
+	return data.CreateConversation
+}
+
+// named is the ID of what ann finds by a ref, and what is attached to it.
+func named(n *world.Node, id string) string {
+	n.TB.Helper()
+	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)
+	if len(answer.Errors) > 0 {
+		n.TB.Errorf("%s: %v", id, answer.Errors)
+	}
+	return string(answer.Data)
+}
+
+// Who stays behind in a DIRECT conversation keeps it as it is, but for its ref: nobody can create it again, so the ref names the next
+// conversation that is created with it. A GROUP keeps its ref, because its others are members still.
+func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
+	for _, engine := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
+		t.Run(engine.name, func(t *testing.T) {
+			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), Manual: true})
+			n.People("ann", "bob", "cyd", leaver)
+			const pair, group = `"user:` + leaver + `"`, `"user:bob","user:` + leaver + `"`
+			direct := talk(n, "DIRECT", "talk/1", pair, `,url:"https://example.com/1",data:{a:1}`)
+			bare := talk(n, "DIRECT", "talk/1", pair, "")
+			room := talk(n, "GROUP", "group/1", group, "")
+			if !direct.Created || bare.Created || !room.Created || bare.Conversation.ID != direct.Conversation.ID {
+				t.Fatalf("%+v, again %+v, the group %+v", direct, bare, room)
+			}
+			for _, as := range []string{"ann", leaver} {
+				n.Must(as, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"by %s"}){message{id}}}`, direct.Conversation.ID, as), nil, nil)
+			}
+			other := talk(n, "DIRECT", "talk/2", `"user:cyd"`, "")
+			n.Settle()
+			if eraseLeaver(n); named(n, direct.Conversation.ID) == "" {
+				t.Fatal("nothing is shown")
+			}
+			n.Settle()
+			before := named(n, direct.Conversation.ID)
+			for _, want := range []string{`"ref":null`, `"url":"https://example.com/1"`, `"data":{"a":1}`, `"body":"by ann"`} {
+				if !strings.Contains(before, want) {
+					t.Errorf("ann sees %s, want %s", before, want)
+				}
+			}
+			next := talk(n, "DIRECT", "talk/1", `"user:bob"`, "")
+			if !next.Created || next.Conversation.ID == direct.Conversation.ID || next.Conversation.Ref != "talk/1" {
+				t.Errorf("with the ref of the conversation of a user who has left: %+v", next)
+			}
+			if again := talk(n, "DIRECT", "talk/1", `"user:bob"`, ""); again.Created || again.Conversation != next.Conversation {
+				t.Errorf("repeated: %+v, want %+v", again, next)
+			}
+			if found := named(n, "conversation:ref:talk%2F1"); !strings.Contains(found, next.Conversation.ID) {
+				t.Errorf("the ref names %s, want %s", found, next.Conversation.ID)
+			}
+			if after := named(n, direct.Conversation.ID); after != before {
+				t.Errorf("ann sees %s, and before %s", after, before)
+			}
+			for ref, want := range map[string]talkAnswer{"group/1": room, "talk/2": other} {
+				if found := named(n, "conversation:ref:"+strings.ReplaceAll(ref, "/", "%2F")); !strings.Contains(found, want.Conversation.ID) {
+					t.Errorf("%s names %s, want %s", ref, found, want.Conversation.ID)
+				}
+			}
+		})
+	}
+}
+
+// A ref without anything beside it leaves no row behind.
+func TestErasureLeavesNoEmptyLabel(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n.People("ann", leaver)
+	talk(n, "DIRECT", "talk/1", `"user:`+leaver+`"`, "")
+	eraseLeaver(n)
+	n.Settle()
+	if rows, err := n.Store.Lines(t.Context(), `SELECT * FROM refs`); err != nil || len(rows) > 0 {
+		t.Errorf("left are %q, %v", rows, err)
+	}
+}
