@@ -23,6 +23,17 @@ const (
 // source must come last.
 var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, SourceAnnouncements, SourceConversations, SourceLiveBoard, SourceViews}
 
+// MentionsPart names the part of CONVERSATIONS with the messages that mention the user. They are in the whole as well.
+const MentionsPart = "MENTIONS"
+
+// PartName is the name of a part of the badges: SOURCE, or SOURCE:PART where the source has several.
+func PartName(source Source, part string) string {
+	if part == "" {
+		return string(source)
+	}
+	return string(source) + ":" + part
+}
+
 // InTotal reports whether a source is in the total of a user who has not decided that. Views are not: they were added later, and an upgrade
 // must not raise the number on anyone's icon.
 func (s Source) InTotal() bool { return s != SourceViews }

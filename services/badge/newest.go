@@ -2,6 +2,7 @@ package badge
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/services"
@@ -9,47 +10,47 @@ import (
 	"tidings/services/positions"
 )
 
-// Newest explains the counts of some sources by their newest item that may alert the user. badges are the user's, from Peek. A
-// source without such an item is absent.
-func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error) {
-	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1}
-	newest := map[services.Source]services.Explanation{}
-	for _, key := range sources {
-		for _, one := range s.sources {
-			if one.Key() != key {
-				continue
-			}
-			found, err := s.newestOf(ctx, one, &of)
-			if err != nil {
+// Newest explains counts of some sources, each by its newest item that may alert the user, since a moment. badges are the user's,
+// from Peek. A count without such an item is absent.
+func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
+	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
+	var newest []services.Explanation
+	for _, one := range s.sources {
+		if !slices.Contains(sources, one.Key()) {
+			continue
+		}
+		found, err := s.newestOf(ctx, one, &of)
+		if err != nil {
+			return nil, err
+		}
+		alerts := func(string, time.Time) bool { return true }
+		if alerter, some := one.(source.Alerter); some {
+			if alerts, err = alerter.Alerting(ctx, user); err != nil {
 				return nil, err
 			}
-			alerts := func(string, time.Time) bool { return true }
-			if alerter, some := one.(source.Alerter); some {
-				if alerts, err = alerter.Alerting(ctx, user); err != nil {
-					return nil, err
+		}
+		for _, explanation := range found {
+			var item services.Item
+			for _, other := range explanation.Items {
+				if alerts(explanation.Part, other.At) && other.At.After(item.At) && !other.At.Before(since) {
+					item = other
 				}
 			}
-			for _, explanation := range found {
-				for _, item := range explanation.Items {
-					if !alerts(explanation.Part, item.At) {
-						continue
-					}
-					if had, some := newest[key]; !some || item.At.After(had.Items[0].At) {
-						newest[key] = services.Explanation{Source: key, Part: explanation.Part, Count: explanation.Count, Items: []services.Item{item}}
-					}
-				}
+			if item.ID != "" {
+				explanation.Items = []services.Item{item}
+				newest = append(newest, explanation)
 			}
 		}
 	}
 	return newest, nil
 }
 
-// newestOf explains the counts of one source by their newest items: from its projection if that can tell, else from the facts. It
-// reads the user's positions when the first source needs them.
+// newestOf explains the counts of one source by their newest items: in the way of the source if it has one and that can tell, else
+// as all explanations. It reads the user's positions when the first source needs them.
 func (s *Service) newestOf(ctx context.Context, one Source, of *source.Explained) ([]services.Explanation, error) {
-	if projected, some := one.(source.Projected); some {
-		if explanation, known := projected.Newest(ctx, *of); known {
-			return []services.Explanation{explanation}, nil
+	if finder, some := one.(source.NewestFinder); some {
+		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {
+			return explanations, err
 		}
 	}
 	if of.Seen == nil {

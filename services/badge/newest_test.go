@@ -22,10 +22,10 @@ func (n node) newestPost(user services.UserID) (id string) {
 	n.TB.Helper()
 	badges, errs := n.Peek(n.TB.Context(), []services.UserID{user})
 	n.Must(errs[0])
-	found, err := n.Newest(n.TB.Context(), user, badges[0], []services.Source{services.SourceHomeFeed})
+	found, err := n.Newest(n.TB.Context(), user, badges[0], []services.Source{services.SourceHomeFeed}, time.Time{})
 	n.Must(err)
-	if items := found[services.SourceHomeFeed].Items; len(items) > 0 {
-		return items[0].ID
+	if len(found) > 0 {
+		return found[0].Items[0].ID
 	}
 	return ""
 }
@@ -127,16 +127,15 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		newest := func(what string, want services.PostID) {
 			t.Helper()
 			n.settle()
-			found, err := n.Newest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed})
+			found, err := n.Newest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed}, time.Time{})
 			if want == 0 {
 				if !errors.Is(err, errFactsRead) {
 					t.Errorf("%s: the facts are not read: %+v, %v", what, found, err)
 				}
 				return
 			}
-			explanation := found[services.SourceHomeFeed]
-			if err != nil || len(explanation.Items) != 1 || explanation.Items[0].ID != services.GlobalID(services.PostType, want.String()) || explanation.Count != badges.HomeFeed {
-				t.Errorf("%s: %+v, %v, want the post %s", what, explanation, err, want)
+			if err != nil || len(found) != 1 || found[0].Items[0].ID != services.GlobalID(services.PostType, want.String()) || found[0].Count != badges.HomeFeed {
+				t.Errorf("%s: %+v, %v, want the post %s", what, found, err, want)
 			}
 		}
 		newest("nothing was published", 0)

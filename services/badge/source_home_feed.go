@@ -106,20 +106,20 @@ const newestSearched = 8
 
 // Newest reads the inbox and this node's cache. It does not know the newest post of a user without an inbox, of one whose newest
 // entries do not count, and of one who follows an author whom the cache lacks.
-func (h homeFeed) Newest(ctx context.Context, of source.Explained) (services.Explanation, bool) {
+func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
-		return services.Explanation{}, false
+		return nil, false, nil // without Redis the facts tell
 	}
 	pulled, known := h.s.pulled.Of(inbox.Pulled)
 	if !known {
-		return services.Explanation{}, false
+		return nil, false, nil
 	}
 	var newest services.PostID
 	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
 		newest = inbox.Entries[at].Post
 	} else if len(inbox.Entries) == newestSearched {
-		return services.Explanation{}, false
+		return nil, false, nil
 	}
 	for _, author := range pulled {
 		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > author.Since {
@@ -127,9 +127,9 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (services.Exp
 		}
 	}
 	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
-		return services.Explanation{}, false
+		return nil, false, nil
 	}
-	return services.Explanation{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{newPost(newest)}}, true
+	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{newPost(newest)}}}, true, nil
 }
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {

@@ -121,6 +121,29 @@ func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	return []services.Explanation{explanation}, err
 }
 
+// Newest explains the unread messages by the last active conversation with some, and the mentions among them by the last active
+// one with some: not by the same one if another was spoken in since. A conversation has the time of its last message.
+func (c Source) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
+	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
+	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
+	add := func(to *services.Explanation, state State, count int) {
+		if count > 0 && len(to.Items) == 0 {
+			id := state.ID.GlobalID()
+			to.Items = []services.Item{{ID: id, At: state.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id)}}
+		}
+	}
+	err = c.each(ctx, of.User, true, func(state State) bool {
+		if state.LastAt.Before(of.Since) {
+			return false // so are all that follow
+		}
+		own := c.s.counted(state.Own)
+		add(&unread, state, inBadge(own))
+		add(&mentions, state, int(own.UnreadMentions()))
+		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
+	})
+	return []services.Explanation{unread, mentions}, true, err
+}
+
 // Digest counts the conversations with new messages.
 func (c Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0

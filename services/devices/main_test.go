@@ -74,16 +74,14 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	return list, errs
 }
 
-func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source) (map[services.Source]services.Explanation, error) {
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	item, some := w.items[user]
 	if !some {
 		return nil, nil
 	}
-	return map[services.Source]services.Explanation{
-		services.SourceNotifications: {Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}},
-	}, nil
+	return []services.Explanation{{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}}}, nil
 }
 
 // like sets a user's likes as of now, and writes the change to the stream. Likes that rise are news.

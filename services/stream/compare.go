@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,7 @@ type compared struct {
 	dueUser
 	before Change // its Seq is 0 without one
 	state  State
-	news   map[services.Source]Cause // sources that rose by an item newer than any that was reported
+	news   []Cause // of parts that rose by an item newer than any that was reported
 	differ bool
 	next   time.Time // when time alone changes the badges
 	failed error
@@ -119,21 +120,31 @@ func (h horizon) of(source services.Source) time.Time {
 	return h.began
 }
 
-// news is the newest items of sources that rose, without those that are not newer than what was reported before: a count also
+// news is the newest items of parts that rose, without those that are not newer than what was reported before: a count also
 // rises when something is marked unread, or comes back.
-func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []services.Source, since horizon) (map[services.Source]Cause, error) {
-	newest, err := s.cfg.Newest(ctx, user, badges, risen)
+func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []Part, since horizon) ([]Cause, error) {
+	var sources []services.Source
+	rose := map[string]bool{}
+	for _, part := range risen {
+		rose[services.PartName(part.Source, part.Name)] = true
+		if !slices.Contains(sources, part.Source) {
+			sources = append(sources, part.Source)
+		}
+	}
+	newest, err := s.cfg.Newest(ctx, user, badges, sources, s.cfg.Clock.Now().Add(-alertFor))
 	if err != nil {
 		return nil, err
 	}
-	news := map[services.Source]Cause{}
-	for source, explanation := range newest {
-		item := explanation.Items[0]
-		seen, some := before.Seen[source]
-		if item.At.Before(since.of(source)) || item.At.Before(s.cfg.Clock.Now().Add(-alertFor)) || some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+	var news []Cause
+	for _, explanation := range newest {
+		source, part, item := explanation.Source, explanation.Part, explanation.Items[0]
+		if !rose[services.PartName(source, part)] || item.At.Before(since.of(source)) {
 			continue
 		}
-		news[source] = Cause{Source: source, Part: explanation.Part, ID: item.ID, At: item.At}
+		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+			continue
+		}
+		news = append(news, Cause{Source: source, Part: part, ID: item.ID, At: item.At})
 	}
 	return news, nil
 }

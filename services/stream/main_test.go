@@ -61,16 +61,14 @@ func (w *world) peek(_ context.Context, users []services.UserID) (badges []*serv
 	return badges, errs
 }
 
-func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source) (map[services.Source]services.Explanation, error) {
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	item, some := w.items[user]
 	if !some {
 		return nil, nil
 	}
-	return map[services.Source]services.Explanation{
-		services.SourceNotifications: {Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}},
-	}, nil
+	return []services.Explanation{{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}}}, nil
 }
 
 // node makes a stream that is on, with a lease of a tenth of a second and without laps but the first.

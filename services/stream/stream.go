@@ -33,8 +33,9 @@ type Config struct {
 	// Peek reads badges as they are now, without a visit of their users. A user's error means that the badges cannot be read at
 	// the moment.
 	Peek func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error)
-	// Newest explains some sources of a user's badges, each by its newest item alone. A source without items is absent.
-	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source) (map[services.Source]services.Explanation, error)
+	// Newest explains the parts of some sources of a user's badges, each by its newest item alone. A part without an item since a
+	// moment is absent.
+	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
 	// Applied rises when this node has learned a change that many users share.
 	Applied func() uint64
 	// ActiveSince is since when users were seen whom laps visit.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -54,8 +55,9 @@ type State struct {
 	Loud  uint64 `json:"loud,omitempty"`
 	Base  int    `json:"base,omitempty"`
 	Cause *Cause `json:"cause,omitempty"` // of Loud
-	// Seen is the newest item of each source that was reported: only a newer one alerts.
-	Seen map[services.Source]Cause `json:"seen,omitempty"`
+	// Seen is the newest item of each part that was reported, by the part's name: only a newer one alerts. States that earlier
+	// versions wrote have one item for all parts of a source, by the source's name; see reported.
+	Seen map[string]Cause `json:"seen,omitempty"`
 }
 
 // VersionText prints a version. Compare as text: the greater one is newer.
@@ -87,7 +89,7 @@ func stateOf(badges *services.Badges) State {
 		state.Parts = append(state.Parts, part(services.SourceSiteMessages, kind.Type, &kind.Count))
 	}
 	state.Parts = append(state.Parts, part(services.SourceConversations, "", &badges.Conversations.Total),
-		part(services.SourceConversations, MentionsPart, &badges.Conversations.Mentions))
+		part(services.SourceConversations, services.MentionsPart, &badges.Conversations.Mentions))
 	for _, dot := range badges.Dots {
 		if dot.Lit {
 			state.Dots = append(state.Dots, dot.Name)
@@ -95,9 +97,6 @@ func stateOf(badges *services.Badges) State {
 	}
 	return state
 }
-
-// MentionsPart names the part of CONVERSATIONS with the messages that mention the user; they are in the other part too.
-const MentionsPart = "MENTIONS"
 
 // face is a hash of what a state shows, equal for equal states on every node.
 func (s State) face() int64 {
@@ -144,22 +143,47 @@ func (s State) counts(source services.Source, name string) bool {
 // none is the count of a part that is no more.
 var none = services.NewCount(0, services.Exact, time.Time{})
 
-// risen lists the sources of which a part in the total is greater than before.
-func (s State) risen(before State) (sources []services.Source) {
+// risen lists the parts of the total that are greater than before. Mentions are in the total with the messages.
+func (s State) risen(before State) (parts []Part) {
 	for _, part := range s.Parts {
 		greater := part.Value > before.of(part.Source, part.Name).Value
 		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
 			greater = true // one was seen and another one came: the count is the same
 		}
-		if greater && part.InTotal && !slices.Contains(sources, part.Source) {
-			sources = append(sources, part.Source)
+		if greater && (part.InTotal || s.of(part.Source, "").InTotal) {
+			parts = append(parts, part)
 		}
 	}
-	return sources
+	return parts
 }
 
-// follows makes of a state the one after another, as the version seq.
-func (s State) follows(before State, seq uint64, news map[services.Source]Cause) State {
+// reported is the newest item of a part that was reported.
+func (s State) reported(source services.Source, part string) (newest Cause, some bool) {
+	if newest, some = s.Seen[services.PartName(source, part)]; some {
+		return newest, true
+	}
+	newest, some = s.Seen[string(source)]
+	return newest, some && newest.Part != "" // else it is the whole's, not of an earlier version
+}
+
+// NewestOf is the newest item of the chosen parts that was reported after a version, nil for none. An item of a part that shows
+// nothing any more is none. Among items of the same time the first by the part's name is it.
+func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
+	for _, name := range slices.Sorted(maps.Keys(s.Seen)) {
+		seen := s.Seen[name]
+		if seen.Seq <= after || !chosen(seen.Source, seen.Part) || s.of(seen.Source, seen.Part).Value == 0 {
+			continue
+		}
+		if newest == nil || newest.At.Before(seen.At) {
+			newest = &seen
+		}
+	}
+	return newest
+}
+
+// follows makes of a state the one after another, as the version seq. news are the newest items of parts; the first of those with the
+// greatest time is the cause of the whole.
+func (s State) follows(before State, seq uint64, news []Cause) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // of a category that was removed: who keeps counts by part must hear that it is none
 		if !s.counts(part.Source, part.Name) {
@@ -176,20 +200,14 @@ func (s State) follows(before State, seq uint64, news map[services.Source]Cause)
 	if s.QuietAt = before.QuietAt; s.Quiet != before.Quiet {
 		s.QuietAt = seq
 	}
-	s.Loud, s.Base, s.Cause, s.Seen = before.Loud, before.Base, before.Cause, map[services.Source]Cause{}
-	for source, seen := range before.Seen {
-		s.Seen[source] = seen
-	}
+	s.Loud, s.Base, s.Cause, s.Seen = before.Loud, before.Base, before.Cause, map[string]Cause{}
+	maps.Copy(s.Seen, before.Seen)
 	if s.Loud > 0 && s.Total.Value <= s.Base {
 		s.Loud, s.Base, s.Cause = 0, 0, nil
 	}
-	for _, source := range services.Sources {
-		cause, some := news[source]
-		if !some {
-			continue
-		}
+	for _, cause := range news {
 		cause.Seq = seq
-		s.Seen[source] = cause
+		s.Seen[services.PartName(cause.Source, cause.Part)] = cause
 		if s.Loud == 0 {
 			s.Base = min(before.Total.Value, s.Total.Value-1)
 		}

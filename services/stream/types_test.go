@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,8 +25,8 @@ func liked(likes, comments int) State {
 // one that was taken back does not sound late.
 func TestSilent(t *testing.T) {
 	at := time.Unix(1000, 0)
-	news := func(id string, second int) map[services.Source]Cause {
-		return map[services.Source]Cause{services.SourceNotifications: {Source: services.SourceNotifications, ID: id, At: at.Add(time.Duration(second) * time.Second)}}
+	news := func(id string, second int) []Cause {
+		return []Cause{{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}}
 	}
 	one := liked(1, 0).follows(State{}, 10, news("a", 1))
 	two := liked(2, 0).follows(one, 20, news("b", 2))
@@ -80,7 +81,7 @@ func TestFollows(t *testing.T) {
 	}
 	moved := liked(1, 3)
 	moved.Newest = 7
-	if risen := moved.risen(second); len(risen) != 1 || moved.face() == second.face() {
+	if risen := moved.risen(second); len(risen) != 2 || moved.face() == second.face() {
 		t.Errorf("one item replaced by another: %v", risen)
 	}
 }
@@ -105,6 +106,109 @@ func TestARemovedPartIsTold(t *testing.T) {
 	back := liked(1, 3)
 	if again := back.follows(later, 40, nil); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
 		t.Errorf("a part that came back: %+v", again.Parts)
+	}
+}
+
+// Each part has the newest item of its own: one of another part does not hide it, and the order of equal times is always the same.
+func TestEachPartHasItsNewestItem(t *testing.T) {
+	at := time.Unix(1000, 0)
+	item := func(part, id string, second int) Cause {
+		return Cause{Source: services.SourceNotifications, Part: part, ID: id, At: at.Add(time.Duration(second) * time.Second)}
+	}
+	any := func(services.Source, string) bool { return true }
+	only := func(name string) func(services.Source, string) bool {
+		return func(_ services.Source, part string) bool { return part == name }
+	}
+	first := liked(1, 1).follows(State{}, 10, []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)})
+	second := liked(2, 1).follows(first, 20, []Cause{item("LIKE", "l2", 2)})
+	read := liked(2, 0).follows(second, 30, nil)
+	legacy := liked(1, 1)
+	reported := item("LIKE", "l1", 1)
+	reported.Seq = 5
+	legacy.Seen = map[string]Cause{"NOTIFICATIONS": reported}
+	for name, c := range map[string]struct {
+		state  State
+		chosen func(services.Source, string) bool
+		after  uint64
+		want   string
+	}{
+		"any of the same time":                 {first, any, 0, "c1"},
+		"a like of the same time":              {first, only("LIKE"), 0, "l1"},
+		"a comment below a later like":         {second, only("COMMENT"), 0, "c1"},
+		"any, with a later like":               {second, any, 0, "l2"},
+		"a comment that was heard":             {second, only("COMMENT"), 10, ""},
+		"a like that was not":                  {second, only("LIKE"), 10, "l2"},
+		"a comment that was read since":        {read, only("COMMENT"), 0, ""},
+		"a like after the comment was read":    {read, any, 0, "l2"},
+		"of an earlier version":                {legacy, only("LIKE"), 0, "l1"},
+		"another part, of an earlier version":  {legacy, only("COMMENT"), 0, ""},
+		"nothing at all":                       {State{}, any, 0, ""},
+		"after a change of an earlier version": {liked(2, 1).follows(legacy, 40, []Cause{item("COMMENT", "c2", 2)}), any, 0, "c2"},
+	} {
+		got := ""
+		if newest := c.state.NewestOf(c.chosen, c.after); newest != nil {
+			got = newest.ID
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	if first.Cause.ID != "l1" || second.Cause.ID != "l2" || second.Base != 0 {
+		t.Errorf("the causes are %+v and %+v", first.Cause, second.Cause)
+	}
+}
+
+// What was reported of a part is asked by the part, and by the source where an earlier version wrote it.
+func TestReported(t *testing.T) {
+	whole := Cause{Source: services.SourceConversations, ID: "conversation:1", At: time.Unix(5, 0)}
+	like := Cause{Source: services.SourceNotifications, Part: "LIKE", ID: "l", At: time.Unix(7, 0)}
+	comment := Cause{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: time.Unix(8, 0)}
+	state := State{Seen: map[string]Cause{"CONVERSATIONS": whole, "NOTIFICATIONS": like, "NOTIFICATIONS:COMMENT": comment}}
+	for _, c := range []struct {
+		source services.Source
+		part   string
+		want   string
+	}{
+		{services.SourceConversations, "", "conversation:1"}, {services.SourceConversations, services.MentionsPart, ""},
+		{services.SourceNotifications, "COMMENT", "c"}, {services.SourceNotifications, "LIKE", "l"}, {services.SourceNotifications, "promo", "l"},
+		{services.SourceHomeFeed, "", ""},
+	} {
+		got, some := state.reported(c.source, c.part)
+		if !some {
+			got.ID = ""
+		}
+		if got.ID != c.want {
+			t.Errorf("%s %s: %q, want %q", c.source, c.part, got.ID, c.want)
+		}
+	}
+}
+
+// Only parts of the total rise, and mentions with the messages.
+func TestRisen(t *testing.T) {
+	talk := func(unread, mentions int, inTotal bool) State {
+		return State{Parts: []Part{
+			{Source: services.SourceConversations, Value: unread, InTotal: inTotal},
+			{Source: services.SourceConversations, Name: services.MentionsPart, Value: mentions},
+			{Source: services.SourceNotifications, Name: "promo", Value: unread},
+		}}
+	}
+	for name, c := range map[string]struct {
+		now, before State
+		want        []string
+	}{
+		"a message":              {talk(2, 1, true), talk(1, 1, true), []string{"CONVERSATIONS"}},
+		"a mention":              {talk(2, 2, true), talk(1, 1, true), []string{"CONVERSATIONS", "CONVERSATIONS:MENTIONS"}},
+		"not in the total":       {talk(2, 2, false), talk(1, 1, false), nil},
+		"a mention, others read": {talk(1, 1, true), talk(4, 0, true), []string{"CONVERSATIONS:MENTIONS"}},
+		"everything read":        {talk(0, 0, true), talk(4, 2, true), nil},
+	} {
+		var got []string
+		for _, part := range c.now.risen(c.before) {
+			got = append(got, services.PartName(part.Source, part.Name))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

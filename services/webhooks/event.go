@@ -95,17 +95,10 @@ func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 	return body(ChangedEvent, change.At, data)
 }
 
-// loudest is the newest item after a version that the filter chooses. Of each source only the newest item is known: where the
-// filter names a part, a newer item of another part hides it.
+// loudest is the newest item after a version that the filter chooses.
 func (f Filter) loudest(state stream.State, after uint64) *stream.Cause {
 	if len(f.Sources) == 0 {
 		return state.Cause
 	}
-	var newest *stream.Cause
-	for _, seen := range state.Seen {
-		if seen.Seq > after && f.has(seen.Source, seen.Part) && (newest == nil || newest.At.Before(seen.At)) {
-			newest = &seen
-		}
-	}
-	return newest
+	return state.NewestOf(f.has, after)
 }

@@ -31,6 +31,9 @@ type world struct {
 	total  map[services.UserID]bool // likes are in the total
 	online map[services.UserID]bool
 	items  map[services.UserID]services.Item
+	// comments are a second part, with items of its own.
+	comments  map[services.UserID]int
+	commented map[services.UserID]services.Item
 
 	stream   *stream.Service
 	receiver *receiver
@@ -152,6 +155,7 @@ func newWorld(b *peopletest.Bundle) *world {
 	w := &world{
 		Bundle: b, likes: map[services.UserID]int{}, total: map[services.UserID]bool{}, online: map[services.UserID]bool{},
 		items: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
+		comments: map[services.UserID]int{}, commented: map[services.UserID]services.Item{},
 	}
 	w.stream = stream.New(stream.Config{
 		DB: b.DB, Peek: w.peek, Newest: w.newest, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
@@ -168,22 +172,35 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 		one := &services.Badges{}
 		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
 		one.Notifications.Of(services.CategoryLike).InTotal = true
-		one.Total = services.Sum(*one.Notifications.Of(services.CategoryLike))
+		if comments, some := w.comments[user]; some {
+			*one.Notifications.Of(services.CategoryComment) = services.NewCount(comments, services.Exact, time.Time{})
+		}
+		one.Total = services.Sum(*one.Notifications.Of(services.CategoryLike), *one.Notifications.Of(services.CategoryComment))
 		list, errs = append(list, one), append(errs, nil)
 	}
 	return list, errs
 }
 
-func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source) (map[services.Source]services.Explanation, error) {
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item, some := w.items[user]
-	if !some {
-		return nil, nil
+	if item, some := w.items[user]; some {
+		newest = append(newest, services.Explanation{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}})
 	}
-	return map[services.Source]services.Explanation{
-		services.SourceNotifications: {Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}},
-	}, nil
+	if item, some := w.commented[user]; some {
+		newest = append(newest, services.Explanation{Source: services.SourceNotifications, Part: "COMMENT", Items: []services.Item{item}})
+	}
+	return newest, nil
+}
+
+// comment sets a user's comments, with the newest at a time, and writes the change to the stream.
+func (w *world) comment(comments int, at time.Time, user services.UserID) {
+	w.T.Helper()
+	w.mu.Lock()
+	w.comments[user], w.commented[user] = comments, services.Item{ID: "notification:2", At: at}
+	w.mu.Unlock()
+	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, []services.UserID{user}), nil)
+	w.write()
 }
 
 // like sets a user's likes, and writes the change to the stream.

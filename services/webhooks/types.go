@@ -124,12 +124,12 @@ func parts(types []string) (names []string) {
 		names = append(names, string(source))
 	}
 	for _, category := range services.Categories {
-		names = append(names, string(services.SourceNotifications)+":"+string(category))
+		names = append(names, services.PartName(services.SourceNotifications, string(category)))
 	}
 	for _, kind := range types {
-		names = append(names, string(services.SourceSiteMessages)+":"+kind)
+		names = append(names, services.PartName(services.SourceSiteMessages, kind))
 	}
-	return append(names, string(services.SourceConversations)+":"+stream.MentionsPart)
+	return append(names, services.PartName(services.SourceConversations, services.MentionsPart))
 }
 
 func (f Filter) check(types []string) error {
@@ -148,7 +148,7 @@ func (f Filter) has(source services.Source, part string) bool {
 	if len(f.Sources) == 0 {
 		return true
 	}
-	return slices.Contains(f.Sources, string(source)) || part != "" && slices.Contains(f.Sources, string(source)+":"+part)
+	return slices.Contains(f.Sources, string(source)) || slices.Contains(f.Sources, services.PartName(source, part))
 }
 
 // wants reports whether a change is one for an endpoint that has all changes of the user up to a version.

@@ -71,10 +71,11 @@ type Alerter interface {
 	Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error)
 }
 
-// Projected is a source that finds the newest item of its count in its projection, without a read of the facts.
-type Projected interface {
-	// Newest explains a user's count by its newest item. known is false if only the facts can tell.
-	Newest(ctx context.Context, of Explained) (explanation services.Explanation, known bool)
+// NewestFinder is a source that finds the newest items of its counts in another way than by Explain: without a read of the facts,
+// or for a count that Explain does not list.
+type NewestFinder interface {
+	// Newest explains the counts of a user by the newest item of each. known is false if only Explain can tell.
+	Newest(ctx context.Context, of Explained) (explanations []services.Explanation, known bool, err error)
 }
 
 // View is one rendering: the document, the state that all users share, and the moment. Each source writes its part of the
@@ -132,7 +133,8 @@ type Explained struct {
 	Badges *services.Badges
 	Seen   map[string]services.PostID
 	Today  int64
-	Limit  int // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
+	Limit  int       // the most items of one count that the caller wants; 0 means MostExplained. A source may list more
+	Since  time.Time // items before it are not wanted; zero means all are. A source may list them
 }
 
 // Most bounds the items of one count.

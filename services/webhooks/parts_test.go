@@ -1,0 +1,73 @@
+package webhooks
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql/sqltest"
+)
+
+// The alert of a part waits for its endpoint however many newer items other parts of the source get meanwhile. It does not come once
+// the part shows nothing any more.
+func TestAnotherPartHidesNoAlert(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		ann := b.MakeUsers("ann")
+		s := w.node()
+		w.add(s, Filter{Sources: []string{"NOTIFICATIONS:COMMENT"}})
+		d := deliver(s, "app")
+		w.settle(d)
+		w.receiver.status(http.StatusInternalServerError)
+		at := time.Now()
+		w.comment(1, at, ann[0])
+		w.settle(d)
+		w.like(1, ann...)
+		w.settle(d)
+		w.receiver.take()
+		w.receiver.status(http.StatusOK)
+		b.Clock.Advance(time.Hour)
+		w.settle(d)
+		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Silent || got[0].Data.Cause.ItemID != "notification:2" || *got[0].Data.Cause.Part != "COMMENT" {
+			t.Fatalf("after a failure and a like: %+v", got)
+		}
+		w.set(2, ann...)
+		w.mu.Lock()
+		at = w.items[ann[0]].At
+		w.mu.Unlock()
+		w.comment(2, at, ann[0]) // at the time of the like, in one change with it
+		w.settle(d)
+		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Silent || *got[0].Data.Cause.Part != "COMMENT" {
+			t.Errorf("with a like of the same time: %+v", got)
+		}
+		w.mu.Lock()
+		w.commented[ann[0]] = services.Item{ID: "notification:3", At: time.Now()}
+		w.mu.Unlock()
+		w.like(3, ann...) // the number of comments is the same: a newer one is no news
+		w.comment(1, at, ann[0])
+		w.settle(d)
+		if got := w.receiver.take(); len(got) != 1 || !got[0].Data.Silent {
+			t.Errorf("after a fall: %+v", got)
+		}
+		w.receiver.status(http.StatusInternalServerError)
+		w.comment(3, time.Now(), ann[0])
+		w.settle(d)
+		w.like(4, ann...)
+		w.mu.Lock()
+		delete(w.commented, ann[0])
+		w.comments[ann[0]] = 0
+		w.mu.Unlock()
+		sqltest.Equal(t, w.stream.Mark(b.Ctx, ann), nil)
+		w.write()
+		w.receiver.take()
+		w.receiver.status(http.StatusOK)
+		b.Clock.Advance(time.Hour)
+		w.settle(d)
+		if got := w.receiver.take(); len(got) != 1 || !got[0].Data.Silent || got[0].Data.Cause != nil {
+			t.Errorf("after the comments were read: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package nodes
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// listener is an endpoint of a node that hears alerts of the parts it chose.
+type listener struct {
+	*world.Node
+	t      *testing.T
+	alerts chan alert
+	fails  atomic.Bool // it answers 500, and hears nothing
+}
+
+type alert struct {
+	Data struct {
+		Key    string
+		Silent bool
+		Cause  *struct{ Source, Part, ItemID string }
+	}
+}
+
+func listens(t *testing.T, sources ...string) *listener {
+	t.Helper()
+	l := &listener{t: t, alerts: make(chan alert, 100)}
+	receiver := httptest.NewServer(l)
+	t.Cleanup(receiver.Close)
+	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+		changing(24 * time.Hour)(cfg)
+		cfg.WebhooksAllow = []string{"127.0.0.1"}
+	}})
+	l.Must("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)
+	return l
+}
+
+func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var one alert
+	if err := json.NewDecoder(r.Body).Decode(&one); err != nil || l.fails.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	if !one.Data.Silent {
+		l.alerts <- one
+	}
+}
+
+// hears waits for the next alert, which must be of ann and of this part, and of this item unless it is "".
+func (l *listener) hears(what, source, part, item string) {
+	l.t.Helper()
+	select {
+	case one := <-l.alerts:
+		if got := one.Data.Cause; got == nil || one.Data.Key != "ann" || got.Source != source || got.Part != part || item != "" && got.ItemID != item {
+			l.t.Errorf("%s: %+v, cause %+v", what, one, got)
+		}
+	case <-time.After(30 * time.Second):
+		l.t.Fatalf("%s: nothing was heard", what)
+	}
+}
+
+// group makes a conversation of bob and ann, who may mute it.
+func (l *listener) group(muted bool) (id string) {
+	l.t.Helper()
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	l.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	id = made.CreateConversation.Conversation.ID
+	if muted {
+		l.Must("ann", `mutation($c:ID!){muteConversation(input:{conversationId:$c}){changed}}`, map[string]any{"c": id}, nil)
+	}
+	return id
+}
+
+// say sends a message of bob.
+func (l *listener) say(in string, mentions ...string) {
+	l.t.Helper()
+	l.Must("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
+}
+
+// Mentions are heard beside other messages, also in a muted conversation.
+func TestAWebhookOfMentionsHearsThem(t *testing.T) {
+	l := listens(t, "CONVERSATIONS:MENTIONS")
+	l.Badges("ann")
+	group, muted := l.group(false), l.group(true)
+	l.say(group)
+	l.say(group, "user:ann")
+	l.hears("a mention", "CONVERSATIONS", "MENTIONS", group)
+	l.say(group)
+	l.say(muted)
+	l.say(muted, "user:ann")
+	l.hears("a mention in a muted conversation", "CONVERSATIONS", "MENTIONS", muted)
+	l.say(group)
+	l.say(group, "user:ann")
+	l.hears("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
+}
+
+// A comment is heard although a newer like came while its receiver failed.
+func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
+	l := listens(t, "NOTIFICATIONS:COMMENT")
+	l.Badges("ann")
+	post := map[string]any{"p": l.Publish("ann", "a post")}
+	l.fails.Store(true)
+	l.Must("bob", `mutation($p:ID!){publishPost(input:{parentId:$p,body:"nice"}){post{id}}}`, post, nil)
+	world.Eventually(t, 20*time.Second, "the comment waits", func() bool {
+		var found struct {
+			Admin struct{ Webhooks []struct{ Waiting int } }
+		}
+		l.Must("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
+		return found.Admin.Webhooks[0].Waiting == 1
+	})
+	l.Must("cat", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, post, nil)
+	changes := &world.Changes{}
+	world.Eventually(t, 20*time.Second, "the like is in the stream", func() bool {
+		if err := changes.Read(l.URL); err != nil {
+			t.Fatal(err)
+		}
+		return changes.Last["ann"].Total == 2
+	})
+	l.fails.Store(false)
+	l.Must("boss:admin", `mutation{replayWebhook(input:{name:"parts"}){replayed}}`, nil, nil)
+	l.hears("a comment below a like", "NOTIFICATIONS", "COMMENT", "")
+}
