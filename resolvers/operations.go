@@ -249,9 +249,10 @@ func takeKey(input any) *string {
 	return key
 }
 
-// idOf is the ID of the object that a command created, or else of the object that its input named.
+// idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A command that
+// makes no object may keep something else in its IDs for its payload.
 func idOf(c *call, cmd *jobs.Command) string {
-	if ids := cmd.IDs(); len(ids) > 0 {
+	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]
 	}
 	return c.subject

@@ -34,6 +34,7 @@ func (s *story) once(name string, in, other event) string {
 	if first.at("ingest", "results", 0, "error") != nil {
 		s.t.Fatalf("%s: %v", name, first.Data)
 	}
+	s.names(name, first.at("ingest", "results", 0, "id"))
 	if again := s.event(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
 		s.t.Errorf("%s again: %v, and first %v", name, again, first)
 	}
@@ -56,6 +57,28 @@ func (s *story) once(name string, in, other event) string {
 		s.t.Errorf("%s under a key of the version before: %v, and first %v", name, before, first)
 	}
 	return id
+}
+
+// names checks that the ID of a result is null or the global ID of an object, as the schema says.
+func (s *story) names(name string, id any) {
+	s.t.Helper()
+	if creates := operations[name].creates(); id == nil {
+		if creates != "" {
+			s.t.Errorf("%s makes a %s, and its result has no ID", name, creates)
+		}
+		return
+	}
+	text, _ := id.(string)
+	if strings.HasPrefix(text, services.HostNotificationType+":") { // no node: withdrawNotification takes it
+		if _, err := services.ParseTypedID("id", text, services.HostNotificationType); err != nil {
+			s.t.Errorf("%s: %s", name, err)
+		}
+		return
+	}
+	got := s.ask("alice", []services.Scope{services.ScopeViewer}, `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": text})
+	if shown := got.at("node", "id"); len(got.Errors) > 0 || shown != nil && shown != text {
+		s.t.Errorf("the result of %s has the ID %s, whose node is %v %+v", name, text, shown, got.Errors)
+	}
 }
 
 func (s *story) event(name string, in event, key string, other event) answer {
