@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
 )
 
 // happened is an event in its full form, with the time at which it happened.
@@ -202,4 +203,46 @@ func TestALateMessageIsRefused(t *testing.T) {
 	if unread := seen.at("viewer", "conversations", "nodes", 0, "unread", "value"); unread != 1.0 {
 		t.Errorf("a mark between two messages leaves %v unread: %v", unread, seen)
 	}
+}
+
+// A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all messages: one
+// mark of a past time covers what had happened by then, one of now what the user could have seen.
+func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 3, 5)
+		sent := func(ago time.Duration, title string) (id string) {
+			t.Helper()
+			return a.happens(ago, event{"sendSiteMessage": event{"title": title, "to": []string{"user:bob"}}})
+		}
+		mark := func(input string) {
+			t.Helper()
+			a.must("bob", `mutation { markSiteMessagesRead(input: {`+input+`}) { badges { version } } }`, nil)
+		}
+		mark("all: true")
+		five := sent(50*time.Hour, "5")
+		a.wantMail("a mark without any message", "bob", 1, "5")
+		mark(`ids: ["` + five + `"]`)
+		sent(60*time.Hour, "6")
+		a.wantMail("a mark of one message", "bob", 1, "5+6")
+		a.happens(55*time.Hour, event{"markSiteMessagesRead": event{"as": "user:bob", "all": true}})
+		sent(56*time.Hour, "p")
+		a.wantMail("a mark of a past time", "bob", 0, "5+p+6+")
+		mark("all: true")
+		sent(51*time.Hour, "q")
+		sent(40*time.Hour, "4")
+		a.wantMail("a mark of now", "bob", 1, "4"+"5+q+p+6+")
+		three := sent(30*time.Hour, "3")
+		sent(20*time.Hour, "2")
+		mark(`upTo: "` + three + `"`)
+		sent(35*time.Hour, "r")
+		sent(25*time.Hour, "s")
+		a.wantMail("a mark up to a message", "bob", 2, "2s3+r+4+5+q+p+6+")
+		mark(`type: "general"`)
+		sent(21*time.Hour, "t")
+		sent(10*time.Hour, "1")
+		a.wantMail("a mark of a type", "bob", 1, "12+t+s+3+r+4+5+q+p+6+")
+		a.ingest(event{"sendSiteMessage": event{"title": "0", "to": []string{"user:bob"}}})
+		w.Quiet(w.Fanout)
+		a.wantMail("what is sent now", "bob", 2, "012+t+s+3+r+4+5+q+p+6+")
+	})
 }

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -18,6 +19,10 @@ type selection struct {
 	Gen uint64
 }
 
+const raiseReadTo = `
+ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END
+RETURNING type`
+
 var (
 	insertMessage = sql.NewStatement("insert a site message", `
 INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)`)
@@ -28,11 +33,17 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 
 	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
 
-	// A mark of a past time also reaches messages that are delivered after it, so it is stored with its time.
+	// A mark also covers messages that were sent at a past time and are delivered after it. These statements lock the types too.
 	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
-SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type
-ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END`)
+SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
+
+	// The newest message is where such a mark ends, and not the present time: what is delivered later and is newer was not seen.
+	keepReadToNewest = sql.NewStatement("keep that types of site messages were read", `
+INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
+SELECT CAST($1 AS BIGINT), c.type, 1, r.message FROM {rows $2 type TEXT} AS c CROSS JOIN (
+	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
+) AS r WHERE TRUE ORDER BY c.type`+raiseReadTo)
 
 	readDelivered = sql.NewStatement("mark what was delivered late read", `
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
@@ -168,7 +179,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that of the mark.
+// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that up to which the mark reached.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -199,31 +210,29 @@ func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 }
 
 // markRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND for a message
-// that the user does not have, also when it is UpTo.
+// that was not sent to the user, also when it is UpTo.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
 	if len(chosen.IDs) > 0 {
 		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.HappenedAt(), int64(chosen.Gen))
 	}
-	upTo := MaxID
-	if at := tx.Dated(); at != 0 {
-		upTo = ID(at)
+	types := make(sql.Rows, len(chosen.Types))
+	for i, kind := range chosen.Types {
+		types[i] = []any{kind}
+	}
+	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types}
+	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
+		upTo, keep, args = reach, keepReadTo, []any{user, types, reach}
 	}
 	if chosen.UpTo != 0 {
-		upTo = chosen.UpTo
-		if _, err := typesAmong(ctx, tx, "upTo", user, []ID{upTo}); err != nil {
+		if _, err := typesOfAll(ctx, tx, user, []ID{upTo}, chosen.Types...); err != nil {
 			return nil, err
 		}
 	}
-	if tx.Dated() != 0 {
-		types := make(sql.Rows, len(chosen.Types))
-		for i, kind := range chosen.Types {
-			types[i] = []any{kind}
-		}
-		if _, err := tx.Run(ctx, keepReadTo, user, types, upTo); err != nil {
-			return nil, err
-		}
+	which, err := lock(ctx, tx, user, keep, args...)
+	if err != nil {
+		return nil, err
 	}
-	return change(ctx, tx, user, chosen.Types, readByType, user, chosen.Types, upTo, tx.HappenedAt(), int64(chosen.Gen))
+	return change(ctx, tx, which, readByType, user, chosen.Types, upTo, tx.HappenedAt(), int64(chosen.Gen))
 }
 
 // markUnread marks a user's messages unread again and returns the states of their types, changed or not. NOT_FOUND for a message
@@ -244,50 +253,36 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 
 // changeByID is change for an update whose first parameters are the user and the ids.
 func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]State, error) {
-	types, err := typesAmong(ctx, tx, "ids", user, ids)
+	types, err := typesOfAll(ctx, tx, user, ids)
 	if err != nil {
 		return nil, err
 	}
-	return change(ctx, tx, user, types, st, append([]any{user, ids}, more...)...)
-}
-
-// typesAmong lists the types of some messages. It fails unless the user has all of them.
-func typesAmong(ctx context.Context, tx *sql.Tx, field string, user services.UserID, ids []ID) (types []string, err error) {
-	has := map[ID]bool{}
-	err = tx.Each(ctx, typesOfMessages, []any{user, ids}, func(scan func(...any) error) error {
-		var id ID
-		var kind string
-		err := scan(&id, &kind)
-		has[id] = true
-		types = append(types, kind)
-		return err
-	})
+	which, err := lock(ctx, tx, user, lockTypes, user, types)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range ids {
-		if !has[id] {
-			return nil, notFound(field, id)
-		}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(types))), nil
+	return change(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. A user
-// without a state of a type has no message of that type.
-func change(ctx context.Context, tx *sql.Tx, user services.UserID, types []string, st sql.Statement, args ...any) ([]State, error) {
-	var which sql.Rows
-	err := tx.Each(ctx, lockTypes, []any{user, types}, func(scan func(...any) error) error {
+// lock runs a statement that locks types of a user and returns them. They are the result, with the user, in order. A user without a state
+// of a type has no message of that type.
+func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
+	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)
 		which = append(which, []any{user, kind})
 		return err
 	})
-	if err != nil || len(which) == 0 {
-		return nil, err
+	return which, err
+}
+
+// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch.
+func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, args ...any) ([]State, error) {
+	if len(which) == 0 {
+		return nil, nil
 	}
 	changed := map[string]bool{}
-	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
+	err := tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)
 		changed[kind] = true

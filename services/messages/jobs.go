@@ -2,6 +2,7 @@ package messages
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"tidings/services"
@@ -11,7 +12,7 @@ import (
 
 // The kinds of jobs of site messages. Their names are in the database.
 const (
-	jobDeliver = "message.deliver" // payload: delivery. A message to a chunk of its recipients
+	jobDeliver = "message.deliver" // payload: delivery, key: see chunkKey. A message to a chunk of its recipients
 	jobCounts  = "messages"        // key: user. What they have read changed in SQL
 )
 
@@ -40,7 +41,8 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 }
 
 // DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
-// recipients, a chunk at a time, on any node with a free worker.
+// recipients, a chunk at a time, on any node with a free worker. They have no keys: a message may have any number of them, and until
+// they have run no mark finds it by its ID.
 func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 	return deliverJobs(message, users, false)
 }
@@ -52,6 +54,23 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 	}
 	return jobs.Chunked(jobDeliver, chunks)
 }
+
+// sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. By their keys a mark finds the recipients
+// before they have their rows: see advance.
+func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
+	queued, err := deliverJobs(message, users, dated)
+	for i := range queued {
+		queued[i].Key = chunkKey(message, i)
+	}
+	return queued, err
+}
+
+// maxChunks is how many jobs a message has that was sent by one call.
+const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
+
+// chunkKey is the key of a message's i-th job. Each job has its own, because jobs of one key become one. It has no slash: the part of a
+// key after a slash is a user.
+func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.PostID(message), i) }
 
 // countsJob projects a user's counts into their document.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func send(w *fanouttest.World, users ...services.UserID) ID {
 		if err := Insert(ctx, tx, id, Text{Type: general, Title: "t"}); err != nil {
 			return err
 		}
-		queued, err := DeliverJobs(id, users)
+		queued, err := sendJobs(id, users, false)
 		if err != nil {
 			return err
 		}
@@ -116,13 +115,14 @@ type mailbox struct {
 	service *Service
 	users   []services.UserID
 	has     map[services.UserID]map[ID]bool // message -> read
+	sent    map[services.UserID][]ID        // also what is not delivered yet
 	ledger  map[string]int                  // user/version -> unread, as the facts had it
 	held    []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
 	late    [][]State                       // states that have not reached a document yet
 }
 
 func newMailbox(w *fanouttest.World, service *Service) *mailbox {
-	m := &mailbox{World: w, service: service, users: w.Users(3), has: map[services.UserID]map[ID]bool{}, ledger: map[string]int{}}
+	m := &mailbox{World: w, service: service, users: w.Users(3), has: map[services.UserID]map[ID]bool{}, sent: map[services.UserID][]ID{}, ledger: map[string]int{}}
 	for _, user := range m.users {
 		m.has[user] = map[ID]bool{}
 		m.ledger[fmt.Sprint(user, "/", 0)] = 0
@@ -130,11 +130,11 @@ func newMailbox(w *fanouttest.World, service *Service) *mailbox {
 	return m
 }
 
-// someone is one of the users, and some of their messages.
+// someone is one of the users, and some of the messages that were sent to them.
 func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
 	var ids []ID
-	for _, id := range slices.Sorted(maps.Keys(m.has[user])) {
+	for _, id := range m.sent[user] {
 		if rapid.Bool().Draw(t, "named") {
 			ids = append(ids, id)
 		}
@@ -165,6 +165,20 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	})
 }
 
+// learnRead marks what a user has in the model read, up to a message or all (0). One that is not delivered yet brings what was sent before it.
+func (m *mailbox) learnRead(user services.UserID, upTo ID) {
+	if _, delivered := m.has[user][upTo]; !delivered {
+		for _, id := range m.sent[user] {
+			if id <= upTo {
+				m.has[user][id] = true
+			}
+		}
+	}
+	for id := range m.has[user] {
+		m.has[user][id] = m.has[user][id] || upTo == 0 || id <= upTo
+	}
+}
+
 // run runs a job. The model learns of a delivery from its payload.
 func (m *mailbox) run(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
@@ -187,7 +201,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 		"send": func(t *rapid.T) {
 			for _, user := range m.users { // one chunk for each user
 				if rapid.Bool().Draw(t, "to") {
-					send(m.World, user)
+					m.sent[user] = append(m.sent[user], send(m.World, user))
 				}
 			}
 		},
@@ -223,9 +237,7 @@ func (m *mailbox) actions() map[string]func(*rapid.T) {
 				mark.UpTo = ids[0]
 			}
 			m.markRead(t, user, mark)
-			for id := range m.has[user] {
-				m.has[user][id] = m.has[user][id] || mark.UpTo == 0 || id <= mark.UpTo
-			}
+			m.learnRead(user, mark.UpTo)
 		},
 		"unread": func(t *rapid.T) {
 			if user, ids := m.someone(t); len(ids) > 0 {

@@ -43,7 +43,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err := Insert(ctx, tx, id, draft.Text); err != nil {
 				return nil, err
 			}
-			queued, err := deliverJobs(id, users, tx.Dated() != 0)
+			queued, err := sendJobs(id, users, tx.Dated() != 0)
 			if err != nil {
 				return nil, err
 			}

@@ -1,0 +1,123 @@
+package resolvers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+)
+
+func told(ref string, to ...string) event {
+	users := make([]string, len(to))
+	for i, key := range to {
+		users[i] = "user:" + key
+	}
+	return event{"sendSiteMessage": event{"title": ref, "to": users, "ref": ref}}
+}
+
+// markedBy is an event in which a user marks site messages.
+func markedBy(name, as string, input event) event {
+	input["as"] = "user:" + as
+	return event{name: input}
+}
+
+func siteMessageRefs(refs ...string) []string {
+	ids := make([]string, len(refs))
+	for i, ref := range refs {
+		ids[i] = "siteMessage:ref:" + ref
+	}
+	return ids
+}
+
+// codes are the codes of the errors of a request's events, nil where there is none.
+func (a *api) codes(events ...event) (codes []any) {
+	a.t.Helper()
+	got := a.ingest(events...)
+	if len(got.Errors) > 0 {
+		a.t.Fatal(got.Errors)
+	}
+	for i := range events {
+		codes = append(codes, got.at("ingest", "results", i, "error", "code"))
+	}
+	return codes
+}
+
+// mailOf is a user's count of site messages, and the titles of their list, the newest first, each with the mark of what is read.
+func (a *api) mailOf(key string) (unread any, list string) {
+	a.t.Helper()
+	got := a.must(key, `{ viewer { badges { siteMessages { total { value } } } siteMessages { nodes { title readAt } } } }`, nil)
+	nodes, _ := got.at("viewer", "siteMessages", "nodes").([]any)
+	for i := range nodes {
+		list += fmt.Sprint(got.at("viewer", "siteMessages", "nodes", i, "title"))
+		if got.at("viewer", "siteMessages", "nodes", i, "readAt") != nil {
+			list += "+"
+		}
+	}
+	return got.at("viewer", "badges", "siteMessages", "total", "value"), list
+}
+
+func (a *api) wantMail(what, key string, unread float64, list string) {
+	a.t.Helper()
+	if count, has := a.mailOf(key); count != unread || has != list {
+		a.t.Errorf("%s: %s has %v unread of %q, want %v of %q", what, key, count, has, unread, list)
+	}
+}
+
+// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Whoever it was not
+// sent to learns nothing of it.
+func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 3, 5)
+		read, unread := "markSiteMessagesRead", "markSiteMessagesUnread"
+		got := a.codes(
+			told("a", "alice", "bob"), told("b", "alice", "bob"),
+			markedBy(read, "alice", event{"ids": siteMessageRefs("b")}),
+			markedBy(read, "carol", event{"ids": siteMessageRefs("b")}),
+			markedBy(read, "carol", event{"upTo": siteMessageRefs("b")[0]}),
+			markedBy(unread, "carol", event{"ids": siteMessageRefs("b")}),
+			markedBy(read, "carol", event{"ids": []string{"siteMessage:7ZZZZZZZZZZZZ"}}),
+			told("c", "alice", "carol"),
+			markedBy(read, "alice", event{"ids": siteMessageRefs("b", "c")}),
+			markedBy(unread, "alice", event{"ids": siteMessageRefs("c")}),
+			markedBy(read, "carol", event{"ids": siteMessageRefs("c", "b")}),
+		)
+		missing := string(services.NotFound)
+		want := []any{nil, nil, nil, missing, missing, missing, missing, nil, nil, nil, missing}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("the events answer %v, want %v", got, want)
+		}
+		a.wantMail("before the jobs", "alice", 1, "cb+")
+		a.wantMail("before the jobs", "bob", 0, "")
+		a.wantMail("before the jobs", "carol", 0, "")
+		w.Quiet(w.Fanout)
+		a.wantMail("delivered", "alice", 2, "cb+a")
+		a.wantMail("delivered", "bob", 2, "ba")
+		a.wantMail("delivered", "carol", 1, "c")
+		got = a.codes(markedBy(read, "carol", event{"ids": siteMessageRefs("b")}), markedBy(read, "carol", event{"ids": siteMessageRefs("c")}))
+		if fmt.Sprint(got) != fmt.Sprint([]any{missing, nil}) {
+			t.Errorf("after the jobs the events answer %v", got)
+		}
+		a.wantMail("marked", "carol", 0, "c+")
+	})
+}
+
+// A mark up to a message that is not delivered yet covers what was sent before it, delivered or not.
+func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 3, 5)
+		a.codes(told("a", "alice"))
+		w.Quiet(w.Fanout)
+		w.Clock.Advance(time.Second)
+		got := a.codes(told("b", "bob"), told("c", "alice", "bob"), told("d", "alice"), told("e", "alice"), told("f", "bob"),
+			markedBy("markSiteMessagesRead", "alice", event{"upTo": siteMessageRefs("d")[0]}))
+		if fmt.Sprint(got) != fmt.Sprint(make([]any, 6)) {
+			t.Fatalf("the events answer %v", got)
+		}
+		a.wantMail("before the jobs", "alice", 0, "d+c+a+")
+		w.Quiet(w.Fanout)
+		a.wantMail("delivered", "alice", 1, "ed+c+a+")
+		a.wantMail("delivered", "bob", 3, "fcb")
+	})
+}

@@ -1,0 +1,146 @@
+package messages
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// A message is sent once its jobs are committed, and a mark of it can come before they have run: the host application may do both in one
+// request. Until then only the jobs name the recipients. A mark that finds no row looks there, and gives the user what is theirs at once.
+// The job finds the row later and keeps its read state.
+
+var (
+	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
+
+	chunksSent = sql.NewStatement("recipients of site messages that are being delivered", `
+SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key $1 TEXT}`)
+
+	keysSent = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
+)
+
+// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message that nobody has
+// seen yet, with the types that it marks, also knows of what was sent before.
+func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
+	has, err := typesHeld(ctx, tx, user, ids)
+	if err == nil && lacks(has, ids) != 0 {
+		if err = advance(ctx, tx, user, ids, has, upTo); err == nil {
+			has, err = typesHeld(ctx, tx, user, ids) // also what a job has delivered in between
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id := lacks(has, ids); id != 0 {
+		field := "ids"
+		if len(upTo) > 0 {
+			field = "upTo"
+		}
+		return nil, notFound(field, id)
+	}
+	return slices.Compact(slices.Sorted(maps.Values(has))), nil
+}
+
+// typesHeld are the types of those messages of which the user has a row.
+func typesHeld(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (map[ID]string, error) {
+	return typesByID(ctx, tx, typesOfMessages, user, ids)
+}
+
+func typesByID(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (map[ID]string, error) {
+	types := map[ID]string{}
+	return types, tx.Each(ctx, st, args, func(scan func(...any) error) error {
+		var id ID
+		var kind string
+		err := scan(&id, &kind)
+		types[id] = kind
+		return err
+	})
+}
+
+// lacks is the first of some messages that is not among those found; 0 if all are.
+func lacks(found map[ID]string, ids []ID) ID {
+	for _, id := range ids {
+		if _, known := found[id]; !known {
+			return id
+		}
+	}
+	return 0
+}
+
+// advance delivers to one user those of some messages that are being delivered to them; for a mark up to a message also the earlier ones.
+// The locks are taken in the order of types, as every mark takes them.
+func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
+	chunks, types, err := sentTo(ctx, tx, user, ids)
+	if err != nil || len(chunks) == 0 {
+		return err
+	}
+	if len(upTo) > 0 {
+		earlier, typesOfEarlier, err := sentBefore(ctx, tx, user, ids[0])
+		if err != nil {
+			return err
+		}
+		chunks, types = append(chunks, earlier...), append(types, typesOfEarlier...)
+	}
+	var lock sql.Rows
+	for i, kind := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(types, upTo, slices.Collect(maps.Values(has)))))) {
+		lock = append(lock, []any{i, user, kind})
+	}
+	if _, err := tx.Run(ctx, lockStates, lock); err != nil {
+		return err
+	}
+	for _, chunk := range chunks {
+		if _, err := deliver(ctx, tx, chunk.Message, []services.UserID{user}, chunk.Dated); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sentBefore is sentTo of all messages before one.
+func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
+	keys, err := sql.Column[string](ctx, tx, keysSent)
+	var earlier []ID
+	for _, key := range keys {
+		text, _, _ := strings.Cut(key, ".")
+		if one, err := services.ParsePostID(text); err == nil && ID(one) < id {
+			earlier = append(earlier, ID(one))
+		}
+	}
+	if err != nil || len(earlier) == 0 {
+		return nil, nil, err
+	}
+	return sentTo(ctx, tx, user, slices.Compact(slices.Sorted(slices.Values(earlier))))
+}
+
+// sentTo are the deliveries of some messages whose recipients include a user, and the types of these messages.
+func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
+	exist, err := typesByID(ctx, tx, typesSent, ids)
+	if err != nil || len(exist) == 0 {
+		return nil, nil, err
+	}
+	var keys []string
+	for _, id := range slices.Sorted(maps.Keys(exist)) {
+		for i := range maxChunks {
+			keys = append(keys, chunkKey(id, i))
+		}
+	}
+	err = tx.Each(ctx, chunksSent, []any{keys}, func(scan func(...any) error) error {
+		var job jobs.Job
+		var chunk delivery
+		if err := scan(&job.Payload); err != nil {
+			return err
+		}
+		err := jobs.ReadPayload(job, &chunk)
+		if slices.Contains(chunk.Users, user) {
+			chunks, types = append(chunks, chunk), append(types, exist[chunk.Message])
+		}
+		return err
+	})
+	return chunks, types, err
+}

@@ -1,0 +1,179 @@
+package messages
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/erase"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// commit commits a mark.
+func (b box) commit(user services.UserID, mark Mark) error {
+	b.TB.Helper()
+	cmd, err := b.service.MarkRead(user, mark)
+	b.Must(err)
+	return b.Fanout.Commit(b.TB.Context(), cmd)[0]
+}
+
+func (b box) number(key string) services.UserID {
+	b.TB.Helper()
+	return b.Named(key)[0]
+}
+
+// A message to thousands has many jobs, none of which replaces another, and each names its recipients to a mark.
+func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		b := newBox(w)
+		keys := keysTo(MaxRecipients)
+		id := b.send(Draft{Text: Text{Title: "to all"}, To: keys})
+		if waiting, _ := w.Jobs(); waiting != maxChunks {
+			t.Fatalf("%d jobs deliver a message to all, want %d", waiting, maxChunks)
+		}
+		marked := []string{keys[0], keys[deliverChunk-1], keys[deliverChunk], keys[MaxRecipients/2], keys[MaxRecipients-1]}
+		for _, key := range marked {
+			if err := b.commit(b.number(key), Mark{IDs: []ID{id}}); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		sqltest.Coded(t, b.commit(b.number("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+		w.Quiet(w.Fanout)
+		report, err := b.service.Report(t.Context(), id)
+		w.Must(err)
+		if report.Recipients != MaxRecipients || report.ReadCount != len(marked) {
+			t.Errorf("%d have it, %d have read it, want %d and %d", report.Recipients, report.ReadCount, MaxRecipients, len(marked))
+		}
+		sqltest.Coded(t, b.commit(b.number("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+	})
+}
+
+// A mark that names a message that is being delivered and one of somebody else's changes nothing: the first stays undelivered.
+func TestARefusedMarkDeliversNothing(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		b := newBox(w)
+		users := w.Users(2)
+		mine, others := send(w, users[0]), send(w, users[1])
+		for _, mark := range []Mark{{IDs: []ID{mine, others}}, {IDs: []ID{others}}, {UpTo: others}, {UpTo: others + 1}} {
+			sqltest.Coded(t, b.commit(users[0], mark), services.NotFound)
+			if _, list := unread(w, users[0]); len(list) > 0 {
+				t.Errorf("%+v delivered %v", mark, list)
+			}
+		}
+		w.Quiet(w.Fanout)
+		if count, list := unread(w, users[0]); count != 1 || len(list) != 1 {
+			t.Errorf("in the end they have %d of %v", count, list)
+		}
+	})
+}
+
+// A mark finds its message at any moment of the delivery: as a job, and as a row.
+func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		b := newBox(w)
+		users := w.Users(4)
+		for range 10 {
+			id := send(w, users...)
+			var work sync.WaitGroup
+			work.Go(func() { w.Quiet(w.Fanout) })
+			for _, user := range users {
+				work.Go(func() {
+					if err := b.commit(user, Mark{IDs: []ID{id}}); err != nil {
+						t.Errorf("user %d: %v", user, err)
+					}
+				})
+			}
+			work.Wait()
+			w.Quiet(w.Fanout)
+			report, err := b.service.Report(t.Context(), id)
+			w.Must(err)
+			if report.Recipients != len(users) || report.ReadCount != len(users) {
+				t.Fatalf("%d have it, %d have read it", report.Recipients, report.ReadCount)
+			}
+		}
+		for _, user := range users {
+			if count, list := unread(w, user); count != 0 || len(list) > 0 {
+				t.Errorf("user %d has %d of %v", user, count, list)
+			}
+		}
+	})
+}
+
+// The keys of deliveries name no user: an erasure deletes the dead jobs that do.
+func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
+	queued, err := sendJobs(17, make([]services.UserID, 20*deliverChunk), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for i, job := range queued {
+		for _, user := range []services.UserID{17, services.UserID(i)} {
+			if erase.NamedBy(user, job.Kind, job.Key, nil) {
+				t.Errorf("%s names user %d", job.Key, user)
+			}
+		}
+		if seen[job.Key] || !strings.HasPrefix(job.Key, services.PostID(17).String()) {
+			t.Errorf("the key %s", job.Key)
+		}
+		seen[job.Key] = true
+	}
+}
+
+// A mark covers messages of its types that are delivered later and are older than what was marked. It leaves alone what is newer, what is of
+// another type, and what was not sent at a past time.
+func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
+	general, both := []string{"general"}, []string{"general", "offer"}
+	for _, c := range []struct {
+		name   string
+		mark   selection
+		unread []ID
+	}{
+		{"all", selection{Types: both}, []ID{42, 41, 9}},
+		{"one type", selection{Types: general}, []ID{42, 41, 40, 36, 35, 11, 9}}, // its newest is 30
+		{"the other type", selection{Types: both[1:]}, []ID{42, 41, 35, 30, 20, 12, 10, 9}},
+		{"up to a message", selection{Types: both, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 9}},
+		{"up to a message, of one type", selection{Types: general, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 11, 9}},
+		{"one message", selection{IDs: []ID{40}}, []ID{42, 41, 36, 35, 30, 20, 12, 11, 10, 9}},
+	} {
+		eachBundle(t, func(b bundle) {
+			given := func(dated bool, kind string, ids ...ID) {
+				b.T.Helper()
+				for _, id := range ids {
+					b.message(id, kind)
+					b.MustWrite(func(tx *sql.Tx) error {
+						_, err := deliver(b.Ctx, tx, id, []services.UserID{1, 2}, dated)
+						return err
+					})
+				}
+			}
+			given(false, "general", 20, 30)
+			given(false, "offer", 40)
+			c.mark.Gen = services.AnyGen
+			b.markRead(1, c.mark)
+			given(true, "general", 10, 12, 35, 41)
+			given(true, "offer", 11, 36, 42)
+			given(false, "general", 9)
+			if got := b.unreadIDs(1, both...); !slices.Equal(got, c.unread) {
+				b.T.Errorf("%s: %v are unread, want %v", c.name, got, c.unread)
+			}
+			sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 11) // the other user has read nothing
+			unread := 0
+			for _, state := range sqltest.Must(states(b.Ctx, b.DB, 1))(b.T) {
+				unread += state.Unread
+			}
+			sqltest.Equal(b.T, unread, len(c.unread))
+		})
+	}
+}
+
+// A mark of all messages by a user who has none is no state: their badge has nothing to show.
+func TestAMarkOfNothingLeavesNothing(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		sqltest.Equal(b.T, len(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general", "offer"}})), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(states(b.Ctx, b.DB, 1))(b.T)), 0)
+	})
+}
