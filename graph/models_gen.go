@@ -1389,7 +1389,7 @@ type NotificationEdge struct {
 type NotifyInput struct {
 	// The name of a category that the host application has defined.
 	Category string `json:"category"`
-	// The recipients: user:KEY, 1 to 10,000. The user of `actorId` is left out.
+	// The recipients: user:KEY, 1 to 10,000. The user of `actorId` is left out, and so is a user who is being erased; CONFLICT if all of them are being erased.
 	To []string `json:"to"`
 	// The user who acted: user:KEY. It does not count for recipients who block the user, or from whom the user hides what they publish. Without it: nobody in particular.
 	ActorID *string `json:"actorId,omitempty"`
@@ -1880,7 +1880,7 @@ type SendSiteMessageInput struct {
 	Content string `json:"content"`
 	// One of the types that the installation defines; without it: the first of them.
 	Type *string `json:"type,omitempty"`
-	// The recipients: user:KEY, 1 to 10,000. To send to more users, use the command `tidings import messages`.
+	// The recipients: user:KEY, 1 to 10,000. A user who is being erased is left out; CONFLICT if all of them are. To send to more users, use the command `tidings import messages`.
 	To []string `json:"to"`
 	// The host application's own ID of the message, 1 to 128 printable characters, unique among site messages. If the host application created a message with this ref before, nothing is created: the answer is that one, with `created` false, because a ref stays taken. An ID can name the message by it: siteMessage:ref:REF.
 	Ref *string `json:"ref,omitempty"`
@@ -1896,7 +1896,7 @@ type SendSiteMessageInput struct {
 type SendSiteMessagePayload struct {
 	// Whether this call created the message; false if its creator had created it before with the same `ref`: see `ref`.
 	Created bool `json:"created"`
-	// The message. Its recipients receive it within moments.
+	// The message. Its recipients receive it within moments. Who marks it by its ID before that has it at once.
 	Message *SiteMessageReport `json:"message,omitempty"`
 }
 
