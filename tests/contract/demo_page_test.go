@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/tests/world"
 	"tidings/web/browsertest"
@@ -94,6 +95,9 @@ func (p *demoPage) picture(name string) {
 	}
 }
 
+// laterJobs is how many jobs of a new demo wait for the start of a show.
+const laterJobs = 14
+
 // startDemo starts a demo whose people do not act, so that only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
@@ -105,6 +109,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			server := startDemo(t)
+			server.IdleBut(2*time.Minute, laterJobs) // the jobs of the people's past change numbers too
 			p := openDemo(t, server.URL, size[0], size[1])
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)

@@ -15,6 +15,12 @@ import (
 // Idle waits until all jobs are done, and wants none of them dead.
 func (p *Process) Idle(within time.Duration) {
 	p.tb.Helper()
+	p.IdleBut(within, 0)
+}
+
+// IdleBut is Idle while some jobs are planned for later.
+func (p *Process) IdleBut(within time.Duration, planned int) {
+	p.tb.Helper()
 	Converge(p.tb, within, func() error {
 		var data struct {
 			Admin struct{ Jobs struct{ Waiting, Dead int } }
@@ -22,7 +28,7 @@ func (p *Process) Idle(within time.Duration) {
 		if err := Ask(p.URL, "root:admin", `{admin{jobs{waiting dead}}}`, nil, &data); err != nil {
 			return err
 		}
-		if jobs := data.Admin.Jobs; jobs.Waiting > 0 || jobs.Dead > 0 {
+		if jobs := data.Admin.Jobs; jobs.Waiting > planned || jobs.Dead > 0 {
 			return fmt.Errorf("%d jobs wait, %d are dead", jobs.Waiting, jobs.Dead)
 		}
 		return nil
