@@ -3,6 +3,7 @@ package fanout_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
@@ -11,6 +12,7 @@ import (
 	"tidings/services/posts"
 	"tidings/services/redis"
 	"tidings/services/sql"
+	"tidings/services/trace"
 )
 
 // held is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
@@ -184,4 +186,54 @@ func TestMassDeletionRefills(t *testing.T) {
 	if entries := w.Inbox(reader); len(entries) != services.Retention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
+}
+
+// The node where a reader is online hears at once of everything that a follow, a mode and an unfollow change: it does not wait for a
+// comparison.
+func TestAReaderOnlineHearsOfFollows(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		users := w.Users(2)
+		author, reader := users[0], users[1]
+		w.Posts(author, 3)
+		w.Quiet(w.Fanout)
+		w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		hints, ready, ended := make(chan redis.Hint, 100), make(chan struct{}, 10), make(chan error, 1)
+		go func() {
+			ended <- w.Redis.RunHints(ctx, redis.HintReceiver{
+				Documents: func(got []redis.Hint, _ trace.Cause) {
+					for _, hint := range got {
+						hints <- hint
+					}
+				},
+				Log: func() {}, Resync: func() { ready <- struct{}{} },
+			})
+		}()
+		defer func() {
+			cancel()
+			w.Must(<-ended)
+		}()
+		<-ready
+		for _, step := range []struct {
+			name string
+			do   func()
+		}{
+			{"a follow", func() { w.Follow(author, reader) }},
+			{"a post", func() { w.Post(author) }},
+			{"a mode", func() { w.SetFollowMode(author, reader, services.FollowNone) }},
+			{"another mode", func() { w.SetFollowMode(author, reader, services.FollowAll) }},
+			{"an unfollow", func() { w.Unfollow(author, reader) }},
+		} {
+			step.do()
+			w.Quiet(w.Fanout)
+			want := w.Document(reader).N
+			var last redis.Hint
+			for len(hints) > 0 {
+				last = <-hints
+			}
+			if last.User != reader || last.N != want {
+				t.Errorf("after %s the last hint is %+v, and the document is at %d", step.name, last, want)
+			}
+		}
+	})
 }

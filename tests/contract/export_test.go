@@ -37,6 +37,7 @@ func exportPart(n *world.Node, user string, size int, after *string) exportPage 
 func walkExport(n *world.Node, user string, size int) (text string, types map[string]bool, pages int) {
 	n.TB.Helper()
 	types = map[string]bool{}
+	seen := map[string]bool{}
 	var after *string
 	for {
 		part := exportPart(n, user, size, after)
@@ -51,6 +52,10 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 		if len(part.List) != size {
 			n.TB.Fatalf("%d lines on a page of %d with further ones", len(part.List), size)
 		}
+		if after == nil || seen[*after] {
+			n.TB.Fatalf("page %d of the export of %s has further ones after a cursor that came before", pages, user)
+		}
+		seen[*after] = true
 	}
 }
 
