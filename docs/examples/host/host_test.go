@@ -219,8 +219,13 @@ func TestIconsShowTheNewestVersion(t *testing.T) {
 	if err != nil || len(phones) != 1 || phones["ada"] != (Phone{3, 1, "Somebody likes your article"}) {
 		t.Errorf("%+v, %v", phones, err)
 	}
-	if got := post(true, `{"key":"ada","version":"0000000000000004","total":0,"silent":true,"cause":null}`); got != http.StatusNoContent {
-		t.Error(got)
+	for _, silent := range []string{
+		`{"key":"ada","version":"0000000000000004","total":1,"silent":true,"cause":{"source":"HOME_FEED","part":null}}`,
+		`{"key":"ada","version":"0000000000000005","total":0,"silent":true,"cause":null}`,
+	} {
+		if got := post(true, silent); got != http.StatusNoContent {
+			t.Errorf("%s: %d", silent, got)
+		}
 	}
 	if phones, err = a.store.phones(t.Context()); err != nil || phones["ada"] != (Phone{0, 1, "Somebody likes your article"}) {
 		t.Errorf("after a silent fall: %+v, %v", phones, err)
