@@ -3,7 +3,8 @@
 // The transaction that begins an erasure deletes the row of the user. From then on nobody reads them, their key is refused, and what
 // they published is hidden. All the rest is removed by a job, one bounded transaction at a time; each records where it ended, so that
 // the job goes on from there when a process dies. The steps are repeated until a pass of them finds nothing, because a request or a job
-// that was under way may still add something. Then the key is forgotten, and is free again.
+// that was under way may still add something. Then the key is forgotten, and is free again. On SQLite the bytes of what was deleted are
+// overwritten at last, see scrub.
 package erasures
 
 import (
@@ -101,7 +102,7 @@ var (
 	// The lock waits for the end of an erasure that is being committed.
 	erasedUser = sql.NewStatement("the user of an erasure", `SELECT user_number FROM erasures WHERE key = $1 AND key <> '' {for update}`)
 
-	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 ORDER BY user_number`)
+	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
 
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
@@ -258,29 +259,52 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	}
 	for range stepsAtOnce {
 		at, done, err := s.step(ctx, user)
+		wait := time.Duration(0)
+		if err == nil && at.scrubs() && !done {
+			done, wait, err = s.scrub(ctx, user, at)
+		}
+		if errors.Is(err, errNone) {
+			done, err = true, nil
+		}
 		switch {
 		case err != nil:
 			return err
 		case done:
+			if s.cfg.Logger != nil && at.id != "" {
+				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
+			}
 			return s.cfg.Redis.Erase(ctx, user) // should this fail, the job comes again
 		case at.ended:
-			next := jobs.UserKeyed(JobKind, user)
-			next.NotBefore = s.cfg.DB.Now().Add(min(passAfter*time.Duration(at.pass), longestWait))
-			return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
+			wait = min(passAfter*time.Duration(at.pass), longestWait)
+		}
+		if wait > 0 {
+			return s.again(ctx, job, user, wait)
 		}
 	}
-	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{jobs.UserKeyed(JobKind, user)})
+	return s.again(ctx, job, user, 0)
+}
+
+// again replaces the job by one that goes on after a while.
+func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID, wait time.Duration) error {
+	next := jobs.UserKeyed(JobKind, user)
+	if wait > 0 {
+		next.NotBefore = s.cfg.DB.Now().Add(wait)
+	}
+	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
 }
 
 // errNone says that there is no erasure of the user any more.
 var errNone = errors.New("the erasure is done")
 
-// step runs one step in one transaction with the new position. done is true when the erasure is.
+// step runs one step in one transaction with the new position, but none of scrub. done is true when the erasure is.
 func (s *Service) step(ctx context.Context, user services.UserID) (at place, done bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		if at, err = s.lock(ctx, tx, user); err != nil {
 			return err
+		}
+		if at.scrubs() {
+			return nil
 		}
 		index := s.places[at.step] // 0 for a step of another version: all of them can be repeated
 		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
@@ -300,21 +324,24 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 		case index+1 < len(s.cfg.Steps):
 			at.step, at.after = s.cfg.Steps[index+1].Name, 0
 		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
-			_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
+			if s.cfg.DB.Scrubs() {
+				at.step, at.after = scrubFile, 0
+				break
+			}
 			done = true
-			return errors.Join(err, s.save(ctx, tx, at))
+			return s.end(ctx, tx, at)
 		default:
 			return s.nextPass(ctx, tx, &at)
 		}
 		return s.save(ctx, tx, at)
 	})
-	if errors.Is(err, errNone) {
-		return at, true, nil
-	}
-	if done && err == nil && s.cfg.Logger != nil {
-		s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
-	}
 	return at, done, err
+}
+
+// end ends an erasure.
+func (s *Service) end(ctx context.Context, tx *sql.Tx, at place) error {
+	_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
+	return err
 }
 
 // nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the erasure

@@ -207,7 +207,7 @@ func (p *preparedPool) exec(ctx context.Context, text string, args []any) (sql.R
 	return st.ExecContext(ctx, args...)
 }
 
-// preparedConn is SQLite's one writing connection. Only the writer's goroutine uses it.
+// preparedConn is SQLite's one writing connection. Whoever uses it holds the writer's turn.
 type preparedConn struct {
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ const (
 type writer struct {
 	store *DB
 	db    *sql.DB
+	turn  sync.Mutex // held by whoever uses conn: a group, or the emptying of the log
 	conn  *preparedConn
 	short chan *request
 	long  chan *request
@@ -190,6 +192,8 @@ func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
 		return
 	}
+	w.turn.Lock()
+	defer w.turn.Unlock()
 	answered := false
 	defer func() {
 		if answered {

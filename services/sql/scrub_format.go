@@ -1,0 +1,183 @@
+package sql
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// This file knows SQLite's file format (https://sqlite.org/fileformat2.html) as far as it says which bytes of a page hold nothing.
+
+// fileFormat is what the pages of a file are.
+type fileFormat struct {
+	pages  int64
+	usable int  // bytes of a page that SQLite uses
+	maps   bool // some pages map others, as auto_vacuum wants it; this program makes no such file
+
+	trunks      map[int64]bool // pages that list the free pages
+	first, last int64          // the pages about which free knows
+	free        map[int64]bool // pages that are listed there
+}
+
+// maxFilePages is how many pages a file has at most whose first bytes tell pages of trees from overflow pages: 128 GiB of 4 KiB each. Those
+// begin with the number of another page.
+const maxFilePages = 1 << 25
+
+// known reports whether the pages of the file are understood; otherwise nothing of it may be touched.
+func (f *fileFormat) known() bool { return f.usable > 0 && !f.maps && f.pages < maxFilePages }
+
+// head reads the first page, and returns the first page of the list of free pages; 0: there is none.
+func (f *fileFormat) head(data []byte) (list int64) {
+	f.usable = len(data) - int(data[20])
+	f.maps = number32(data[52:]) != 0
+	f.trunks, f.free = map[int64]bool{}, map[int64]bool{}
+	return number32(data[32:])
+}
+
+// list reads a page of the list of free pages, and returns the next one; 0: it was the last.
+func (f *fileFormat) list(number int64, data []byte) (next int64) {
+	f.trunks[number] = true
+	count := number32(data[4:])
+	for i := int64(0); i < count && 12+4*i <= int64(f.usable); i++ {
+		if free := number32(data[8+4*i:]); free >= f.first && free <= f.last {
+			f.free[free] = true
+		}
+	}
+	if next = number32(data); f.trunks[next] {
+		return 0
+	}
+	return next
+}
+
+// hole is a part of a page that holds nothing: from a byte to before another one.
+type hole struct{ from, to int }
+
+// chain is what follows of a row that does not fit its page: the next overflow page, and how many bytes are in it and behind it.
+type chain struct {
+	of   int64 // the page of the row
+	next int64
+	left int
+}
+
+// follow reads the next overflow page of a chain. The chain after it has no next page at the end, where the rest of the page is a hole.
+func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
+	if c.left > usable-4 {
+		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
+	}
+	return chain{}, []hole{{4 + c.left, usable}}
+}
+
+// The kinds of pages of trees, by their first byte.
+const (
+	indexBranch = 2
+	tableBranch = 5
+	indexLeaf   = 10
+	tableLeaf   = 13
+)
+
+// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none.
+func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
+	switch {
+	case f.trunks[number]:
+		if from := 8 + 4*number32(data[4:]); from <= int64(f.usable) {
+			return []hole{{int(from), f.usable}}, nil
+		}
+		return nil, nil
+	case f.free[number]:
+		return []hole{{0, len(data)}}, nil
+	}
+	cells := 8
+	switch data[0] {
+	case indexBranch, tableBranch:
+		cells = 12
+	case indexLeaf, tableLeaf:
+	default:
+		return nil, nil // an overflow page, one of a list, or the first of all, which has the names of the tables only
+	}
+	block, count, content := number16(data[1:]), number16(data[3:]), number16(data[5:])
+	if content == 0 {
+		content = 1 << 16
+	}
+	end := cells + 2*count
+	if end > content || content > f.usable {
+		return nil, nil
+	}
+	holes := []hole{{end, content}}
+	for block != 0 {
+		if block < content || block+4 > f.usable {
+			return nil, nil
+		}
+		next, size := number16(data[block:]), number16(data[block+2:])
+		if size < 4 || block+size > f.usable || next != 0 && next < block+size {
+			return nil, nil
+		}
+		holes = append(holes, hole{block + 4, block + size})
+		block = next
+	}
+	var chains []chain
+	for i := range count {
+		if c, found := f.overflow(data, data[0], number16(data[cells+2*i:])); found {
+			c.of = number
+			chains = append(chains, c)
+		}
+	}
+	return holes, chains
+}
+
+// overflow is the chain of a cell, if it does not fit its page.
+func (f *fileFormat) overflow(data []byte, kind byte, cell int) (c chain, found bool) {
+	if kind == tableBranch || cell >= f.usable {
+		return c, false
+	}
+	rest := data[cell:f.usable]
+	if kind == indexBranch {
+		rest = rest[min(4, len(rest)):] // a page below
+	}
+	size, rest := varint(rest)
+	if kind == tableLeaf {
+		_, rest = varint(rest) // the number of the row
+	}
+	most, least := (f.usable-12)*64/255-23, (f.usable-12)*32/255-23
+	if kind == tableLeaf {
+		most = f.usable - 35
+	}
+	if size <= uint64(most) || size > 1<<31 {
+		return c, false
+	}
+	local := least + (int(size)-least)%(f.usable-4)
+	if local > most {
+		local = least
+	}
+	if local+4 > len(rest) {
+		return c, false
+	}
+	return chain{next: number32(rest[local:]), left: int(size) - local}, true
+}
+
+// zero overwrites holes with zeros, and reports whether there was anything.
+func zero(data []byte, holes []hole) (changed bool) {
+	for _, h := range holes {
+		part := data[h.from:h.to]
+		if len(bytes.TrimLeft(part, "\x00")) > 0 {
+			clear(part)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// varint reads a number of SQLite's variable length, and returns what is behind it.
+func varint(data []byte) (value uint64, rest []byte) {
+	for i := 0; i < 9 && i < len(data); i++ {
+		if i == 8 {
+			return value<<8 | uint64(data[i]), data[9:]
+		}
+		value = value<<7 | uint64(data[i]&0x7f)
+		if data[i] < 0x80 {
+			return value, data[i+1:]
+		}
+	}
+	return 0, nil
+}
+
+func number16(data []byte) int   { return int(binary.BigEndian.Uint16(data)) }
+func number32(data []byte) int64 { return int64(binary.BigEndian.Uint32(data)) }

@@ -1,0 +1,306 @@
+package sql_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// mark is what deleted rows are made of; a piece of it that is left is found.
+const (
+	mark  = "zqxvMARK"
+	piece = "zqxvM"
+)
+
+// scrubFile is a SQLite file with tables of every kind of page.
+type scrubFile struct {
+	*testing.T
+	*sql.DB
+	path string
+	rng  *rand.Rand
+	last int
+}
+
+var scrubTables = []string{
+	`CREATE TABLE rowed (id INTEGER PRIMARY KEY, name TEXT, text TEXT)`, `CREATE INDEX rowed_by_name ON rowed (name, text)`,
+	`CREATE TABLE keyed (name TEXT PRIMARY KEY, id INTEGER, text TEXT) WITHOUT ROWID`,
+	`CREATE TABLE dropped (id INTEGER PRIMARY KEY, name TEXT, text TEXT)`,
+}
+
+func newScrubFile(t *testing.T, seed uint64) *scrubFile {
+	url := sqltest.SQLite(t)
+	f := &scrubFile{T: t, DB: sqltest.Open(t, sql.Config{URL: url}), path: strings.TrimPrefix(url, "sqlite:"), rng: rand.New(rand.NewPCG(seed, 3))}
+	f.do(scrubTables...)
+	return f
+}
+
+func (f *scrubFile) do(texts ...string) {
+	f.Helper()
+	err := f.Write(f.Context(), func(tx *sql.Tx) error {
+		for _, text := range texts {
+			if _, err := tx.Lines(f.Context(), text); err != nil {
+				return fmt.Errorf("%.200s: %w", text, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// text is a text of a random length, of up to some overflow pages.
+func (f *scrubFile) text(of string) string {
+	length := f.rng.IntN([]int{20, 200, 2000, 5000, 20_000}[f.rng.IntN(5)])
+	return strings.Repeat(of, 1+length/len(of))
+}
+
+// change is a random change: most rows stay, and are those of others.
+func (f *scrubFile) change() string {
+	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
+	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.last+1)
+	if f.rng.IntN(3) == 0 {
+		of = mark
+	}
+	switch f.rng.IntN(8) {
+	case 0:
+		return fmt.Sprintf(`DELETE FROM %s WHERE id = %d`, table, id)
+	case 1, 2:
+		return fmt.Sprintf(`UPDATE %s SET text = '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, f.text(of), id, mark, f.at(of))
+	case 3:
+		return fmt.Sprintf(`UPDATE %s SET name = name || '%s' WHERE id = %d AND instr(name, '%s') = %d`, table, of, id, mark, f.at(of))
+	}
+	f.last++
+	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
+}
+
+// at is where the name of a row begins with the mark: whose row is marked has marked texts only.
+func (f *scrubFile) at(of string) int {
+	if of == mark {
+		return 1
+	}
+	return 0
+}
+
+func (f *scrubFile) changes(count int) {
+	f.Helper()
+	for range count / 10 {
+		texts := make([]string, 10)
+		for i := range texts {
+			texts[i] = f.change()
+		}
+		f.do(texts...)
+	}
+}
+
+// forget deletes the marked rows, as an erasure does.
+func (f *scrubFile) forget() {
+	f.Helper()
+	f.do(`DELETE FROM rowed WHERE instr(name, '`+mark+`') > 0`, `DELETE FROM keyed WHERE instr(name, '`+mark+`') > 0`, `DROP TABLE dropped`)
+}
+
+// scrub scrubs the whole file so often, and empties the log.
+func (f *scrubFile) scrub(rounds int) {
+	f.Helper()
+	for range rounds {
+		for after, more := int64(0), true; more; {
+			var err error
+			if after, more, err = f.Scrub(f.Context(), after); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	if emptied, err := f.EmptyLog(f.Context()); err != nil || !emptied {
+		f.Fatalf("the log is emptied: %v, %v", emptied, err)
+	}
+}
+
+// rows are all rows, and whether the file is sound.
+func (f *scrubFile) rows() (all []string) {
+	f.Helper()
+	for _, text := range []string{`PRAGMA integrity_check`, `SELECT * FROM rowed ORDER BY id`, `SELECT * FROM keyed ORDER BY id`, `SELECT name FROM rowed ORDER BY name, text`} {
+		lines, err := f.Lines(f.Context(), text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, lines...)
+	}
+	if all[0] != "ok" {
+		f.Fatalf("the file is damaged: %q", all[:min(9, len(all))])
+	}
+	return all
+}
+
+// found is how often a piece of the mark is in the files.
+func (f *scrubFile) found() (count int) {
+	f.Helper()
+	for _, name := range []string{f.path, f.path + "-wal", f.path + "-shm"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		count += bytes.Count(content, []byte(piece))
+	}
+	return count
+}
+
+// Whatever was inserted, changed and deleted before, the file has nothing of deleted rows after a scrub: neither in free pages nor in the
+// free parts of pages and of overflow pages, nor in the log. All other rows are as they were, the file is sound, and works on.
+func TestScrubOverwritesWhatWasDeleted(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			f := newScrubFile(t, seed)
+			f.changes(1500)
+			f.forget()
+			before := f.rows()
+			if found := f.found(); found < 1000 || len(before) < 200 {
+				t.Fatalf("the mark is in the files %d times, with %d rows: the test proves little", found, len(before))
+			}
+			f.scrub(1)
+			if found := f.found(); found > 0 {
+				t.Errorf("the mark is left %d times", found)
+			}
+			if after := f.rows(); !slices.Equal(after, before) {
+				t.Errorf("there are %d rows, before there were %d", len(after), len(before))
+			}
+			f.do(scrubTables[len(scrubTables)-1])
+			f.changes(500) // pages that were scrubbed are used again
+			f.forget()
+			f.scrub(1)
+			if f.rows(); f.found() > 0 {
+				t.Errorf("the mark is left %d times after the second scrub", f.found())
+			}
+		})
+	}
+}
+
+// A list of free pages has many pages of its own. Each is scrubbed as well: a page that was of a table before becomes one of them.
+func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
+	f := newScrubFile(t, 1)
+	for range 120 {
+		f.last++
+		f.do(fmt.Sprintf(`INSERT INTO dropped (id, name, text) VALUES (%d, '%s', '%s')`, f.last, mark, strings.Repeat(mark, 12_000)))
+	}
+	f.changes(100)
+	f.forget()
+	var free int
+	if lines, err := f.Lines(t.Context(), `PRAGMA freelist_count`); err != nil {
+		t.Fatal(err)
+	} else if _, err := fmt.Sscan(lines[0], &free); err != nil || free < 2500 {
+		t.Fatalf("%q free pages, %v", lines, err)
+	}
+	before := f.rows()
+	f.scrub(1)
+	if found := f.found(); found > 0 {
+		t.Errorf("the mark is left %d times", found)
+	}
+	if !slices.Equal(f.rows(), before) {
+		t.Error("rows have changed")
+	}
+}
+
+// While the file is scrubbed others write. Nothing of theirs is lost, and what was deleted before is gone after two rounds.
+func TestScrubBesideOtherWrites(t *testing.T) {
+	f := newScrubFile(t, 2)
+	f.changes(1000)
+	f.forget()
+	ctx, end := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	var count atomic.Int64
+	writing.Go(func() {
+		for ctx.Err() == nil && count.Load() < 100_000 {
+			err := f.Write(t.Context(), func(tx *sql.Tx) error {
+				for range 5 {
+					written := count.Add(1)
+					text := fmt.Sprintf(`INSERT INTO rowed (id, name, text) VALUES (%d, 'new', 'n-%d')`, 1_000_000+(int(written)*7919)%100_003, written)
+					if _, err := tx.Lines(t.Context(), text); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for rounds := 0; rounds < 4 || count.Load() < 500 && !t.Failed(); rounds++ {
+		f.scrub(2)
+	}
+	end()
+	writing.Wait()
+	lines, err := f.Lines(t.Context(), `SELECT count(*), count(DISTINCT text) FROM rowed WHERE name = 'new'`)
+	if want := fmt.Sprintf("%d %d", count.Load(), count.Load()); err != nil || lines[0] != want {
+		t.Errorf("there are %q, written were %s: %v", lines, want, err)
+	}
+	f.scrub(1)
+	if f.rows(); f.found() > 0 {
+		t.Errorf("the mark is left %d times", f.found())
+	}
+}
+
+// A reader that is in the middle of a read holds the log back. It stops neither the writer nor another try.
+func TestEmptyLogWaitsForNoReader(t *testing.T) {
+	f := newScrubFile(t, 3)
+	f.changes(50)
+	held := sql.NewStatement("rows of the test", `SELECT id FROM rowed`)
+	reading := false
+	err := f.Each(t.Context(), held, nil, func(scan func(...any) error) error {
+		var id int
+		if err := scan(&id); err != nil || reading {
+			return err
+		}
+		reading = true
+		f.do(`INSERT INTO rowed (id, name) VALUES (2000000, 'behind the reader')`)
+		if emptied, err := f.EmptyLog(t.Context()); emptied || err != nil {
+			t.Errorf("the log that a reader holds is emptied: %v, %v", emptied, err)
+		}
+		f.do(`INSERT INTO rowed (id, name) VALUES (2000001, 'after the try')`)
+		return nil
+	})
+	if err != nil || !reading {
+		t.Fatal(reading, err)
+	}
+	if emptied, err := f.EmptyLog(t.Context()); !emptied || err != nil {
+		t.Errorf("after the reader it is emptied: %v, %v", emptied, err)
+	}
+	if log, err := os.Stat(f.path + "-wal"); err != nil || log.Size() != 0 {
+		t.Errorf("the log has %v, %v", log, err)
+	}
+	if rows := f.rows(); !slices.ContainsFunc(rows, func(row string) bool { return strings.Contains(row, "after the try") }) {
+		t.Error("a row is lost")
+	}
+}
+
+// On PostgreSQL there is nothing to do, and a closed database is refused.
+func TestScrubElsewhere(t *testing.T) {
+	db := sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)})
+	if next, more, err := db.Scrub(t.Context(), 0); next != 0 || more || err != nil || db.Scrubs() {
+		t.Errorf("PostgreSQL is scrubbed: %d, %v, %v", next, more, err)
+	}
+	if emptied, err := db.EmptyLog(t.Context()); !emptied || err != nil {
+		t.Errorf("%v, %v", emptied, err)
+	}
+	f := newScrubFile(t, 4)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.EmptyLog(t.Context()); err == nil {
+		t.Error("the log of a closed database is emptied")
+	}
+	if _, _, err := f.Scrub(t.Context(), 0); err == nil {
+		t.Error("a closed database is scrubbed")
+	}
+}

@@ -1,0 +1,120 @@
+package nodes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// inFiles is how often the leaver's key and texts are in SQLite's files, by file.
+func inFiles(n *world.Node, url string) map[string]int {
+	n.TB.Helper()
+	found := map[string]int{}
+	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+		content, err := os.ReadFile(strings.TrimPrefix(url, "sqlite:") + end)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			n.TB.Fatal(err)
+		}
+		for _, name := range []string{leaver, secret} {
+			if count := bytes.Count(content, []byte(name)); count > 0 {
+				found["tidings.db"+end] += count
+			}
+		}
+	}
+	return found
+}
+
+// longLife adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some, as a person does in
+// years: so that pages of the file split, and are freed and used again.
+func longLife(l *lives) {
+	n := l.n
+	n.TB.Helper()
+	long := func(person string, i int) string {
+		return strings.Repeat(l.text(person)+" ", 1+(i*i*7)%220)
+	}
+	var talk struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	n.Must(leaver, `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann","user:bob"]}){conversation{id}}}`, nil, &talk)
+	for i := range 60 {
+		for _, person := range []string{leaver, "ann"} {
+			text := long(person, i)
+			var made struct {
+				P struct{ Post struct{ ID string } }
+				M struct{ Message struct{ ID string } }
+			}
+			n.Must(person+":ingest,viewer", `mutation($t:String!,$d:JSON!,$c:ID!,$k:String!){p:publishPost(input:{body:$t,data:$d,ref:$k,idempotencyKey:$k}){post{id}}
+				m:sendMessage(input:{conversationId:$c,body:$t,data:$d}){message{id}} scheduleShow(input:{title:$k,plannedAt:"`+n.Clock.Now().Add(time.Hour).Format(time.RFC3339)+`",data:$d}){show{id}}
+				setProfile(input:{name:$k}){__typename}}`, map[string]any{
+				"t": text, "d": map[string]any{"v": text[:min(len(text), 3000)]}, "c": talk.CreateConversation.Conversation.ID, "k": fmt.Sprintf("%s %d", l.text(person), i),
+			}, &made)
+			switch i % 3 {
+			case 0:
+				n.Must(person, `mutation($p:ID!,$m:ID!){deletePost(input:{postId:$p}){__typename} recallMessage(input:{messageId:$m}){__typename}}`,
+					map[string]any{"p": made.P.Post.ID, "m": made.M.Message.ID}, nil)
+			case 1:
+				n.Must(person, `mutation($p:ID!,$t:String!){editPost(input:{postId:$p,body:$t}){__typename}}`,
+					map[string]any{"p": made.P.Post.ID, "t": long(person, i+31)}, nil)
+			}
+			n.Must("host:ingest", `mutation($u:ID!,$t:String!,$d:JSON!){notify(input:{category:"orders",title:$t,body:$t,data:$d,to:[$u]}){created}}`,
+				map[string]any{"u": "user:" + person, "t": l.text(person), "d": map[string]any{"v": text[:min(len(text), 3000)]}}, nil)
+		}
+	}
+	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want,
+			due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('%[1]s', %[2]d, 'https://push.example/%[1]s', 'push.example', 'p', 'a', 'v', '%[1]s', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`, secret, first))
+		return err
+	})
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	n.Settle()
+}
+
+// After an erasure the bytes of SQLite's files have nothing of the person, whatever they wrote, changed and deleted before. The file is
+// sound, and everybody else's rows are in it.
+func TestErasureLeavesNothingInTheFiles(t *testing.T) {
+	server, url := redistest.NewServer(t), sqltest.SQLite(t)
+	n := world.StartNode(t, world.NodeOptions{Database: url, Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})
+	l := wholeLife(n, 1)
+	longLife(l)
+	plant(n)
+	others := rowsOf(n, `SELECT id, body FROM posts WHERE author = (SELECT number FROM users WHERE key = 'ann') ORDER BY id`)
+	if before := inFiles(n, url); before["tidings.db-wal"] < 1000 || before["tidings.db"]+before["tidings.db-wal"] < 5000 || len(others) < 40 {
+		t.Fatalf("the leaver is in the files %v times, beside %d posts of ann: the test proves little", before, len(others))
+	}
+	erasure := eraseLeaver(n)
+	n.Settle()
+	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
+		t.Fatalf("%+v", shown)
+	}
+	if found := inFiles(n, url); len(found) > 0 {
+		t.Errorf("the leaver is in the files: %v", found)
+	}
+	if state := rowsOf(n, `PRAGMA integrity_check`); len(state) != 1 || state[0] != "ok" {
+		t.Errorf("the file is %q", state)
+	}
+	if after := rowsOf(n, `SELECT id, body FROM posts WHERE author = (SELECT number FROM users WHERE key = 'ann') ORDER BY id`); strings.Join(after, "\n") != strings.Join(others, "\n") {
+		t.Errorf("ann has %d posts, before %d", len(after), len(others))
+	}
+	l.agree()
+}
+
+func rowsOf(n *world.Node, text string) []string {
+	n.TB.Helper()
+	rows, err := n.Store.Lines(n.TB.Context(), text)
+	if err != nil {
+		n.TB.Fatal(err)
+	}
+	return rows
+}
