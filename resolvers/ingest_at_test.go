@@ -246,3 +246,56 @@ func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
 		a.wantMail("what is sent now", "bob", 2, "012+t+s+3+r+4+5+q+p+6+")
 	})
 }
+
+// A notification that is reported late is read where a later one was read by a mark, also a mark of now, unless that was undone.
+func TestALateNotificationIsReadWhereALaterOneWas(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 10, 5)
+		const half = 12 * time.Hour // two follows of one half day are one notification
+		follow := func(ago time.Duration, who, whom string) {
+			t.Helper()
+			a.happens(ago, event{"follow": event{"as": "user:" + who, "userId": "user:" + whom}})
+		}
+		list := func(of string) (count any, lines string, upTos []string) {
+			t.Helper()
+			got := a.must(of, `{ viewer { badges { notifications { follow { value } } } notifications { nodes { read upTo actors { key } } } } }`, nil)
+			nodes, _ := got.at("viewer", "notifications", "nodes").([]any)
+			for i := range nodes {
+				lines += fmt.Sprint(" ", got.at("viewer", "notifications", "nodes", i, "actors", 0, "key"))
+				if got.at("viewer", "notifications", "nodes", i, "read") == true {
+					lines += "+"
+				}
+				upTos = append(upTos, got.at("viewer", "notifications", "nodes", i, "upTo").(string))
+			}
+			return got.at("viewer", "badges", "notifications", "follow", "value"), lines, upTos
+		}
+		for i, mark := range []string{`markAllRead(input: {})`, `markNotificationsRead(input: {all: true})`,
+			`markNotificationsRead(input: {categories: [FOLLOW]})`, `markNotificationsRead(input: {upTo: "$upTo"})`, `markAllRead(input: {upTo: "$upTo"})`} {
+			whom := fmt.Sprint("reader", i)
+			w.Named(whom)
+			follow(10*half, "bob", whom)
+			_, _, upTos := list(whom)
+			a.must(whom, "mutation { "+strings.ReplaceAll(mark, "$upTo", upTos[0])+" { badges { version } } }", nil)
+			follow(12*half, "carol", whom)
+			follow(8*half, "dave", whom)
+			if count, lines, _ := list(whom); count != 1.0 || lines != " dave bob+ carol+" {
+				t.Errorf("%s: %v of%s", mark, count, lines)
+			}
+		}
+		do := func(mutation string) {
+			t.Helper()
+			a.must("alice", `mutation { `+mutation+` { badges { version } } }`, nil)
+		}
+		follow(11*half, "bob", "alice")
+		do("markAllRead(input: {})")
+		follow(8*half, "carol", "alice")
+		do("markAllRead(input: {})")
+		do("markAllRead(input: {})") // it changes nothing
+		do("undoMarkAllRead(input: {})")
+		follow(10*half, "dave", "alice")
+		follow(13*half, "erin", "alice")
+		if count, lines, _ := list("alice"); count != 2.0 || lines != " carol dave bob+ erin+" {
+			t.Errorf("a mark that was undone covers nothing, the one before it does: %v of%s", count, lines)
+		}
+	})
+}

@@ -45,11 +45,11 @@ WHERE notification_heads.recipient = c.recipient`)
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
-RETURNING recipient, category, head, seen, read_to`)
+RETURNING recipient, category, head, seen, read_to, undo_to`)
 
 	raiseVersions = sql.NewStatement("raise notification versions", `
-UPDATE notification_state AS s SET ver = s.ver + 1, head = c.head, seen = c.seen, read_to = c.read_to
-FROM {rows $1 recipient BIGINT, category TEXT, head BIGINT, seen BIGINT, read_to BIGINT} AS c
+UPDATE notification_state AS s SET ver = s.ver + c.raised, head = c.head, seen = c.seen, read_to = c.read_to, undo_to = c.undo_to
+FROM {rows $1 recipient BIGINT, category TEXT, raised BIGINT, head BIGINT, seen BIGINT, read_to BIGINT, undo_to BIGINT} AS c
 WHERE s.recipient = c.recipient AND s.category = c.category`)
 
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
@@ -98,8 +98,11 @@ type head struct {
 // mark is the row of a counter, and whether this transaction changes it.
 type mark struct {
 	head, seen services.PostID
-	readTo     services.PostID // how far marks of a past time have read: see Cause.Moment
-	changed    bool
+	// readTo is how far marks have read. It covers what is told later and happened before: see Cause.Moment. undoTo is what it was before the
+	// last mark that can be undone.
+	readTo, undoTo services.PostID
+	changed        bool // the version rises
+	kept           bool // readTo or undoTo changed. That shows nothing, and may tell of a hidden cause: the version stays
 }
 
 // lockedCounters are the locked counters of a transaction.
@@ -199,7 +202,7 @@ func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCoun
 	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
 		var key counter
 		var m mark
-		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo)
+		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo, &m.undoTo)
 		b.marks[key] = &m
 		return err
 	})
@@ -218,7 +221,7 @@ type raised struct {
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
-	readTo     services.PostID // a mark of a past time reached beyond a cause that is told only now
+	readTo     services.PostID // a mark reached beyond a cause of a past time that is told only now
 	causes     int
 }
 
@@ -348,8 +351,12 @@ func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
 		}
 	}
 	for _, key := range b.order {
-		if m := b.marks[key]; m.changed {
-			marks = append(marks, []any{key.recipient, key.category, m.head, m.seen, m.readTo})
+		if m := b.marks[key]; m.changed || m.kept {
+			raised := 0
+			if m.changed {
+				raised = 1
+			}
+			marks = append(marks, []any{key.recipient, key.category, raised, m.head, m.seen, m.readTo, m.undoTo})
 		}
 	}
 	for _, change := range []struct {

@@ -241,18 +241,20 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
-	if b.tx.Dated() != 0 {
-		for _, category := range read.Categories {
-			if m := b.marks[counter{user, category}]; upTo > m.readTo {
-				m.readTo, m.changed = upTo, true
-			}
-		}
-	}
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
 	if changed == 0 {
 		undo = 0 // there will be no undo
+	}
+	for _, category := range read.Categories {
+		m := b.marks[counter{user, category}]
+		if undo != 0 && m.undoTo != m.readTo {
+			m.undoTo, m.kept = m.readTo, true
+		}
+		if upTo > m.readTo {
+			m.readTo, m.kept = upTo, true
+		}
 	}
 	// Undone and hidden causes are marked too, so that they are read if they are shown again. No version rises: nothing
 	// visible changed.
@@ -297,6 +299,9 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
+	for _, m := range b.marks {
+		m.readTo, m.kept = m.undoTo, true
+	}
 	if _, err := b.change(ctx, user, undoRead, user, int64(h.undo), int64(h.gen)); err != nil {
 		return nil, err
 	}
