@@ -57,6 +57,8 @@ type Service struct {
 
 	mu      sync.Mutex
 	leaving map[services.UserID]bool // for whom Gone was called
+
+	scrubbing scrubbing
 }
 
 // Erasure is one erasure: what was removed so far, by kind.

@@ -2,6 +2,8 @@ package erasures
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"tidings/services"
@@ -22,6 +24,7 @@ const (
 const (
 	logTries = 30
 	logWait  = time.Second // between two tries
+	logPages = 16384       // that are written between two tries to empty the log: about 64 MB
 )
 
 // scrubs reports whether the erasure is at one of these steps.
@@ -29,21 +32,35 @@ func (at place) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
 
+// scrubbing is what this node's erasures share: one at a time scrubs.
+type scrubbing struct {
+	sync.Mutex
+	logged int // pages that were written since the log was emptied
+	held   int // tries to empty it since
+}
+
 var dropKey = sql.NewStatement("free the key of an erasure", `UPDATE erasures SET key = '' WHERE id = $1`)
 
 // scrub does the next part of these steps. wait is how long the next one has to wait. done is true when the erasure is.
 func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
-	next, more := at, false
+	next, more, given := at, false, ""
 	if at.step == emptyLog {
 		emptied, err := s.cfg.DB.EmptyLog(ctx)
 		if more = (err != nil || !emptied) && at.after < logTries; more {
 			next.after, wait = at.after+1, logWait
-		} else if (err != nil || !emptied) && s.cfg.Logger != nil {
-			s.cfg.Logger.Warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
+		} else if err != nil || !emptied {
+			s.warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
 				"the next erasure or the end of the server empties it", "erasure", at.id, "error", err)
 		}
-	} else if next.after, more, err = s.cfg.DB.Scrub(ctx, at.after); err != nil {
-		return false, 0, err
+	} else {
+		var part sql.Scrubbed
+		if part, given, wait, err = s.scrubPart(ctx, at); err != nil || wait > 0 {
+			return false, wait, err
+		}
+		next.after, more = part.Next, part.More
+	}
+	if given != "" {
+		s.warn("a user is erased, but the bytes of what they had may still be in the database's file: it was not scrubbed", "erasure", at.id, "reason", given)
 	}
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		done = false
@@ -53,8 +70,11 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 		}
 		switch {
 		case more:
-		case at.step == scrubFile:
+		case at.step == scrubFile, given != "":
 			next.step, next.after = scrubAgain, 0
+			if given != "" {
+				next.step = emptyLog
+			}
 			if _, err := tx.Run(ctx, dropKey, at.id); err != nil {
 				return err
 			}
@@ -67,4 +87,46 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 		return s.save(ctx, tx, next)
 	})
 	return done, wait, err
+}
+
+// scrubPart scrubs the next part of the file. given says why it is given up: the file is damaged, or a reader holds the log, which would
+// grow by as much as is overwritten. wait is how long to wait for such a reader.
+func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, given string, wait time.Duration, err error) {
+	if at.step == scrubFile && at.after == 0 {
+		damage, err := s.cfg.DB.Damage(ctx)
+		if damage != "" && s.cfg.Logger != nil {
+			s.cfg.Logger.Error("the database's file is damaged", "damage", damage)
+		}
+		if err != nil || damage != "" {
+			return part, damage, 0, err
+		}
+	}
+	now := &s.scrubbing
+	now.Lock()
+	defer now.Unlock()
+	if now.logged >= logPages {
+		emptied, err := s.cfg.DB.EmptyLog(ctx)
+		switch {
+		case err == nil && emptied:
+			now.logged, now.held = 0, 0
+		case now.held < logTries:
+			now.held++
+			return part, "", logWait, nil
+		default:
+			now.held = 0
+			return part, "a reader of the database holds its write-ahead log", 0, nil
+		}
+	}
+	part, err = s.cfg.DB.Scrub(ctx, at.after)
+	if errors.Is(err, sql.ErrUnknownPages) {
+		return part, err.Error(), 0, nil
+	}
+	now.logged += part.Pages
+	return part, "", 0, err
+}
+
+func (s *Service) warn(text string, more ...any) {
+	if s.cfg.Logger != nil {
+		s.cfg.Logger.Warn(text, more...)
+	}
 }

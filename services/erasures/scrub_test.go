@@ -2,6 +2,8 @@ package erasures
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -63,6 +65,76 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 		log, err := os.Stat(strings.TrimPrefix(url, "sqlite:") + "-wal")
 		if w.Must(err); ends && log.Size() > 64<<10 { // what ends the erasure is written behind it
 			t.Errorf("the log has %d bytes", log.Size())
+		}
+	}
+}
+
+// A damaged file is not overwritten: the erasure ends, and the server's log says why.
+func TestADamagedFileIsNotScrubbed(t *testing.T) {
+	var said bytes.Buffer
+	url := sqltest.SQLite(t)
+	w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, nothing("nothing"))
+	w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		for _, text := range []string{
+			`CREATE TABLE damaged (id INTEGER PRIMARY KEY, name TEXT)`, `INSERT INTO damaged (name) VALUES ('a'), ('b')`,
+			`UPDATE sqlite_dbpage SET data = CAST(substr(data, 1, 4) || x'09' || substr(data, 6) AS BLOB) -- nine rows
+				WHERE pgno = (SELECT rootpage FROM sqlite_schema WHERE name = 'damaged')`,
+		} {
+			if _, err := tx.Lines(ctx, text); err != nil {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+		}
+		return nil
+	})
+	if damage, err := w.Store.Damage(t.Context()); err != nil || damage == "" {
+		t.Fatalf("the file is not damaged: %q, %v", damage, err)
+	}
+	if erasure := w.end(w.begin()); !erasure.Done() {
+		t.Error("the erasure does not end")
+	}
+	if text := said.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "it was not scrubbed") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
+// While a reader holds the log, what is overwritten makes it longer. Beyond a bound the scrub waits for the reader, goes on once it has
+// ended, and is given up otherwise.
+func TestAScrubDoesNotFillTheDisk(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		var said bytes.Buffer
+		w := newWorld(t, fanouttest.Options{SQL: sqltest.SQLite(t), Redis: "embedded"}, nothing("nothing"))
+		w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		w.scrubbing.logged = logPages
+		erasure := w.begin()
+		tries := 0
+		held := func(func(...any) error) error {
+			if tries > 0 {
+				return nil
+			}
+			for !erasure.Done() && (!ends || w.scrubbing.held < 3) {
+				w.Work(w.Fanout)
+				w.Clock.Advance(time.Second)
+				if tries++; tries > 200 {
+					t.Fatal("the erasure does not end")
+				}
+				var err error
+				if erasure, _, err = w.ByName(t.Context(), erasure.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return nil
+		}
+		w.Must(w.Store.Each(t.Context(), rowsToHold, nil, held))
+		if ends && w.at() != scrubFile {
+			t.Errorf("the scrub goes on to %s", w.at())
+		}
+		w.end(erasure)
+		if given := strings.Contains(said.String(), "it was not scrubbed"); given == ends {
+			t.Errorf("with a reader that ends: %v, the log says %s", ends, said.String())
+		}
+		if ends && w.scrubbing.logged >= logPages {
+			t.Errorf("the log was not emptied: %d pages since", w.scrubbing.logged)
 		}
 	}
 }

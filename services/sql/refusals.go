@@ -63,6 +63,10 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
+	// SQLite's log may have filled the disk. It is copied into the file after a commit only, and none fits any more.
+	if _, err := s.EmptyLog(ctx); err != nil {
+		s.log.Debug("the write-ahead log cannot be emptied", "error", err)
+	}
 	err := s.Write(ctx, func(tx *Tx) error {
 		_, err := tx.Run(ctx, probeWrite)
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"slices"
 )
 
@@ -11,36 +12,72 @@ import (
 // each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor what was deleted
 // before that was switched on. So nothing is done in ordinary writes: Scrub overwrites it all, when somebody has to be forgotten.
 
-// Scrub overwrites what deleted and changed rows have left in the next part of a SQLite file, from the page behind after on, and returns
-// the position of the next part. more is false at the end. It reads beside the writer, and writes pages that have something left, a few
-// at a time. PostgreSQL does the like by itself (VACUUM): there, nothing is to be done.
+// Scrubbed is a part of a file that was scrubbed.
+type Scrubbed struct {
+	Next  int64 // the position of the next part
+	More  bool  // there is a next part
+	Pages int   // in which something was left
+}
+
+// ErrUnknownPages is the error of Scrub for a file whose pages it does not know for sure: one of 128 GiB or more, one with auto_vacuum, and
+// one whose list of free pages is not as it should be.
+var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
+
+// Damage says what is wrong with a SQLite file, "" for nothing. It reads the whole file. A damaged file must not be scrubbed: pages
+// that somebody can still read may be in the list of free ones.
+func (s *DB) Damage(ctx context.Context) (what string, err error) {
+	if s.Dialect != SQLite {
+		return "", nil
+	}
+	rows, err := s.db.QueryContext(ctx, `PRAGMA quick_check(1)`)
+	if err != nil {
+		return "", Fault("check the file", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := rows.Scan(&what); err != nil {
+			return "", Fault("check the file", err)
+		}
+	}
+	if what == "ok" {
+		what = ""
+	}
+	return what, Fault("check the file", rows.Err())
+}
+
+// Scrub overwrites what deleted and changed rows have left in the next part of a SQLite file, from the page behind after on. It reads
+// beside the writer, and writes pages that have something left, a few at a time. PostgreSQL does the like by itself (VACUUM): there,
+// nothing is to be done. A page that is not as it should be is left alone.
 //
 // What is left in a page moves to another page when rows move between the two, so that one round can miss it where others write at the
 // same time. A second round finds that. The old content of a page is in the write-ahead log until EmptyLog.
-func (s *DB) Scrub(ctx context.Context, after int64) (next int64, more bool, err error) {
+func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
 	if s.Dialect != SQLite {
-		return 0, false, nil
+		return part, nil
 	}
 	var left []int64
 	var file fileFormat
 	read, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of the part is read of one snapshot
 	if err != nil {
-		return after, true, Fault("scrub", err)
+		return part, Fault("scrub", err)
 	}
 	defer func() { _ = read.Rollback() }()
 	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
 		left, err = leftIn(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
 	}
 	if err = errorsOf(err, read.Rollback()); err != nil {
-		return after, true, Fault("scrub", err)
+		return part, Fault("scrub", err)
+	}
+	if !file.known() {
+		return part, ErrUnknownPages
 	}
 	for some := range slices.Chunk(left, scrubWrites) {
 		if err := s.Write(ctx, func(tx *Tx) error { return Fault("scrub", overwrite(ctx, tx.db, some)) }); err != nil {
-			return after, true, err
+			return part, err
 		}
 	}
-	next = after + scrubPages
-	return next, file.known() && next < file.pages, nil
+	next := after + scrubPages
+	return Scrubbed{Next: next, More: next < file.pages, Pages: len(left)}, nil
 }
 
 // Scrubs reports whether Scrub does anything: on SQLite.
@@ -79,7 +116,7 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 // These bound a part: the pages that are read, and those that one transaction looks at again and writes.
 const (
 	scrubPages  = 1024
-	scrubWrites = 128
+	scrubWrites = 32 // rows with long overflow chains hold others longest: 385 ms was seen with 128
 )
 
 // pages reads pages by their numbers; those behind the end are absent.
@@ -128,6 +165,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 			return file, err
 		}
 	}
+	file.damaged = file.damaged || file.listed != file.counted
 	return file, nil
 }
 

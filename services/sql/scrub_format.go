@@ -3,6 +3,7 @@ package sql
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // This file knows SQLite's file format (https://sqlite.org/fileformat2.html) as far as it says which bytes of a page hold nothing.
@@ -13,6 +14,9 @@ type fileFormat struct {
 	usable int  // bytes of a page that SQLite uses
 	maps   bool // some pages map others, as auto_vacuum wants it; this program makes no such file
 
+	damaged     bool           // the list of free pages is not as it should be
+	counted     int64          // how many pages the list should have
+	listed      int64          // and has
 	trunks      map[int64]bool // pages that list the free pages
 	first, last int64          // the pages about which free knows
 	free        map[int64]bool // pages that are listed there
@@ -23,26 +27,38 @@ type fileFormat struct {
 const maxFilePages = 1 << 25
 
 // known reports whether the pages of the file are understood; otherwise nothing of it may be touched.
-func (f *fileFormat) known() bool { return f.usable > 0 && !f.maps && f.pages < maxFilePages }
+func (f *fileFormat) known() bool {
+	return f.usable > 0 && !f.maps && !f.damaged && f.pages < maxFilePages
+}
 
 // head reads the first page, and returns the first page of the list of free pages; 0: there is none.
 func (f *fileFormat) head(data []byte) (list int64) {
 	f.usable = len(data) - int(data[20])
 	f.maps = number32(data[52:]) != 0
 	f.trunks, f.free = map[int64]bool{}, map[int64]bool{}
+	f.counted = number32(data[36:])
 	return number32(data[32:])
 }
 
 // list reads a page of the list of free pages, and returns the next one; 0: it was the last.
 func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	f.trunks[number] = true
+	f.listed++
 	count := number32(data[4:])
-	for i := int64(0); i < count && 12+4*i <= int64(f.usable); i++ {
-		if free := number32(data[8+4*i:]); free >= f.first && free <= f.last {
+	if count > int64(f.usable)/4-2 {
+		f.damaged = true
+		return 0
+	}
+	for i := range count {
+		free := number32(data[8+4*i:])
+		f.listed++
+		f.damaged = f.damaged || free < 2 || free > f.pages || f.free[free]
+		if free >= f.first && free <= f.last {
 			f.free[free] = true
 		}
 	}
-	if next = number32(data); f.trunks[next] {
+	if next = number32(data); f.trunks[next] || next > f.pages {
+		f.damaged = true
 		return 0
 	}
 	return next
@@ -62,6 +78,9 @@ type chain struct {
 func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
 	if c.left > usable-4 {
 		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
+	}
+	if number32(data) != 0 { // not the last page of a chain
+		return chain{}, nil
 	}
 	return chain{}, []hole{{4 + c.left, usable}}
 }
@@ -102,12 +121,13 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 		return nil, nil
 	}
 	holes := []hole{{end, content}}
+	taken := taken{make([]bool, f.usable), content}
 	for block != 0 {
 		if block < content || block+4 > f.usable {
 			return nil, nil
 		}
 		next, size := number16(data[block:]), number16(data[block+2:])
-		if size < 4 || block+size > f.usable || next != 0 && next < block+size {
+		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !taken.take(block, block+size) {
 			return nil, nil
 		}
 		holes = append(holes, hole{block + 4, block + size})
@@ -115,7 +135,12 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	}
 	var chains []chain
 	for i := range count {
-		if c, found := f.overflow(data, data[0], number16(data[cells+2*i:])); found {
+		at := number16(data[cells+2*i:])
+		size, c := f.cell(data, data[0], at)
+		if size == 0 || !taken.take(at, at+size) {
+			return nil, nil
+		}
+		if c.next > 0 {
 			c.of = number
 			chains = append(chains, c)
 		}
@@ -123,34 +148,58 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	return holes, chains
 }
 
-// overflow is the chain of a cell, if it does not fit its page.
-func (f *fileFormat) overflow(data []byte, kind byte, cell int) (c chain, found bool) {
-	if kind == tableBranch || cell >= f.usable {
-		return c, false
+// taken is which bytes of a page are in a row or a free block. Where two of them overlap the page is damaged.
+type taken struct {
+	bytes   []bool
+	content int // before it is nothing
+}
+
+// take takes a part of the page. false: it is taken, or it is not among the content.
+func (t taken) take(from, to int) bool {
+	if from < t.content || to > len(t.bytes) || slices.Contains(t.bytes[from:to], true) {
+		return false
 	}
-	rest := data[cell:f.usable]
-	if kind == indexBranch {
-		rest = rest[min(4, len(rest)):] // a page below
+	for i := from; i < to; i++ {
+		t.bytes[i] = true
 	}
-	size, rest := varint(rest)
-	if kind == tableLeaf {
+	return true
+}
+
+// cell is how many bytes of a page a cell has, and the chain of what does not fit there. size is 0 if it is not as it should be.
+func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
+	if at+4 > f.usable {
+		return 0, c
+	}
+	whole := data[at:f.usable]
+	rest, payload := whole, uint64(0)
+	if kind == indexBranch || kind == tableBranch {
+		rest = rest[4:] // a page below
+	}
+	if kind != tableBranch {
+		payload, rest = varint(rest)
+	}
+	if kind == tableLeaf || kind == tableBranch {
 		_, rest = varint(rest) // the number of the row
 	}
+	if rest == nil || payload > 1<<31 {
+		return 0, c
+	}
+	head := len(whole) - len(rest)
 	most, least := (f.usable-12)*64/255-23, (f.usable-12)*32/255-23
 	if kind == tableLeaf {
 		most = f.usable - 35
 	}
-	if size <= uint64(most) || size > 1<<31 {
-		return c, false
+	if payload <= uint64(most) {
+		return max(4, head+int(payload)), c
 	}
-	local := least + (int(size)-least)%(f.usable-4)
+	local := least + (int(payload)-least)%(f.usable-4)
 	if local > most {
 		local = least
 	}
 	if local+4 > len(rest) {
-		return c, false
+		return 0, c
 	}
-	return chain{next: number32(rest[local:]), left: int(size) - local}, true
+	return head + local + 4, chain{next: number32(rest[local:]), left: int(payload) - local}
 }
 
 // zero overwrites holes with zeros, and reports whether there was anything.

@@ -3,6 +3,7 @@ package sql_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -113,9 +114,9 @@ func (f *scrubFile) forget() {
 func (f *scrubFile) scrub(rounds int) {
 	f.Helper()
 	for range rounds {
-		for after, more := int64(0), true; more; {
+		for part := (sql.Scrubbed{More: true}); part.More; {
 			var err error
-			if after, more, err = f.Scrub(f.Context(), after); err != nil {
+			if part, err = f.Scrub(f.Context(), part.Next); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -287,8 +288,11 @@ func TestEmptyLogWaitsForNoReader(t *testing.T) {
 // On PostgreSQL there is nothing to do, and a closed database is refused.
 func TestScrubElsewhere(t *testing.T) {
 	db := sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)})
-	if next, more, err := db.Scrub(t.Context(), 0); next != 0 || more || err != nil || db.Scrubs() {
-		t.Errorf("PostgreSQL is scrubbed: %d, %v, %v", next, more, err)
+	if part, err := db.Scrub(t.Context(), 0); part != (sql.Scrubbed{}) || err != nil || db.Scrubs() {
+		t.Errorf("PostgreSQL is scrubbed: %+v, %v", part, err)
+	}
+	if damage, err := db.Damage(t.Context()); damage != "" || err != nil {
+		t.Errorf("PostgreSQL is checked: %q, %v", damage, err)
 	}
 	if emptied, err := db.EmptyLog(t.Context()); !emptied || err != nil {
 		t.Errorf("%v, %v", emptied, err)
@@ -300,7 +304,23 @@ func TestScrubElsewhere(t *testing.T) {
 	if _, err := f.EmptyLog(t.Context()); err == nil {
 		t.Error("the log of a closed database is emptied")
 	}
-	if _, _, err := f.Scrub(t.Context(), 0); err == nil {
+	if _, err := f.Scrub(t.Context(), 0); err == nil {
 		t.Error("a closed database is scrubbed")
+	}
+}
+
+// When the log has filled the disk, no write fits that would copy it into the file. So it is emptied before writes are tried again.
+func TestTheLogIsEmptiedBeforeWritesAreTriedAgain(t *testing.T) {
+	f := newScrubFile(t, 5)
+	f.changes(50)
+	refused := errors.New("disk: file too large")
+	if err := f.Write(t.Context(), func(*sql.Tx) error { return refused }); !errors.Is(err, refused) || !f.RefusesWrites() {
+		t.Fatalf("%v, writes are refused: %v", err, f.RefusesWrites())
+	}
+	if err := f.CheckWrites(t.Context()); err != nil || f.RefusesWrites() {
+		t.Errorf("%v, writes are refused: %v", err, f.RefusesWrites())
+	}
+	if log, err := os.Stat(f.path + "-wal"); err != nil || log.Size() > 32<<10 {
+		t.Errorf("the log has %d bytes, %v", log.Size(), err)
 	}
 }
