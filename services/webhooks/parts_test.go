@@ -71,3 +71,29 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		}
 	})
 }
+
+// With both filters an event needs a change of the total and one of the sources; its body has the total alone, and its cause is one of
+// the sources'.
+func TestTotalsOfSources(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		ann := b.MakeUsers("ann")
+		s := w.node()
+		w.add(s, Filter{Totals: true, Sources: []string{"NOTIFICATIONS:COMMENT"}})
+		d := deliver(s, "app")
+		w.settle(d)
+		w.like(1, ann...)
+		w.settle(d)
+		sqltest.Equal(t, len(w.receiver.take()), 0) // the total changed, by another source
+		w.comment(1, time.Now(), ann[0])
+		w.settle(d)
+		got := w.receiver.take()
+		if len(got) != 1 || got[0].Data.Total != 2 || len(got[0].Data.Sources) != 0 || got[0].Data.Silent || *got[0].Data.Cause.Part != "COMMENT" {
+			t.Fatalf("%+v", got)
+		}
+		w.like(2, ann...)
+		w.settle(d)
+		sqltest.Equal(t, len(w.receiver.take()), 0)
+	})
+}

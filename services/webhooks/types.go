@@ -157,14 +157,10 @@ func (f Filter) wants(change stream.Change, base uint64) bool {
 	if change.Seq <= base {
 		return false
 	}
-	total := state.Total.Changed > base || state.QuietAt > base
-	switch {
-	case f.Totals:
-		return total
-	case len(f.Sources) == 0:
-		return true
+	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
+		return false
 	}
-	return slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.has(p.Source, p.Name) })
+	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.has(p.Source, p.Name) })
 }
 
 // String says the filter in the words of the command line.
