@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/services"
 	"tidings/services/devices/devicestest"
@@ -150,6 +151,54 @@ func TestOpenSockets(t *testing.T) {
 	if len(got) != 1 || got[0].Message.Total != 2 || !got[0].Message.Silent || got[0].Message.Alert != nil {
 		t.Errorf("%+v", got)
 	}
+}
+
+// What comes after the last socket was closed alerts at once, whether or not something waits that the socket showed.
+func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node(func(cfg *Config) { cfg.Away = true })
+		c := send(s)
+		w.register(s, users[0], "ann's")
+		w.register(s, users[1], "bob's")
+		open := func(is bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.online[users[0]], w.online[users[1]] = is, is
+		}
+		open(true)
+		w.like(1, users[0]) // ann sees it, bob saw nothing
+		w.settle(c)
+		b.Clock.Advance(awayMost) // she has been there for long
+		w.settle(c)
+		sqltest.Equal(t, len(w.push.Take()), 0)
+		open(false)
+		b.Clock.Advance(time.Second)
+		w.like(2, users...)
+		w.settle(c)
+		got := w.push.Take()
+		sqltest.Equal(t, len(got), 2)
+		for _, one := range got {
+			if one.Message.Total != 2 || one.Message.Silent || one.Message.Cause == nil {
+				t.Errorf("after the close: %+v", one)
+			}
+		}
+		open(true)
+		w.like(3, users...)
+		w.settle(c)
+		open(false)
+		b.Clock.Advance(awayFirst)
+		w.settle(c)
+		got = w.push.Take()
+		sqltest.Equal(t, len(got), 2)
+		for _, one := range got {
+			if one.Message.Total != 3 || !one.Message.Silent {
+				t.Errorf("what the sockets showed: %+v", one)
+			}
+		}
+	})
 }
 
 // However many changes there are, a device gets one message for those that came while none was sent.

@@ -48,9 +48,10 @@ var (
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
 
-	// A device that waits for a further attempt goes on waiting; one that was given up is tried again.
+	// A device that waits for a further attempt goes on waiting; one that was given up is tried again, and one that waits until its user
+	// is away is looked at, for that may be so by now.
 	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
-			due_at = CASE WHEN devices.due_at = 0 THEN $2 ELSE devices.due_at END,
+			due_at = CASE WHEN devices.due_at = 0 OR devices.attempts = 0 AND devices.due_at > $2 THEN $2 ELSE devices.due_at END,
 			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0
 		FROM {rows $1 user_number BIGINT, seq BIGINT} AS r WHERE devices.user_number = r.user_number AND devices.want < r.seq`)
 

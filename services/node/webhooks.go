@@ -25,7 +25,7 @@ func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Con
 // wireWebhooks makes the webhooks, after the change stream.
 func (s *Server) wireWebhooks() {
 	cfg := WebhookConfig(s.Config, s.Store, s.stream)
-	cfg.Online, cfg.Clock, cfg.Log = s.Redis.OnlineOf, s.clock, s.Log
+	cfg.Online, cfg.Clock, cfg.Log = s.Redis.Watched, s.clock, s.Log
 	s.webhooks = webhooks.New(cfg)
 }
 

@@ -75,6 +75,7 @@ func (w *world) arrive() {
 }
 
 func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {
+	defer w.alone("Enter", users)()
 	w.meanwhile()
 	if w.away && w.pick("enter applied", 2) == 0 {
 		return errAway
@@ -97,6 +98,7 @@ func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duratio
 }
 
 func (w *world) leave(_ context.Context, users []services.UserID) error {
+	defer w.alone("Leave", users)()
 	w.meanwhile()
 	effect := func() {
 		for _, user := range users {

@@ -16,9 +16,10 @@ type Hub struct {
 	config Config
 	born   time.Time
 
-	work  chan struct{} // a token means that ready is not empty
-	rearm chan struct{} // a token means that the first timer has changed
-	hurry chan struct{} // a token means that a reconciliation is due now
+	work   chan struct{} // a token means that ready is not empty
+	rearm  chan struct{} // a token means that the first timer has changed
+	hurry  chan struct{} // a token means that a reconciliation is due now
+	leaves chan struct{} // a token means that released is not empty
 
 	sweeping sync.Mutex // one reconciliation at a time
 
@@ -26,6 +27,7 @@ type Hub struct {
 	users    map[services.UserID]*user
 	order    []*user // the same users, in the order in which reconciliation walks
 	ready    []*user // to be rendered, in the order of arrival
+	released []*user // to leave, in the order in which their last watchers left
 	timers   timers
 	resync   bool // the next reconciliation tries failed users even before their turn
 	sampled  int  // in order: the index of the last sampled user
@@ -43,6 +45,7 @@ func New(config Config) *Hub {
 		work:   make(chan struct{}, workers),
 		rearm:  make(chan struct{}, 1),
 		hurry:  make(chan struct{}, 1),
+		leaves: make(chan struct{}, 1),
 		users:  make(map[services.UserID]*user),
 	}
 }
@@ -56,6 +59,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return h.runTimers(ctx) })
 	group.Go(func() error { return h.runSweep(ctx) })
+	group.Go(func() error { return h.runLeaves(ctx) })
 	err := group.Wait()
 	h.Drain()
 	h.leaveAll(context.WithoutCancel(ctx))

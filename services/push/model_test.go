@@ -34,6 +34,8 @@ type world struct {
 	late      []func()                     // effects that an injected bug delays
 	depth     int
 	sweeping  bool
+	leaving   bool
+	calling   map[services.UserID]bool // users whose Enter or Leave is under way
 	reading   map[services.UserID]bool // users being rendered
 	err       error
 }
@@ -95,7 +97,7 @@ const people = 4
 func newWorld(p picker, l limits) *world {
 	w := &world{picker: p, limits: l, clock: &handClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
-		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{},
+		on: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
 		held: map[services.UserID][]string{}, content: map[string]int{}}
 	for user := services.UserID(1); user <= people; user++ {
 		w.facts[user] = &fact{}
@@ -134,7 +136,7 @@ func (w *world) someone() services.UserID {
 
 // act performs one random event.
 func (w *world) act() {
-	switch w.pick("act", 16) {
+	switch w.pick("act", 18) {
 	case 0, 1, 2:
 		w.change(w.someone())
 	case 3, 4:
@@ -160,6 +162,8 @@ func (w *world) act() {
 		w.change(user)
 	case 15:
 		w.fault()
+	case 16, 17:
+		w.leaveNow()
 	}
 }
 
@@ -188,6 +192,32 @@ func (w *world) sweep() {
 	w.sweeping = true
 	_ = w.hub.sweep(context.Background())
 	w.sweeping = false
+}
+
+// leaveNow leaves a batch of those without watchers, as the one goroutine for it does.
+func (w *world) leaveNow() (some bool) {
+	if w.leaving {
+		return false
+	}
+	w.leaving = true
+	some = w.hub.leaveReleased(context.Background())
+	w.leaving = false
+	return some
+}
+
+// alone checks that neither Enter nor Leave is under way for users of whom one begins, and returns what ends it.
+func (w *world) alone(call string, users []services.UserID) (end func()) {
+	for _, user := range users {
+		if w.calling[user] {
+			w.fail("%s of user %d while Enter or Leave is under way", call, user)
+		}
+		w.calling[user] = true
+	}
+	return func() {
+		for _, user := range users {
+			delete(w.calling, user)
+		}
+	}
 }
 
 func (w *world) watch(user services.UserID) {
@@ -268,13 +298,18 @@ func (w *world) history(steps int) error {
 	return w.err
 }
 
-// leaveNothing: without watchers there are no timers, and after a while no users.
+// leaveNothing: without watchers there are no timers, no leases at once, and after a while no users.
 func (w *world) leaveNothing() {
 	for len(w.clients) > 0 {
 		w.unwatch()
 	}
 	if n := len(w.hub.timers); n > 0 {
 		w.fail("%d timers are left of those who have gone", n)
+	}
+	for w.work() || w.leaveNow() {
+	}
+	if len(w.on) > 0 {
+		w.fail("%d leases are left when the last watcher has gone", len(w.on))
 	}
 	w.pass(w.hub.config.Linger)
 	w.sweep()
@@ -286,7 +321,7 @@ func (w *world) leaveNothing() {
 // untilIdle runs the hub until nothing waits, and advances time as needed.
 func (w *world) untilIdle() {
 	for range 1000 {
-		for w.work() {
+		for w.leaveNow() || w.work() {
 		}
 		wait, some := w.hub.fire()
 		if !some && len(w.hub.ready) == 0 {
@@ -302,6 +337,9 @@ func (w *world) check() {
 	online := map[services.UserID]bool{}
 	for _, c := range w.clients {
 		online[c.user] = true
+		if !w.faults && !w.on[c.user] {
+			w.fail("user %d is watched and has no lease", c.user)
+		}
 		truth := w.facts[c.user].number
 		for _, moment := range w.facts[c.user].moments {
 			if !moment.After(w.clock.at) {

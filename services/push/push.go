@@ -48,7 +48,8 @@ type Config struct {
 	// Held is called with the version that a client holds when it begins to watch. It never waits for an engine. nil: it is not
 	// called.
 	Held func(user services.UserID, version string)
-	// Leave takes back the leases that Enter wrote.
+	// Leave takes back the leases that Enter wrote, at once when the last watcher of a user left. An error means that it may still
+	// happen later.
 	Leave func(ctx context.Context, users []services.UserID) error
 	// Render reads and renders users in one batch, of at most 256. It rebuilds missing documents, and finds another source by
 	// itself when Redis does not answer. Each user has a state or an error. All watchers share the states, so they must not be
@@ -64,7 +65,7 @@ type Config struct {
 	MinInterval time.Duration // between two changes sent to one user; 0 is 100 ms. The first goes at once.
 	Sweep       time.Duration // between two reconciliations; 0 is 1 s
 	Lease       time.Duration // how long Enter holds, renewed at a third; 0 is 90 s
-	Linger      time.Duration // how long a user without watchers stays, for reconnects; 0 is 2 s
+	Linger      time.Duration // how long a user without watchers stays in memory, for reconnects; 0 is 2 s
 	Sample      int           // each reconciliation renders one user in this many, to compare it with the shown state; 0 is 30
 }
 

@@ -12,7 +12,7 @@ import (
 type batch struct {
 	users   []*user
 	numbers []services.UserID
-	enter   []services.UserID
+	enter   []*user
 	changed []bool
 	wakes   []func()
 

@@ -9,15 +9,14 @@ import (
 	"tidings/services"
 )
 
-// portion is a part of a reconciliation: users whose versions are compared, and the users to enter and to leave.
+// portion is a part of a reconciliation: users whose versions are compared, and the users to enter and to remove.
 type portion struct {
 	now      moment
 	users    []*user
 	numbers  []services.UserID
 	rendered []uint64 // the rendered version of each when the portion was taken
-	enter    []services.UserID
+	enter    []*user
 	gone     []*user
-	leave    []services.UserID
 }
 
 func (h *Hub) runSweep(ctx context.Context) error {
@@ -45,7 +44,7 @@ func (h *Hub) runSweep(ctx context.Context) error {
 }
 
 // sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users
-// whose versions differ from their rendered ones and users who failed before, and leaves users who have had no watcher for
+// whose versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for
 // Linger. One failing call does not stop it, several slow ones do. Its error is the first one, with the code of the function
 // that failed.
 func (h *Hub) sweep(ctx context.Context) error {
@@ -60,7 +59,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 	var first error
 	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxSweep {
 		h.takePortion(&p, end, resync)
-		h.leave(ctx, &p)
+		h.removeGone(ctx, &p)
 		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
 		compareErr := h.compare(ctx, &p)
 		first = cmp.Or(first, compareErr, enterErr)
@@ -95,7 +94,7 @@ func (h *Hub) sample() {
 // takePortion takes the users below end, at most maxSweep.
 func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
-		enter: p.enter[:0], gone: p.gone[:0], leave: p.leave[:0]}
+		enter: p.enter[:0], gone: p.gone[:0]}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.now = h.now()
@@ -103,9 +102,8 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	for i := end - 1; i >= max(end-maxSweep, 0); i-- {
 		u := h.order[i]
 		if len(u.watchers) == 0 {
-			if u.phase == clean && p.now-u.since >= h.config.Linger {
+			if u.phase == clean && p.now-u.since >= h.config.Linger && u.entering == 0 && !u.leaving {
 				p.gone = append(p.gone, u)
-				p.leave = append(p.leave, u.number)
 			}
 			continue
 		}
@@ -199,82 +197,4 @@ func differs(u *user, n, before uint64) bool {
 		return u.phase == clean && u.rendered == before
 	}
 	return n > u.rendered || n < u.rendered && u.rendered == before
-}
-
-// renewLease adds a user whose lease is missing or a third old to the users to enter. They count as entered from here on,
-// before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and they enter once more.
-func (h *Hub) renewLease(enter []services.UserID, u *user, now moment) []services.UserID {
-	if u.on && now-u.entered < h.config.Lease/3 {
-		return enter
-	}
-	u.on = true
-	u.entered = now
-	return append(enter, u.number)
-}
-
-// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and
-// until then it alone finds their changes.
-func (h *Hub) enterAll(ctx context.Context, users []services.UserID) error {
-	if len(users) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err := h.config.Enter(ctx, users, h.config.Lease)
-	if err == nil {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, number := range users {
-		if u := h.users[number]; u != nil {
-			u.on = false
-		}
-	}
-	return fmt.Errorf("entering %d users: %w", len(users), err)
-}
-
-// leave removes users without watchers. They stay in the map until Leave is answered: a user who comes back meanwhile may
-// have entered before Leave took effect, and enters once more. An error changes nothing, since the lease expires by itself.
-func (h *Hub) leave(ctx context.Context, p *portion) {
-	if len(p.gone) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_ = h.config.Leave(ctx, p.leave)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.now()
-	for _, u := range p.gone {
-		if len(u.watchers) > 0 {
-			u.on = false
-			h.dirty(u, now)
-		} else if u.phase == clean && u.since < p.now { // no watcher came and left meanwhile
-			h.remove(u)
-		} else {
-			u.on = false
-		}
-	}
-}
-
-// leaveAll leaves every user who may have entered, within leaveTimeout.
-func (h *Hub) leaveAll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	h.mu.Lock()
-	users := make([]services.UserID, 0, len(h.order))
-	for _, u := range h.order {
-		users = append(users, u.number)
-	}
-	h.mu.Unlock()
-	for len(users) > 0 {
-		n := min(len(users), maxSweep)
-		if err := h.config.Leave(ctx, users[:n]); err != nil {
-			h.config.Log.Warn("the leases of open subscriptions could not be removed; they expire by themselves",
-				"users", len(users), "cause", err)
-			return
-		}
-		users = users[n:]
-	}
 }

@@ -34,6 +34,10 @@ type user struct {
 	again     bool        // while rendering: the state in flight may already be stale
 	changed   bool        // queued for a change, not only for the first state of a watcher
 	on        bool        // Enter was answered, and nothing since suggests that Redis forgot it
+	leased    bool        // Enter was sent, and Leave not answered since
+	entering  int8        // Enter calls under way
+	leaving   bool        // Leave is under way
+	released  bool        // in Hub.released
 	rendered  uint64      // the user's half of the last rendered version, even if it was too old to be sent
 	learned   uint64      // this node's sequence of shared changes at that render
 	version   uint64      // shared half of the last rendered version
@@ -118,6 +122,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 		u.watchers = nil
 		h.stats.Online--
 		h.rest(u, now)
+		h.release(u)
 	}
 }
 

@@ -75,6 +75,33 @@ func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID,
 	return users, nil
 }
 
+// Watched returns which of some users have an open subscription on any node. Unlike OnlineOf, it is without those who left. The users
+// of a node that died count until their lease ends. It is one round trip.
+func (c *Projections) Watched(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
+	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+		for _, user := range users {
+			p.HVals(ctx, onlineKey(user))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := c.Clock().Now().UnixMilli()
+	watched = map[services.UserID]bool{}
+	for i, user := range users {
+		ends, err := commands[i].(*redis.StringSliceCmd).Result()
+		if err != nil {
+			return nil, redis.Unavailable(err)
+		}
+		for _, end := range ends { // one for each node
+			if at, err := strconv.ParseInt(end, 10, 64); err == nil && at >= now {
+				watched[user] = true
+			}
+		}
+	}
+	return watched, nil
+}
+
 // OnlineOf returns which of some users have an open subscription on any node or left within a lease. It is one round trip.
 func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (online map[services.UserID]bool, err error) {
 	byShard := map[int][]services.UserID{}

@@ -63,6 +63,65 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
+// watched returns which of the readers have an open subscription.
+func (v view) watched(users ...services.UserID) (watched []services.UserID) {
+	v.Helper()
+	of, err := v.c.Watched(v.Context(), users)
+	v.must(err)
+	for _, user := range users {
+		if of[user] {
+			watched = append(watched, user)
+		}
+	}
+	return watched
+}
+
+// A user is watched until they have left the last node, at once, or until the lease of a node that died has ended. Meanwhile the online
+// users, whom the fan-out serves first, still have those who left within a lease.
+func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
+	test := func(t *testing.T, url string) {
+		here, there, clock := twoNodes(t, url)
+		both := []services.UserID{reader, other}
+		want := func(what string, want ...services.UserID) {
+			t.Helper()
+			for _, v := range []view{here, there} {
+				if got := v.watched(both...); !slices.Equal(got, want) {
+					t.Errorf("%s: %v are watched, want %v", what, got, want)
+				}
+			}
+		}
+		want("nobody has entered")
+		here.must(here.c.Enter(t.Context(), both, time.Minute))
+		there.must(there.c.Enter(t.Context(), both[:1], 2*time.Minute))
+		want("on two nodes and on one", both...)
+		here.must(here.c.Leave(t.Context(), both))
+		want("one node was left", reader)
+		here.must(here.c.Enter(t.Context(), both, time.Minute))
+		want("they came back", both...)
+		there.must(there.c.Leave(t.Context(), both))
+		want("the other node was left", both...)
+		here.must(here.c.Leave(t.Context(), both))
+		want("all were left")
+		if online := here.everyone(); !slices.Equal(online, sorted(both)) {
+			t.Errorf("%v are online within a lease", online)
+		}
+		here.must(here.c.Enter(t.Context(), both, time.Minute))
+		there.must(there.c.Enter(t.Context(), both[1:], 3*time.Minute))
+		clock.Move(time.Minute + time.Millisecond)
+		want("one node died", other)
+		clock.Move(2 * time.Minute)
+		want("both did")
+	}
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Redis(t)) })
+	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
+}
+
+func sorted(users []services.UserID) []services.UserID {
+	users = slices.Clone(users)
+	slices.Sort(users)
+	return users
+}
+
 func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		clock := redistest.NewHandClock(time.UnixMilli(1_700_000_000_123))
@@ -86,6 +145,10 @@ func TestALeaseIsByTheNodesClockAndTheKeyEndsWithIt(t *testing.T) {
 			}
 		}
 		ctx, trips = redis.WithRoundTrips(t.Context())
+		if watched, err := v.c.Watched(ctx, users); err != nil || len(watched) != len(users) || trips.Count() != 1 {
+			t.Errorf("%d of %d are watched, %v, %d round trips", len(watched), len(users), err, trips.Count())
+		}
+		ctx, trips = redis.WithRoundTrips(t.Context())
 		v.must(v.c.Leave(ctx, users))
 		if n, err := v.c.Commands().Exists(t.Context(), onlineKey(150)).Result(); err != nil || n != 0 || trips.Count() != 1 {
 			t.Errorf("after all have left: %d keys, %v, %d round trips", n, err, trips.Count())
@@ -101,6 +164,7 @@ func TestPresenceReportsWhatRedisRefuses(t *testing.T) {
 	server.Kill()
 	for what, err := range map[string]error{
 		"enter":    v.c.Enter(t.Context(), []services.UserID{reader}, time.Minute),
+		"watched":  func() error { _, err := v.c.Watched(t.Context(), []services.UserID{reader}); return err }(),
 		"document": func() error { _, err := v.c.Documents(t.Context(), []services.UserID{reader}); return err }(),
 		"versions": func() error { _, err := v.c.Versions(t.Context(), []services.UserID{reader}); return err }(),
 		"page":     func() error { _, err := v.c.Inbox(t.Context(), reader, 9, 9); return err }(),

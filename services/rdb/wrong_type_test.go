@@ -40,6 +40,7 @@ func (v view) acts() map[string]func(context.Context) error {
 		"a loss":        func(ctx context.Context) error { return v.c.MarkLost(ctx, both, []uint64{1, 1}) },
 		"a visit":       func(ctx context.Context) error { return v.c.MarkActive(ctx, both, 20_000, time.Hour) },
 		"presence":      func(ctx context.Context) error { return v.c.Enter(ctx, both, time.Minute) },
+		"who is there":  func(ctx context.Context) error { _, err := v.c.Watched(ctx, both); return err },
 		"the end of it": func(ctx context.Context) error { return v.c.Leave(ctx, both) },
 		"a rebuild":     func(ctx context.Context) error { _, err := v.c.BeginRebuild(ctx, both, false); return err },
 	}

@@ -279,6 +279,48 @@ func TestOnlyAwayUsers(t *testing.T) {
 	})
 }
 
+// What comes after the last socket was closed alerts at once, whether or not something waits that the socket showed.
+func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		w.add(s, Filter{Away: true})
+		d := deliver(s, "app")
+		w.setOnline(users[0], true)
+		w.setOnline(users[1], true)
+		w.settle(d)
+		w.like(1, users[0]) // ann sees it, bob saw nothing
+		w.settle(d)
+		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.setOnline(users[0], false)
+		w.setOnline(users[1], false)
+		b.Clock.Advance(time.Second)
+		w.like(2, users...)
+		w.settle(d)
+		got := w.receiver.take()
+		sqltest.Equal(t, w.totals(got), map[string]int{"ann": 2, "bob": 2})
+		for _, one := range got {
+			if one.Data.Silent || one.Data.Cause == nil {
+				t.Errorf("after the close: %+v", one)
+			}
+		}
+		b.Clock.Advance(awayMost)
+		w.settle(d)
+		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.setOnline(users[0], true) // back, and away again before the next look
+		w.like(3, users[0])
+		w.settle(d)
+		w.setOnline(users[0], false)
+		b.Clock.Advance(awayFirst)
+		w.settle(d)
+		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Total != 3 || !got[0].Data.Silent || got[0].Data.Cause != nil {
+			t.Errorf("what the socket showed: %+v", got)
+		}
+	})
+}
+
 // A receiver that says it is gone gets nothing more until it is replayed; one that asks to wait is left alone for as long.
 func TestGoneAndRetryAfter(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {

@@ -1,0 +1,173 @@
+package push
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/services"
+)
+
+// A user's lease in Redis begins with their first watcher on this node and ends with the last one. Enter and Leave of one user are
+// never under way together, since Redis may take them in either order: Leave waits until Enter is answered, and who comes back
+// during Leave enters after it.
+
+// renewLease adds a user whose lease is missing or a third old to the users to enter, unless Leave is under way. They count as entered
+// from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and they enter once more.
+func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
+	if u.leaving || u.on && now-u.entered < h.config.Lease/3 {
+		return enter
+	}
+	u.on, u.leased = true, true
+	u.entered = now
+	u.entering++
+	return append(enter, u)
+}
+
+// enterAll writes the leases of users. If it fails, they are watched all the same: reconciliation enters them again, and
+// until then it alone finds their changes.
+func (h *Hub) enterAll(ctx context.Context, users []*user) error {
+	if len(users) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := h.config.Enter(ctx, numbersOf(users), h.config.Lease)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, u := range users {
+		u.entering--
+		if err != nil {
+			u.on = false
+		}
+		if len(u.watchers) == 0 {
+			h.release(u)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("entering %d users: %w", len(users), err)
+	}
+	return nil
+}
+
+func numbersOf(users []*user) []services.UserID {
+	numbers := make([]services.UserID, len(users))
+	for i, u := range users {
+		numbers[i] = u.number
+	}
+	return numbers
+}
+
+// release lets a user without watchers leave at once: what concerns them from now on, no socket here shows.
+func (h *Hub) release(u *user) {
+	if !u.released && u.mayLeave() {
+		u.released = true
+		h.released = append(h.released, u)
+		signal(h.leaves)
+	}
+}
+
+// mayLeave reports whether Leave can be sent for a user, and has something to take back.
+func (u *user) mayLeave() bool {
+	return len(u.watchers) == 0 && u.leased && u.entering == 0 && !u.leaving
+}
+
+func (h *Hub) runLeaves(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if h.leaveReleased(ctx) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-h.leaves:
+		}
+	}
+	return nil
+}
+
+// leaveReleased leaves one batch of those whose last watcher left just now. Those who leave meanwhile are the next batch, so that
+// thousands take a few calls. It reports whether there were any.
+func (h *Hub) leaveReleased(ctx context.Context) bool {
+	var users []*user
+	h.mu.Lock()
+	n := min(len(h.released), maxSweep)
+	for i, u := range h.released[:n] {
+		h.released[i] = nil
+		u.released = false
+		if u.mayLeave() && h.users[u.number] == u {
+			u.leaving = true
+			users = append(users, u)
+		}
+	}
+	if h.released = h.released[n:]; len(h.released) == 0 {
+		h.released = nil
+	}
+	h.mu.Unlock()
+	if len(users) > 0 {
+		h.leave(ctx, users)
+	}
+	return n > 0
+}
+
+// leave takes the leases of users back who are marked as leaving. Those who came back meanwhile enter again. After an error the lease
+// is taken back once more when the user is removed, and otherwise expires by itself.
+func (h *Hub) leave(ctx context.Context, users []*user) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := h.config.Leave(ctx, numbersOf(users))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	for _, u := range users {
+		u.leaving, u.on, u.leased = false, false, err != nil
+		if len(u.watchers) > 0 {
+			h.dirty(u, now)
+		}
+	}
+}
+
+// removeGone removes users who have had no watcher for Linger. They stay in the map until Leave is answered.
+func (h *Hub) removeGone(ctx context.Context, p *portion) {
+	var leaving []*user
+	h.mu.Lock()
+	for _, u := range p.gone {
+		if u.mayLeave() {
+			u.leaving = true
+			leaving = append(leaving, u)
+		}
+	}
+	h.mu.Unlock()
+	if len(leaving) > 0 {
+		h.leave(ctx, leaving)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, u := range p.gone {
+		// no watcher came, or came and left, meanwhile
+		if len(u.watchers) == 0 && u.phase == clean && u.since < p.now && u.entering == 0 && !u.leaving {
+			h.remove(u)
+		}
+	}
+}
+
+// leaveAll leaves every user who may have a lease, within leaveTimeout.
+func (h *Hub) leaveAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	h.mu.Lock()
+	users := make([]services.UserID, 0, len(h.order))
+	for _, u := range h.order {
+		if u.leased {
+			users = append(users, u.number)
+		}
+	}
+	h.mu.Unlock()
+	for len(users) > 0 {
+		n := min(len(users), maxSweep)
+		if err := h.config.Leave(ctx, users[:n]); err != nil {
+			h.config.Log.Warn("the leases of open subscriptions could not be removed; they expire by themselves",
+				"users", len(users), "cause", err)
+			return
+		}
+		users = users[n:]
+	}
+}

@@ -1,0 +1,72 @@
+package nodes
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"tidings/services/node"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// An alert that comes once the last socket of its user is closed is loud, and comes at once; one that came before is shown by the socket
+// and not sent while it is open.
+func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
+	events := make(chan alert, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var one alert
+		if err := json.NewDecoder(r.Body).Decode(&one); err != nil {
+			t.Errorf("%v", err)
+		}
+		if one.Data.Key == "ann" {
+			events <- one
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+		changing(24 * time.Hour)(cfg)
+		cfg.WebhooksAllow = []string{"127.0.0.1"}
+	}})
+	n.Badges("ann")
+	n.Badges("bob")
+	posts := []string{n.Publish("ann", "the first"), n.Publish("ann", "the second")}
+	n.Must("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"away",url:$u,away:true}){secret}}`, map[string]any{"u": receiver.URL}, nil)
+	like := func(post string) {
+		n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	}
+	ann := n.NumbersOf("ann")
+	watched := func() bool {
+		of, err := n.Redis.Watched(t.Context(), ann)
+		return err == nil && of[ann[0]]
+	}
+	conn := n.Dial(t)
+	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:ann"}}`)
+	world.Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":"subscription{badgesChanged{version}}"}}`)
+	world.Eventually(t, 20*time.Second, "ann is watched", watched)
+	like(posts[0])
+	world.Eventually(t, 20*time.Second, "the like waits", func() bool {
+		var found struct {
+			Admin struct{ Webhooks []struct{ Waiting int } }
+		}
+		n.Must("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
+		return len(found.Admin.Webhooks) == 1 && found.Admin.Webhooks[0].Waiting == 1
+	})
+	_ = conn.Close()
+	closed := time.Now()
+	world.Eventually(t, 20*time.Second, "ann is away", func() bool { return !watched() })
+	like(posts[1])
+	select {
+	case one := <-events:
+		if one.Data.Silent || one.Data.Cause == nil {
+			t.Errorf("%s after the close: %+v", time.Since(closed), one)
+		}
+	case <-time.After(25 * time.Second):
+		t.Error("no event came: it waits as if the socket were open")
+	}
+	if len(events) > 0 {
+		t.Errorf("one more: %+v", <-events)
+	}
+}
