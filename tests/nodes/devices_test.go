@@ -59,7 +59,7 @@ func devicesOf(n *world.Node, as string) (ids []string) {
 }
 
 // pushing starts a node with keys, and a push service that knows them. The change stream is not switched on.
-func pushing(t *testing.T) (*world.Node, *devicestest.Service) {
+func pushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.Service) {
 	t.Helper()
 	private, _, err := devices.NewKeys()
 	if err != nil {
@@ -68,6 +68,9 @@ func pushing(t *testing.T) (*world.Node, *devicestest.Service) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
 		cfg.VAPIDPrivateKey, cfg.VAPIDSubject, cfg.WebPushAllow = private, "mailto:ops@example.com", []string{"127.0.0.1"}
 		cfg.ChangesInterval = 10 * time.Millisecond
+		for _, one := range change {
+			one(cfg)
+		}
 	}})
 	var data struct{ Viewer struct{ PushKey string } }
 	n.Must("ann", `{viewer{pushKey}}`, nil, &data)

@@ -37,15 +37,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	like := func(post string) {
 		n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	}
-	ann := n.NumbersOf("ann")
-	watched := func() bool {
-		of, err := n.Redis.Watched(t.Context(), ann)
-		return err == nil && of[ann[0]]
-	}
-	conn := n.Dial(t)
-	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:ann"}}`)
-	world.Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":"subscription{badgesChanged{version}}"}}`)
-	world.Eventually(t, 20*time.Second, "ann is watched", watched)
+	leave := visit(t, n)
 	like(posts[0])
 	world.Eventually(t, 20*time.Second, "the like waits", func() bool {
 		var found struct {
@@ -54,9 +46,8 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 		n.Must("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
 		return len(found.Admin.Webhooks) == 1 && found.Admin.Webhooks[0].Waiting == 1
 	})
-	_ = conn.Close()
 	closed := time.Now()
-	world.Eventually(t, 20*time.Second, "ann is away", func() bool { return !watched() })
+	leave()
 	like(posts[1])
 	select {
 	case one := <-events:
@@ -68,5 +59,37 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	}
 	if len(events) > 0 {
 		t.Errorf("one more: %+v", <-events)
+	}
+}
+
+// The same holds for browsers, here of a user whose socket showed nothing.
+func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
+	n, push := pushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
+	phone{push.Browser("phone"), n}.register("ann")
+	n.Badges("bob")
+	post := n.Publish("ann", "a post")
+	visit(t, n)()
+	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	world.Eventually(t, 25*time.Second, "the phone rings", func() bool {
+		m, some := push.Last("phone")
+		return some && m.Total == 1 && !m.Silent
+	})
+}
+
+// visit opens a socket of ann, whose presence it waits for. leave closes it, and waits until she is away.
+func visit(t *testing.T, n *world.Node) (leave func()) {
+	t.Helper()
+	ann := n.NumbersOf("ann")
+	watched := func() bool {
+		of, err := n.Redis.Watched(t.Context(), ann)
+		return err == nil && of[ann[0]]
+	}
+	conn := n.Dial(t)
+	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:ann"}}`)
+	world.Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":"subscription{badgesChanged{version}}"}}`)
+	world.Eventually(t, 20*time.Second, "ann is watched", watched)
+	return func() {
+		_ = conn.Close()
+		world.Eventually(t, 20*time.Second, "ann is away", func() bool { return !watched() })
 	}
 }
