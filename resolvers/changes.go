@@ -81,7 +81,7 @@ func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 			Source: part.Source, Part: orNone(part.Name), Count: part.Value, Display: part.Display, InTotal: part.InTotal, Changed: changed,
 		})
 	}
-	if cause := state.Cause; cause != nil && !shown.Silent {
+	if cause := state.Alert(after); cause != nil && !shown.Silent {
 		shown.Cause = &graph.BadgeChangeCause{Source: cause.Source, Part: orNone(cause.Part), ItemID: cause.ID, At: cause.At}
 	}
 	return shown

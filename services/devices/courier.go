@@ -222,8 +222,8 @@ func (r row) passed(change stream.Change) outcome {
 func (r row) sent(change stream.Change, now time.Time) outcome {
 	had := r.has
 	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
-	if change.State.Quiet && change.State.Loud > had {
-		r.heard = max(r.heard, change.State.Loud)
+	if loud := change.State.Loud(); change.State.Quiet && loud > had {
+		r.heard = max(r.heard, loud)
 	}
 	return outcome{row: r, deliveredAt: now}
 }

@@ -91,7 +91,7 @@ func (w *world) like(likes int, users ...services.UserID) {
 	for _, user := range users {
 		if likes > w.likes[user] {
 			w.items[user] = services.Item{ID: "notification:1", At: time.Now()}
-		} else {
+		} else if likes == 0 {
 			delete(w.items, user)
 		}
 		w.likes[user] = likes

@@ -46,7 +46,7 @@ type cause struct {
 
 // alerts reports whether a change has something to alert of to a reader who was alerted of everything up to heard.
 func alerts(change stream.Change, heard uint64) bool {
-	return !change.State.Quiet && change.State.Loud > heard && change.State.Cause != nil
+	return !change.Silent(heard)
 }
 
 // wants reports whether a device that has a version gets a change: the first that it gets, a total that changed, or something to
@@ -66,10 +66,10 @@ func (r row) shown(change stream.Change) message {
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
 		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
 	}
-	if state.Loud > r.heard && state.Cause != nil && (!state.Quiet || state.Loud <= r.has) {
-		alert := stream.VersionText(state.Loud)
-		m.Alert, m.Cause = &alert, &cause{Source: state.Cause.Source, ItemID: state.Cause.ID, At: state.Cause.At.UTC().Format("2006-01-02T15:04:05.000Z")}
-		if part := state.Cause.Part; part != "" {
+	if newest, loud := state.Alert(r.heard), state.Loud(); newest != nil && (!state.Quiet || loud <= r.has) {
+		alert := stream.VersionText(loud)
+		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
+		if part := newest.Part; part != "" {
 			m.Cause.Part = &part
 		}
 	}

@@ -3,7 +3,6 @@ package stream
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +24,7 @@ type compared struct {
 	dueUser
 	before Change // its Seq is 0 without one
 	state  State
-	news   []Cause // of parts that rose by an item newer than any that was reported
+	items  items // what stands behind the difference
 	differ bool
 	next   time.Time // when time alone changes the badges
 	failed error
@@ -91,12 +90,11 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		if one.before.Seq == 0 && one.state.empty() {
 			one.differ = false
 		}
-		risen := one.state.risen(one.before.State)
-		if !one.differ || len(risen) == 0 {
+		if !one.differ {
 			continue
 		}
 		group.Go(func() error {
-			one.news, one.failed = s.news(ctx, users[i], badges[i], one.before.State, risen, horizon{began, from[users[i]]})
+			one.items, one.failed = s.behind(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
 			return nil
 		})
 	}
@@ -118,35 +116,6 @@ func (h horizon) of(source services.Source) time.Time {
 		return h.follows
 	}
 	return h.began
-}
-
-// news is the newest items of parts that rose, without those that are not newer than what was reported before: a count also
-// rises when something is marked unread, or comes back.
-func (s *Service) news(ctx context.Context, user services.UserID, badges *services.Badges, before State, risen []Part, since horizon) ([]Cause, error) {
-	var sources []services.Source
-	rose := map[string]bool{}
-	for _, part := range risen {
-		rose[services.PartName(part.Source, part.Name)] = true
-		if !slices.Contains(sources, part.Source) {
-			sources = append(sources, part.Source)
-		}
-	}
-	newest, err := s.cfg.Newest(ctx, user, badges, sources, s.cfg.Clock.Now().Add(-alertFor))
-	if err != nil {
-		return nil, err
-	}
-	var news []Cause
-	for _, explanation := range newest {
-		source, part, item := explanation.Source, explanation.Part, explanation.Items[0]
-		if !rose[services.PartName(source, part)] || item.At.Before(since.of(source)) {
-			continue
-		}
-		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
-			continue
-		}
-		news = append(news, Cause{Source: source, Part: part, ID: item.ID, At: item.At})
-	}
-	return news, nil
 }
 
 // record writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
@@ -183,7 +152,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 				continue
 			}
 			seq++
-			state := one.state.follows(one.before.State, seq, one.news)
+			state := one.state.follows(one.before.State, seq, one.items)
 			text, err := json.Marshal(state)
 			if err != nil {
 				return err

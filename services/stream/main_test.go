@@ -23,7 +23,8 @@ type world struct {
 	items  map[services.UserID]services.Item
 	nextAt map[services.UserID]time.Time
 	failed map[services.UserID]error
-	peeked func() // runs after badges were read, before anything is written
+	since  time.Time // of the last look for newest items
+	peeked func()    // runs after badges were read, before anything is written
 	shared uint64
 }
 
@@ -61,9 +62,10 @@ func (w *world) peek(_ context.Context, users []services.UserID) (badges []*serv
 	return badges, errs
 }
 
-func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) ([]services.Explanation, error) {
+func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, since time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.since = since
 	item, some := w.items[user]
 	if !some {
 		return nil, nil

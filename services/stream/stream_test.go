@@ -29,7 +29,7 @@ func TestMarksBecomeChanges(t *testing.T) {
 		sqltest.Equal(t, s.Mark(b.Ctx, []services.UserID{users[0], users[1], users[0]}), nil)
 		w.step(s)
 		changes := sqltest.Must(s.After(b.Ctx, 0, 10))(t)
-		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.Cause.ID != "notification:1" {
+		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.Alert(0).ID != "notification:1" {
 			t.Fatalf("%+v", changes)
 		}
 		first := changes[0].Seq
@@ -47,6 +47,46 @@ func TestMarksBecomeChanges(t *testing.T) {
 		changes = sqltest.Must(s.After(b.Ctx, first, 10))(t)
 		if len(changes) != 1 || changes[0].State.Total.Value != 1 || !changes[0].Silent(first) || changes[0].Silent(first-1) {
 			t.Errorf("after a fall: %+v", changes)
+		}
+	})
+}
+
+// What is left of a part that fell is looked up, however old it is.
+func TestWhatIsLeftIsLookedUp(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		ann := b.MakeUsers("ann")
+		s := w.node()
+		w.step(s)
+		first := time.Now()
+		now := first.Add(time.Millisecond)
+		changes := func(likes int, item string, at time.Time) Change {
+			t.Helper()
+			w.set(ann[0], likes, item, at)
+			sqltest.Equal(t, s.Mark(b.Ctx, ann), nil)
+			w.step(s)
+			list := sqltest.Must(s.After(b.Ctx, 0, 10))(t)
+			if len(list) != 1 {
+				t.Fatalf("%+v", list)
+			}
+			return list[0]
+		}
+		one := changes(2, "a", first)
+		if since := now.Add(-alertFor); w.since.Before(since.Add(-time.Minute)) || w.since.After(time.Now()) {
+			t.Errorf("new items are looked up since %s", w.since)
+		}
+		changes(1, "", now)
+		if !w.since.IsZero() {
+			t.Errorf("what is left is looked up since %s", w.since)
+		}
+		two := changes(2, "b", now)
+		if two.Silent(one.Seq) {
+			t.Errorf("a second item: %+v", two)
+		}
+		three := changes(1, "a", first)
+		if !w.since.IsZero() || !three.Silent(two.Seq-1) || three.Silent(0) {
+			t.Errorf("the second was read, what is left was looked up since %s: %+v", w.since, three)
 		}
 	})
 }

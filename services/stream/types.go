@@ -38,6 +38,9 @@ type Cause struct {
 	ID     string          `json:"i,omitempty"` // the item's global ID
 	At     time.Time       `json:"a"`
 	Seq    uint64          `json:"q,omitempty"` // the version that reported it
+
+	// Earlier is the version of the alert of the same part that this one hides: it counts again should this item be read first.
+	Earlier uint64 `json:"e,omitempty"`
 }
 
 // State is what a change shows, with what later changes are compared with.
@@ -50,11 +53,8 @@ type State struct {
 	QuietAt uint64   `json:"quietAt,omitempty"`
 	Newest  uint64   `json:"newest,omitempty"` // notification
 
-	// Loud is the version that last brought something to alert the user of, and Base the total before it. A total that falls
-	// to Base or below takes the alert back.
-	Loud  uint64 `json:"loud,omitempty"`
-	Base  int    `json:"base,omitempty"`
-	Cause *Cause `json:"cause,omitempty"` // of Loud
+	// Alerts are the newest items that alerted the user and are unread, by the part's name: one of each part.
+	Alerts map[string]Cause `json:"alerts,omitempty"`
 	// Seen is the newest item of each part that was reported, by the part's name: only a newer one alerts. States that earlier
 	// versions wrote have one item for all parts of a source, by the source's name; see reported.
 	Seen map[string]Cause `json:"seen,omitempty"`
@@ -150,7 +150,7 @@ func (s State) risen(before State) (parts []Part) {
 		if part.Source == services.SourceNotifications && s.Newest > before.Newest && part.Value > 0 {
 			greater = true // one was seen and another one came: the count is the same
 		}
-		if greater && (part.InTotal || s.of(part.Source, "").InTotal) {
+		if greater && s.alerts(part) {
 			parts = append(parts, part)
 		}
 	}
@@ -166,24 +166,8 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 	return newest, some && newest.Part != "" // else it is the whole's, not of an earlier version
 }
 
-// NewestOf is the newest item of the chosen parts that was reported after a version, nil for none. An item of a part that shows
-// nothing any more is none. Among items of the same time the first by the part's name is it.
-func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
-	for _, name := range slices.Sorted(maps.Keys(s.Seen)) {
-		seen := s.Seen[name]
-		if seen.Seq <= after || !chosen(seen.Source, seen.Part) || s.of(seen.Source, seen.Part).Value == 0 {
-			continue
-		}
-		if newest == nil || newest.At.Before(seen.At) {
-			newest = &seen
-		}
-	}
-	return newest
-}
-
-// follows makes of a state the one after another, as the version seq. news are the newest items of parts; the first of those with the
-// greatest time is the cause of the whole.
-func (s State) follows(before State, seq uint64, news []Cause) State {
+// follows makes of a state the one after another, as the version seq. found are the items behind the difference.
+func (s State) follows(before State, seq uint64, found items) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // of a category that was removed: who keeps counts by part must hear that it is none
 		if !s.counts(part.Source, part.Name) {
@@ -200,20 +184,12 @@ func (s State) follows(before State, seq uint64, news []Cause) State {
 	if s.QuietAt = before.QuietAt; s.Quiet != before.Quiet {
 		s.QuietAt = seq
 	}
-	s.Loud, s.Base, s.Cause, s.Seen = before.Loud, before.Base, before.Cause, map[string]Cause{}
+	s.Seen, s.Alerts = map[string]Cause{}, s.stillUnread(before, found.left)
 	maps.Copy(s.Seen, before.Seen)
-	if s.Loud > 0 && s.Total.Value <= s.Base {
-		s.Loud, s.Base, s.Cause = 0, 0, nil
-	}
-	for _, cause := range news {
-		cause.Seq = seq
-		s.Seen[services.PartName(cause.Source, cause.Part)] = cause
-		if s.Loud == 0 {
-			s.Base = min(before.Total.Value, s.Total.Value-1)
-		}
-		if s.Loud < seq || s.Cause.At.Before(cause.At) {
-			s.Loud, s.Cause = seq, &cause
-		}
+	for _, cause := range found.news {
+		name := services.PartName(cause.Source, cause.Part)
+		cause.Seq, cause.Earlier = seq, s.Alerts[name].Seq
+		s.Seen[name], s.Alerts[name] = cause, cause
 	}
 	return s
 }
@@ -226,7 +202,7 @@ func changedAt(now, before Part, seq uint64) uint64 {
 }
 
 // Silent reports whether nothing is to be alerted of to a reader who has every change up to a version.
-func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Loud <= after }
+func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Alert(after) == nil }
 
 // Position is what a reader of the stream has. The zero value is a reader who has nothing.
 //

@@ -25,14 +25,27 @@ func liked(likes, comments int) State {
 // one that was taken back does not sound late.
 func TestSilent(t *testing.T) {
 	at := time.Unix(1000, 0)
-	news := func(id string, second int) []Cause {
-		return []Cause{{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}}
+	like := func(id string, second int) Cause {
+		return Cause{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}
+	}
+	news := func(id string, second int) items { return items{news: []Cause{like(id, second)}} }
+	left := func(id string, second int) items {
+		return items{left: map[string]Cause{"NOTIFICATIONS:LIKE": like(id, second)}}
 	}
 	one := liked(1, 0).follows(State{}, 10, news("a", 1))
 	two := liked(2, 0).follows(one, 20, news("b", 2))
-	less := liked(1, 0).follows(two, 30, nil)
-	none := liked(0, 0).follows(less, 40, nil)
-	unread := liked(1, 0).follows(none, 50, nil)
+	less := liked(1, 0).follows(two, 30, left("b", 2))
+	seen := liked(1, 0).follows(two, 30, left("a", 1))
+	off := liked(1, 0).follows(two, 30, items{})
+	none := liked(0, 0).follows(less, 40, items{})
+	unread := liked(1, 0).follows(none, 50, items{})
+	silent := liked(3, 0).follows(State{}, 10, items{})
+	beside := liked(3, 1).follows(silent, 20, items{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
+	apart := liked(0, 1).follows(beside, 30, items{})
+	gone := liked(3, 0).follows(beside, 30, items{})
+	dot := liked(2, 0)
+	dot.Parts[0].InTotal = false
+	dot = dot.follows(two, 30, items{})
 	for name, c := range map[string]struct {
 		state  State
 		seq    uint64
@@ -40,20 +53,26 @@ func TestSilent(t *testing.T) {
 		silent bool
 		cause  string
 	}{
-		"a first item":                          {one, 10, 0, false, "a"},
-		"the same, known":                       {one, 10, 10, true, ""},
-		"a second":                              {two, 20, 10, false, "b"},
-		"a fall after both":                     {less, 30, 20, true, ""},
-		"a fall, and the second was not heard":  {less, 30, 10, false, "b"},
-		"all seen before anything was heard of": {none, 40, 0, true, ""},
-		"marked unread":                         {unread, 50, 40, true, ""},
+		"a first item":                              {one, 10, 0, false, "a"},
+		"the same, known":                           {one, 10, 10, true, ""},
+		"a second":                                  {two, 20, 10, false, "b"},
+		"a fall after both":                         {less, 30, 20, true, ""},
+		"a fall, and the second was not heard":      {less, 30, 10, false, "b"},
+		"the second was read":                       {seen, 30, 10, true, ""},
+		"the second was read, unheard as the first": {seen, 30, 0, false, "a"},
+		"what is left does not alert any more":      {off, 30, 0, true, ""},
+		"silent ones were read, beside an alert":    {apart, 30, 10, false, "c"},
+		"the alert was read, beside silent ones":    {gone, 30, 10, true, ""},
+		"a category that became a dot":              {dot, 30, 0, true, ""},
+		"all seen before anything was heard of":     {none, 40, 0, true, ""},
+		"marked unread":                             {unread, 50, 40, true, ""},
 	} {
 		change := Change{Seq: c.seq, State: c.state}
 		if change.Silent(c.after) != c.silent {
 			t.Errorf("%s: silent %v: %+v", name, !c.silent, c.state)
 		}
-		if c.cause != "" && (c.state.Cause == nil || c.state.Cause.ID != c.cause) {
-			t.Errorf("%s: the cause is %+v", name, c.state.Cause)
+		if newest := c.state.Alert(c.after); c.cause != "" && (newest == nil || newest.ID != c.cause) {
+			t.Errorf("%s: the cause is %+v", name, newest)
 		}
 	}
 	quiet := one
@@ -65,18 +84,18 @@ func TestSilent(t *testing.T) {
 
 // The parts that changed carry the version, the others keep theirs; equal states have equal faces.
 func TestFollows(t *testing.T) {
-	first := liked(1, 2).follows(State{}, 10, nil)
-	second := liked(1, 3).follows(first, 20, nil)
+	first := liked(1, 2).follows(State{}, 10, items{})
+	second := liked(1, 3).follows(first, 20, items{})
 	if first.Parts[0].Changed != 10 || second.Parts[0].Changed != 10 || second.Parts[1].Changed != 20 || second.Total.Changed != 20 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	same := liked(1, 3).follows(second, 30, nil)
+	same := liked(1, 3).follows(second, 30, items{})
 	if same.face() != second.face() || first.face() == second.face() {
 		t.Error("faces do not tell states apart")
 	}
 	lit := liked(1, 3)
 	lit.Dots = []string{"shop"}
-	if after := lit.follows(second, 40, nil); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
+	if after := lit.follows(second, 40, items{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
 		t.Errorf("a dot: %+v", after)
 	}
 	moved := liked(1, 3)
@@ -88,10 +107,10 @@ func TestFollows(t *testing.T) {
 
 // A category that is removed is told as an empty part, by the version that removed it; one that comes back counts again.
 func TestARemovedPartIsTold(t *testing.T) {
-	first := liked(1, 2).follows(State{}, 10, nil)
+	first := liked(1, 2).follows(State{}, 10, items{})
 	fewer := liked(1, 0)
 	fewer.Parts = fewer.Parts[:1]
-	removed := fewer.follows(first, 20, nil)
+	removed := fewer.follows(first, 20, items{})
 	part := removed.of(services.SourceNotifications, "COMMENT")
 	if !removed.counts(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != none.Display || !part.InTotal {
 		t.Errorf("the removed part is %+v", part)
@@ -99,12 +118,12 @@ func TestARemovedPartIsTold(t *testing.T) {
 	if removed.face() != fewer.face() {
 		t.Error("a removed part changes what is shown")
 	}
-	later := fewer.follows(removed, 30, nil)
+	later := fewer.follows(removed, 30, items{})
 	if part := later.of(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
 		t.Errorf("a later change has %+v", later.Parts)
 	}
 	back := liked(1, 3)
-	if again := back.follows(later, 40, nil); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
+	if again := back.follows(later, 40, items{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risen(later)) != 1 {
 		t.Errorf("a part that came back: %+v", again.Parts)
 	}
 }
@@ -119,31 +138,24 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 	only := func(name string) func(services.Source, string) bool {
 		return func(_ services.Source, part string) bool { return part == name }
 	}
-	first := liked(1, 1).follows(State{}, 10, []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)})
-	second := liked(2, 1).follows(first, 20, []Cause{item("LIKE", "l2", 2)})
-	read := liked(2, 0).follows(second, 30, nil)
-	legacy := liked(1, 1)
-	reported := item("LIKE", "l1", 1)
-	reported.Seq = 5
-	legacy.Seen = map[string]Cause{"NOTIFICATIONS": reported}
+	first := liked(1, 1).follows(State{}, 10, items{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
+	second := liked(2, 1).follows(first, 20, items{news: []Cause{item("LIKE", "l2", 2)}})
+	read := liked(2, 0).follows(second, 30, items{})
 	for name, c := range map[string]struct {
 		state  State
 		chosen func(services.Source, string) bool
 		after  uint64
 		want   string
 	}{
-		"any of the same time":                 {first, any, 0, "c1"},
-		"a like of the same time":              {first, only("LIKE"), 0, "l1"},
-		"a comment below a later like":         {second, only("COMMENT"), 0, "c1"},
-		"any, with a later like":               {second, any, 0, "l2"},
-		"a comment that was heard":             {second, only("COMMENT"), 10, ""},
-		"a like that was not":                  {second, only("LIKE"), 10, "l2"},
-		"a comment that was read since":        {read, only("COMMENT"), 0, ""},
-		"a like after the comment was read":    {read, any, 0, "l2"},
-		"of an earlier version":                {legacy, only("LIKE"), 0, "l1"},
-		"another part, of an earlier version":  {legacy, only("COMMENT"), 0, ""},
-		"nothing at all":                       {State{}, any, 0, ""},
-		"after a change of an earlier version": {liked(2, 1).follows(legacy, 40, []Cause{item("COMMENT", "c2", 2)}), any, 0, "c2"},
+		"any of the same time":              {first, any, 0, "c1"},
+		"a like of the same time":           {first, only("LIKE"), 0, "l1"},
+		"a comment below a later like":      {second, only("COMMENT"), 0, "c1"},
+		"any, with a later like":            {second, any, 0, "l2"},
+		"a comment that was heard":          {second, only("COMMENT"), 10, ""},
+		"a like that was not":               {second, only("LIKE"), 10, "l2"},
+		"a comment that was read since":     {read, only("COMMENT"), 0, ""},
+		"a like after the comment was read": {read, any, 0, "l2"},
+		"nothing at all":                    {State{}, any, 0, ""},
 	} {
 		got := ""
 		if newest := c.state.NewestOf(c.chosen, c.after); newest != nil {
@@ -153,8 +165,8 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if first.Cause.ID != "l1" || second.Cause.ID != "l2" || second.Base != 0 {
-		t.Errorf("the causes are %+v and %+v", first.Cause, second.Cause)
+	if first.Loud() != 10 || second.Loud() != 20 || read.Loud() != 20 || (State{}).Loud() != 0 {
+		t.Errorf("the loudest are %d, %d and %d", first.Loud(), second.Loud(), read.Loud())
 	}
 }
 

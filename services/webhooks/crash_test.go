@@ -163,7 +163,6 @@ func TestAlertThatMoved(t *testing.T) {
 		alert := func(likes int, user services.UserID) { w.like(likes, user) }
 		fall := func(likes int, user services.UserID) {
 			w.mu.Lock()
-			delete(w.items, user)
 			w.likes[user] = likes
 			w.mu.Unlock()
 			sqltest.Equal(t, w.stream.Mark(b.Ctx, []services.UserID{user}), nil)

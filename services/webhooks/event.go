@@ -87,18 +87,10 @@ func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 			data.Dots = append(data.Dots, state.Dots...)
 		}
 	}
-	if !change.Silent(max(base, heard)) {
-		if newest := f.loudest(state, max(base, heard)); newest != nil {
+	if !state.Quiet {
+		if newest := state.NewestOf(f.has, max(base, heard)); newest != nil {
 			data.Silent, data.Cause = false, &cause{newest.Source, orNone(newest.Part), newest.ID, timeText(newest.At)}
 		}
 	}
 	return body(ChangedEvent, change.At, data)
-}
-
-// loudest is the newest item after a version that the filter chooses.
-func (f Filter) loudest(state stream.State, after uint64) *stream.Cause {
-	if len(f.Sources) == 0 {
-		return state.Cause
-	}
-	return state.NewestOf(f.has, after)
 }

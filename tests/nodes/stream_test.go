@@ -156,7 +156,7 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 	if after != "" {
 		from = after
 	}
-	n.Must("boss:admin", `query($n:Int!,$a:String){admin{changes(first:$n,after:$a){list{key version total silent cause{source itemId}} cursor hasMore}}}`,
+	n.Must("boss:admin", `query($n:Int!,$a:String){admin{changes(first:$n,after:$a){list{key version total silent cause{source part itemId}} cursor hasMore}}}`,
 		map[string]any{"n": first, "a": from}, &data)
 	page := data.Admin.Changes
 	return page.List, page.Cursor, page.HasMore

@@ -7,7 +7,7 @@ type Change struct {
 	Key, Version string
 	Total        int
 	Silent       bool
-	Cause        *struct{ Source, ItemID string }
+	Cause        *struct{ Source, Part, ItemID string }
 	Sources      []struct {
 		Source, Part string
 		Count        int

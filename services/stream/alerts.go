@@ -1,0 +1,124 @@
+package stream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/services"
+)
+
+// items are what stands behind the difference of two states.
+type items struct {
+	news []Cause          // of parts that rose, by an item newer than any that was reported
+	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
+}
+
+// alerts reports whether items of a part alert: those of the total. Mentions are in the total with the messages.
+func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
+
+// fallen lists the parts with an alert that are smaller than before, and show something: what is left of them is to be looked up.
+func (s State) fallen(before State) (parts []Part) {
+	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
+		alert := before.Alerts[name]
+		part := s.of(alert.Source, alert.Part)
+		if part.Value > 0 && part.Value < before.of(alert.Source, alert.Part).Value {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// stillUnread are the alerts of the state before whose items are unread. An item was read if its part shows nothing, or fell and has
+// older ones only. The alert before it then counts again, for readers who have not heard of it.
+func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
+	unread := map[string]Cause{}
+	for name, alert := range before.Alerts {
+		part := s.of(alert.Source, alert.Part)
+		if !s.alerts(part) {
+			continue
+		}
+		if part.Value < before.of(alert.Source, alert.Part).Value {
+			newest, some := left[name]
+			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
+				continue
+			} else if older {
+				newest.Seq = alert.Earlier
+				alert = newest
+			}
+		}
+		unread[name] = alert
+	}
+	return unread
+}
+
+// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Among items of the
+// same time the first by the part's name is it.
+func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
+	for _, name := range slices.Sorted(maps.Keys(s.Alerts)) {
+		alert := s.Alerts[name]
+		if alert.Seq > after && chosen(alert.Source, alert.Part) && (newest == nil || newest.At.Before(alert.At)) {
+			newest = &alert
+		}
+	}
+	return newest
+}
+
+// Alert is NewestOf all parts.
+func (s State) Alert(after uint64) *Cause {
+	return s.NewestOf(func(services.Source, string) bool { return true }, after)
+}
+
+// Loud is the version that last brought something that alerted the user and is unread, 0 for none.
+func (s State) Loud() (version uint64) {
+	for _, alert := range s.Alerts {
+		version = max(version, alert.Seq)
+	}
+	return version
+}
+
+// behind looks up the items behind the difference of two states. It returns nothing without a look if there are none.
+func (s *Service) behind(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
+	risen, fallen := now.risen(before), now.fallen(before)
+	if len(risen)+len(fallen) == 0 {
+		return found, nil
+	}
+	rose, fell := map[string]bool{}, map[string]bool{}
+	var sources []services.Source
+	ask := func(parts []Part, names map[string]bool) {
+		for _, part := range parts {
+			names[services.PartName(part.Source, part.Name)] = true
+			if !slices.Contains(sources, part.Source) {
+				sources = append(sources, part.Source)
+			}
+		}
+	}
+	ask(risen, rose)
+	ask(fallen, fell)
+	recent := s.cfg.Clock.Now().Add(-alertFor)
+	from := recent
+	if len(fallen) > 0 {
+		from = time.Time{} // an alert that was not heard yet may be old
+	}
+	newest, err := s.cfg.Newest(ctx, user, badges, sources, from)
+	if err != nil {
+		return found, err
+	}
+	found.left = map[string]Cause{}
+	for _, explanation := range newest {
+		source, part, item := explanation.Source, explanation.Part, explanation.Items[0]
+		name, cause := services.PartName(source, part), Cause{Source: source, Part: part, ID: item.ID, At: item.At}
+		if fell[name] {
+			found.left[name] = cause
+		}
+		if !rose[name] || item.At.Before(since.of(source)) || item.At.Before(recent) {
+			continue
+		}
+		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
+			continue
+		}
+		found.news = append(found.news, cause)
+	}
+	return found, nil
+}

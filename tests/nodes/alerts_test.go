@@ -1,0 +1,109 @@
+package nodes
+
+import (
+	"testing"
+	"time"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// stream is one node's change stream, of which a test waits for totals of ann.
+type stream struct {
+	*world.Node
+	t     *testing.T
+	watch *world.Changes
+}
+
+func streaming(t *testing.T) stream {
+	t.Helper()
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
+	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
+	n.People("ann", "bob", "cat", "dan")
+	return stream{n, t, &world.Changes{}}
+}
+
+// does runs an operation, and waits until the stream has a total of ann.
+func (s stream) does(as, operation string, total int) {
+	s.t.Helper()
+	s.Must(as, operation, nil, nil)
+	world.Eventually(s.t, 20*time.Second, operation, func() bool {
+		if err := s.watch.Read(s.URL); err != nil {
+			s.t.Fatal(err)
+		}
+		return s.watch.Last["ann"].Total == total
+	})
+}
+
+// says is what a reader at a position finds of ann: the source and the category of the cause, "" for a silent change.
+func (s stream) says(what, after, source string) (position string) {
+	s.t.Helper()
+	list, position, _ := changesPage(s.Node, 100, after)
+	for _, change := range list {
+		if change.Key != "ann" {
+			continue
+		}
+		got := ""
+		if !change.Silent {
+			got = change.Cause.Source + " " + change.Cause.Part
+		}
+		if got != source {
+			s.t.Errorf("%s: %q, want %q: %+v", what, got, source, change)
+		}
+		return position
+	}
+	s.t.Errorf("%s: there is no change", what)
+	return position
+}
+
+func (s stream) talk() (id string) {
+	s.t.Helper()
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.Must("bob", `mutation{createConversation(input:{kind:DIRECT,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	return made.CreateConversation.Conversation.ID
+}
+
+// An alert that nobody has heard outlives the end of what was unread in silence beside it.
+func TestAnAlertOutlivesSilentItems(t *testing.T) {
+	s := streaming(t)
+	_, start, _ := changesPage(s.Node, 100, "")
+	first, second, talk := s.Publish("ann", "a post"), s.Publish("ann", "another"), s.talk()
+	s.Must("ann", `mutation{setCategoryPreference(input:{category:"LIKE",push:false}){changed}}`, nil, nil)
+	s.does("bob", `mutation{likePost(input:{postId:"`+first+`"}){post{id}}}`, 1)
+	s.does("bob", `mutation{likePost(input:{postId:"`+second+`"}){post{id}}}`, 2)
+	s.says("likes that do not alert", start, "")
+	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 3)
+	s.does("ann", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, 1)
+	end := s.says("a message, after the likes were seen", start, "CONVERSATIONS ")
+	s.does("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 0)
+	s.says("the message was read", start, "")
+	s.says("the message was read, after it was heard", end, "")
+}
+
+// What was read, withdrawn or recalled before it was heard alerts nobody, whatever else is unread.
+func TestNothingAlertsThatIsGone(t *testing.T) {
+	s := streaming(t)
+	_, start, _ := changesPage(s.Node, 100, "")
+	post, talk := s.Publish("ann", "a post"), s.talk()
+	s.does("bob", `mutation{likePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	heard := s.says("a like", start, "NOTIFICATIONS LIKE")
+	s.does("cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, 2)
+	s.does("ann", `mutation{markNotificationsSeen(input:{categories:[FOLLOW]}){badges{version}}}`, 1)
+	s.says("a follow that was seen", heard, "")
+	s.says("a follow that was seen, and a like that was not heard", start, "NOTIFICATIONS LIKE")
+	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 2)
+	s.does("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
+	s.says("a message that was read", heard, "")
+
+	other := s.Publish("ann", "another post") // within one category the newest item tells
+	s.does("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.says("a second like", heard, "NOTIFICATIONS LIKE")
+	s.does("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
+	s.says("a second like that was taken back", heard, "")
+	s.says("the first one, unheard", start, "NOTIFICATIONS LIKE")
+	s.does("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.does("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	s.says("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
+}
