@@ -73,9 +73,6 @@ func TestNodesShareRateLimits(t *testing.T) {
 		t.Fatalf("the first node granted %d: want 60", got)
 	}
 	p.A.Limiter.RunOnce(t.Context())
-	if got := granted(p.B, 10); got != 10 {
-		t.Fatalf("the second node granted %d of 10 before the nodes exchanged", got)
-	}
 	world.Eventually(t, 5*time.Second, "the second node knows what the first granted", func() bool {
 		p.B.Limiter.RunOnce(t.Context())
 		return p.B.Ask("mallory", setSeen, nil).ErrorCode() == "RATE_LIMITED"
