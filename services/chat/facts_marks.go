@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 )
 
@@ -130,6 +131,11 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	}
 	before := m
 	m.Muted = muted
+	if !muted {
+		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
+			return false, err
+		}
+	}
 	return true, putState(ctx, tx, before, m)
 }
 

@@ -13,8 +13,17 @@ import (
 var (
 	setAlertsFrom = sql.NewStatement("alert of later items only", `UPDATE users SET alerts_from = $2 WHERE number = $1`)
 
-	alertsFrom = sql.NewStatement("when alerts of users begin", `SELECT number, alerts_from FROM users WHERE {in number $1 BIGINT} AND alerts_from > 0`)
+	setMessagesAlertFrom = sql.NewStatement("alert of later messages only", `UPDATE users SET messages_alert_from = $2 WHERE number = $1`)
+
+	alertsFrom = sql.NewStatement("when alerts of users begin", `SELECT number, alerts_from, messages_alert_from FROM users
+WHERE {in number $1 BIGINT} AND (alerts_from > 0 OR messages_alert_from > 0)`)
 )
+
+// Alerts is from when on a user's items alert; the zero time means all of them.
+type Alerts struct {
+	Follows  time.Time // posts and shows
+	Messages time.Time // of conversations
+}
 
 // alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again.
 func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
@@ -22,18 +31,32 @@ func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	return err
 }
 
-// AlertsFrom reads from when on posts and shows alert some users. A user whom all of them alert is absent.
-func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]time.Time, error) {
-	from := map[services.UserID]time.Time{}
+// AlertMessagesFromNow keeps messages from before this transaction from alerting a user for whom a conversation counts again.
+func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	_, err := tx.Run(ctx, setMessagesAlertFrom, user, tx.Now)
+	return err
+}
+
+// AlertsFrom reads from when on items alert some users. A user whom all of them alert is absent.
+func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]Alerts, error) {
+	from := map[services.UserID]Alerts{}
 	if len(users) == 0 {
 		return from, nil
 	}
 	err := r.Each(ctx, alertsFrom, []any{users}, func(scan func(...any) error) error {
 		var user services.UserID
-		var at int64
-		err := scan(&user, &at)
-		from[user] = sql.FromMicros(at)
+		var follows, messages int64
+		err := scan(&user, &follows, &messages)
+		from[user] = Alerts{since(follows), since(messages)}
 		return err
 	})
 	return from, err
+}
+
+// since is a time of a column in which 0 means never.
+func since(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return sql.FromMicros(micros)
 }

@@ -107,15 +107,22 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 
 // horizon is from when on items alert a user.
 type horizon struct {
-	began   time.Time // when the stream was first written
-	follows time.Time // when posts and shows last began to count again, zero for never
+	began time.Time // when the stream was first written
+	people.Alerts
 }
 
 func (h horizon) of(source services.Source) time.Time {
-	if (source == services.SourceHomeFeed || source == services.SourceLiveBoard) && h.follows.After(h.began) {
-		return h.follows
+	from := h.began
+	switch source {
+	case services.SourceHomeFeed, services.SourceLiveBoard:
+		from = h.Follows
+	case services.SourceConversations:
+		from = h.Messages
 	}
-	return h.began
+	if from.Before(h.began) {
+		return h.began
+	}
+	return from
 }
 
 // record writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/people"
 	"tidings/services/sql"
 )
 
@@ -235,17 +236,18 @@ func TestVersionText(t *testing.T) {
 	}
 }
 
-// What is older than the moment from which on posts count again alerts nobody, if it is a post or a show.
+// What is older than the moment from which on it counts again alerts nobody.
 func TestHorizon(t *testing.T) {
-	began, later := time.Unix(1000, 0), time.Unix(2000, 0)
+	began, later, last := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
+	all := horizon{began, people.Alerts{Follows: later, Messages: last}}
 	for _, c := range []struct {
 		of     horizon
 		source services.Source
 		want   time.Time
 	}{
-		{horizon{began, time.Time{}}, services.SourceHomeFeed, began}, {horizon{later, began}, services.SourceHomeFeed, later},
-		{horizon{began, later}, services.SourceHomeFeed, later}, {horizon{began, later}, services.SourceLiveBoard, later},
-		{horizon{began, later}, services.SourceNotifications, began}, {horizon{began, later}, services.SourceConversations, began},
+		{horizon{began: began}, services.SourceHomeFeed, began}, {horizon{later, people.Alerts{Follows: began}}, services.SourceHomeFeed, later},
+		{all, services.SourceHomeFeed, later}, {all, services.SourceLiveBoard, later}, {all, services.SourceConversations, last},
+		{all, services.SourceNotifications, began}, {horizon{last, people.Alerts{Messages: began}}, services.SourceConversations, last},
 	} {
 		if got := c.of.of(c.source); !got.Equal(c.want) {
 			t.Errorf("%s after %+v: %v, want %v", c.source, c.of, got, c.want)

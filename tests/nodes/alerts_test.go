@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func streaming(t *testing.T) stream {
 func (s stream) does(as, operation string, total int) {
 	s.t.Helper()
 	s.Must(as, operation, nil, nil)
-	world.Eventually(s.t, 20*time.Second, operation, func() bool {
+	world.Eventually(s.t, 20*time.Second, fmt.Sprintf("a total of %d after %s", total, operation), func() bool {
 		if err := s.watch.Read(s.URL); err != nil {
 			s.t.Fatal(err)
 		}
@@ -106,4 +107,34 @@ func TestNothingAlertsThatIsGone(t *testing.T) {
 	s.does("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
 	s.does("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
 	s.says("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
+}
+
+// What was said in a conversation while it was muted alerts nobody when the mute ends; what is said afterwards does.
+func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
+	s := streaming(t)
+	s.Badges("ann")
+	_, start, _ := changesPage(s.Node, 100, "")
+	talk := s.talk()
+	say := func(in, mentions string, total int) {
+		t.Helper()
+		s.does("bob", `mutation{sendMessage(input:{conversationId:"`+in+`",body:"hello"`+mentions+`}){message{id}}}`, total)
+	}
+	say(talk, "", 1)
+	heard := s.says("a message", start, "CONVERSATIONS ")
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	other := made.CreateConversation.Conversation.ID
+	s.Must("ann", `mutation{muteConversation(input:{conversationId:"`+other+`"}){changed}}`, nil, nil)
+	say(other, "", 1)
+	say(other, `,mentionIds:["user:ann"]`, 2)
+	heard = s.says("a mention while muted", heard, "CONVERSATIONS ")
+	say(other, "", 2)
+	s.does("ann", `mutation{unmuteConversation(input:{conversationId:"`+other+`"}){changed}}`, 4)
+	heard = s.says("the end of the mute", heard, "")
+	say(other, "", 5)
+	heard = s.says("a message after it", heard, "CONVERSATIONS ")
+	say(talk, "", 6)
+	s.says("a message elsewhere", heard, "CONVERSATIONS ")
 }
