@@ -30,8 +30,7 @@ var (
 )
 
 // Erase are the steps that remove a user from conversations. Their messages are recalled and lose their author, and titles that they gave
-// are deleted. The others stay members; a DIRECT conversation then belongs to no pair of users, and
-// its ref is free.
+// are deleted. The others stay members. A DIRECT conversation then belongs to no pair of users, and its ref is free.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		{Name: "conversations", Run: s.eraseConversation},

@@ -111,25 +111,27 @@ func (c Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	err := c.each(ctx, of.User, true, func(state State) bool {
 		if count := inBadge(c.s.counted(state.Own)); count > 0 {
-			id := state.ID.GlobalID()
-			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: state.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id),
-			})
+			explanation.Items = append(explanation.Items, state.item(count))
 		}
 		return len(explanation.Items) < of.Most()
 	})
 	return []services.Explanation{explanation}, err
 }
 
-// Newest explains the unread messages by the last active conversation with some, and the mentions among them by the last active
-// one with some: not by the same one if another was spoken in since. A conversation has the time of its last message.
+// item is a conversation as an item of a count, with the time of its last message.
+func (s State) item(count int) services.Item {
+	id := s.ID.GlobalID()
+	return services.Item{ID: id, At: s.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id)}
+}
+
+// Newest explains the unread messages by the last active conversation that has some, and the mentions by the last active one that has
+// some. The two can differ.
 func (c Source) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
 	add := func(to *services.Explanation, state State, count int) {
 		if count > 0 && len(to.Items) == 0 {
-			id := state.ID.GlobalID()
-			to.Items = []services.Item{{ID: id, At: state.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id)}}
+			to.Items = []services.Item{state.item(count)}
 		}
 	}
 	err = c.each(ctx, of.User, true, func(state State) bool {

@@ -15,8 +15,8 @@ type fileFormat struct {
 	maps   bool // some pages map others, as auto_vacuum wants it; this program makes no such file
 
 	damaged     bool           // the list of free pages is not as it should be
-	counted     int64          // how many pages the list should have
-	listed      int64          // and has
+	counted     int64          // pages that the list should have
+	listed      int64          // pages that it has
 	trunks      map[int64]bool // pages that list the free pages
 	first, last int64          // the pages about which free knows
 	free        map[int64]bool // pages that are listed there
@@ -121,13 +121,13 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 		return nil, nil
 	}
 	holes := []hole{{end, content}}
-	taken := taken{make([]bool, f.usable), content}
+	used := usedBytes{make([]bool, f.usable), content}
 	for block != 0 {
 		if block < content || block+4 > f.usable {
 			return nil, nil
 		}
 		next, size := number16(data[block:]), number16(data[block+2:])
-		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !taken.take(block, block+size) {
+		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !used.take(block, block+size) {
 			return nil, nil
 		}
 		holes = append(holes, hole{block + 4, block + size})
@@ -137,7 +137,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	for i := range count {
 		at := number16(data[cells+2*i:])
 		size, c := f.cell(data, data[0], at)
-		if size == 0 || !taken.take(at, at+size) {
+		if size == 0 || !used.take(at, at+size) {
 			return nil, nil
 		}
 		if c.next > 0 {
@@ -148,19 +148,19 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	return holes, chains
 }
 
-// taken is which bytes of a page are in a row or a free block. Where two of them overlap the page is damaged.
-type taken struct {
-	bytes   []bool
-	content int // before it is nothing
+// usedBytes are the bytes of a page that belong to a row or a free block. Where two of these overlap the page is damaged.
+type usedBytes struct {
+	used    []bool
+	content int // where the first of them can begin
 }
 
-// take takes a part of the page. false: it is taken, or it is not among the content.
-func (t taken) take(from, to int) bool {
-	if from < t.content || to > len(t.bytes) || slices.Contains(t.bytes[from:to], true) {
+// take adds a part of the page, from a byte to before another one. false: a byte of it is used already, or lies before the content.
+func (b usedBytes) take(from, to int) bool {
+	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
 	}
 	for i := from; i < to; i++ {
-		t.bytes[i] = true
+		b.used[i] = true
 	}
 	return true
 }
