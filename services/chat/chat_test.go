@@ -2,6 +2,8 @@ package chat
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +45,45 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	n.Quiet(n.fan)
 	for _, user := range users[1:] {
 		n.want("Redis was away between the halves, and lost what it had", user, 4, 0)
+	}
+}
+
+// Who is not active has no document, and hears of messages from outside: their job marks them too, but only while somebody asks for marks.
+// Whoever left is not told.
+func TestMessagesMarkWhoIsNotActive(t *testing.T) {
+	n := served(t)
+	marked, marking := map[services.UserID]bool{}, false
+	n.World.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
+		for _, user := range users {
+			marked[user] = true
+		}
+		return nil
+	}, func() bool { return marking })
+	users, strangers := n.Users(2), n.Strangers(3)
+	left := strangers[2]
+	group := n.create(Group, slices.Concat(users, strangers)...)
+	n.mustDo(n.Quit(left, group), nil)
+	n.projected()
+	for _, c := range []struct {
+		marking bool
+		want    []services.UserID
+	}{
+		{false, users},
+		{true, slices.Concat(users, strangers[:2])},
+	} {
+		marking = c.marking
+		clear(marked)
+		n.send(users[0], group)
+		n.projected()
+		got := slices.Sorted(maps.Keys(marked))
+		if slices.Sort(c.want); !slices.Equal(got, c.want) {
+			t.Errorf("marking %t: %v are marked, want %v", c.marking, got, c.want)
+		}
+	}
+	for _, stranger := range strangers {
+		if n.Document(stranger).Ready {
+			t.Errorf("user %d became active", stranger)
+		}
 	}
 }
 

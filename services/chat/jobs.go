@@ -124,14 +124,38 @@ func (s *Service) readHead(ctx context.Context, id services.ConversationID) (hea
 func (s *Service) projectAll(ctx context.Context, id services.ConversationID) error {
 	for after := services.UserID(0); ; {
 		states, err := activeMembershipsIn(ctx, s.Store, id, after, s.Projector.ActiveSince(), membersPerPage)
-		if err != nil || len(states) == 0 {
+		if err != nil {
 			return err
 		}
-		if _, err := s.put(ctx, states); err != nil {
-			return err
+		if len(states) > 0 {
+			if _, err := s.put(ctx, states); err != nil {
+				return err
+			}
+			after = states[len(states)-1].User
 		}
-		after = states[len(states)-1].User
 		if len(states) < membersPerPage {
+			return s.markIdle(ctx, id)
+		}
+	}
+}
+
+// markIdle records that the badges of the members who are not active changed: they have no documents, but their closed applications
+// are to hear of messages.
+func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
+	if !s.Projector.Marking(ctx) {
+		return nil
+	}
+	since := s.Projector.ActiveSince()
+	for after := services.UserID(0); ; {
+		users, err := sql.Column[services.UserID](ctx, s.Store, idleMembers, id, after, since, membersPerPage)
+		if err != nil || len(users) == 0 {
+			return err
+		}
+		if err := s.Projector.Mark(ctx, users); err != nil {
+			return err
+		}
+		after = users[len(users)-1]
+		if len(users) < membersPerPage {
 			return nil
 		}
 	}

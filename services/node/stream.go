@@ -16,7 +16,7 @@ func (s *Server) wireStream() {
 		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
 		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
 	})
-	s.Projector.OnMark(s.stream.Mark)
+	s.Projector.OnMark(s.stream.Mark, s.stream.On)
 	s.wireWebhooks()
 	s.wireDevices()
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,7 @@ type Projector struct {
 	skew         skew
 	clamped      atomic.Uint64
 	marks        []func(ctx context.Context, users []services.UserID) error
+	marking      []func() bool
 }
 
 // New makes the projector, and registers the kinds of its jobs.
@@ -95,9 +97,14 @@ func New(cfg Config) *Projector {
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 
 // OnMark registers a function that durably records whose badges jobs may have changed. It runs before the job is done, also when the job is
-// repeated and finds nothing left to change. Register before the first job.
-func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error) {
-	p.marks = append(p.marks, mark)
+// repeated and finds nothing left to change. marking reports whether it does anything at the time. Register before the first job.
+func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error, marking func() bool) {
+	p.marks, p.marking = append(p.marks, mark), append(p.marking, marking)
+}
+
+// Marking reports whether Mark does anything now: a job that reads users for nothing else need not read them otherwise.
+func (p *Projector) Marking(ctx context.Context) bool {
+	return jobs.Within(ctx) && slices.ContainsFunc(p.marking, func(marking func() bool) bool { return marking() })
 }
 
 // Mark records users whose documents a job has changed. Outside of a job it does nothing: what a command changes at once, its

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/services/people"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/world"
 )
@@ -109,10 +110,37 @@ func TestNothingAlertsThatIsGone(t *testing.T) {
 	s.says("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
 }
 
+// Whoever has never opened the application hears of what is theirs: it is what an icon or an alert is for.
+func TestWhoWasNeverSeenIsTold(t *testing.T) {
+	s := streaming(t)
+	_, heard, _ := changesPage(s.Node, 100, "")
+	var told struct {
+		Ingest struct{ Results []struct{ ID string } }
+	}
+	s.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`,
+		map[string]any{"e": []any{map[string]any{"as": "user:ann", "do": map[string]any{"publishPost": map[string]any{"body": "a post"}}}}}, &told)
+	talk, post := s.talk(), told.Ingest.Results[0].ID
+	s.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
+	for i, c := range []struct{ as, operation, source string }{
+		{"bob", `mutation{sendMessage(input:{conversationId:"` + talk + `",body:"hello"}){message{id}}}`, "CONVERSATIONS "},
+		{"bob", `mutation{likePost(input:{postId:"` + post + `"}){post{id}}}`, "NOTIFICATIONS LIKE"},
+		{"cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, "NOTIFICATIONS FOLLOW"},
+		{"dan", `mutation{publishPost(input:{parentId:"` + post + `",body:"well"}){post{id}}}`, "NOTIFICATIONS COMMENT"},
+		{"host:ingest", `mutation{notify(input:{to:["user:ann"],category:"orders",title:"sent"}){created}}`, "NOTIFICATIONS orders"},
+		{"host:ingest", `mutation{sendSiteMessage(input:{to:["user:ann"],type:"general",title:"hello"}){created}}`, "SITE_MESSAGES general"},
+	} {
+		s.does(c.as, c.operation, i+1)
+		heard = s.says(c.operation, heard, c.source)
+	}
+	visits, err := people.LastVisits(t.Context(), s.Store, s.NumbersOf("ann"))
+	if at := visits[s.NumbersOf("ann")[0]]; err != nil || !at.IsZero() {
+		t.Errorf("ann was seen at %v, %v", at, err)
+	}
+}
+
 // What was said in a conversation while it was muted alerts nobody when the mute ends; what is said afterwards does.
 func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s := streaming(t)
-	s.Badges("ann")
 	_, start, _ := changesPage(s.Node, 100, "")
 	talk := s.talk()
 	say := func(in, mentions string, total int) {

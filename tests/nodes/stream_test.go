@@ -241,7 +241,7 @@ func TestMarkBeforeJobIsDone(t *testing.T) {
 			marked[user]++
 		}
 		return nil
-	})
+	}, func() bool { return true })
 	n.People("ann", "bob")
 	n.Badges("ann")
 	n.Badges("bob")
