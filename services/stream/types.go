@@ -194,8 +194,10 @@ func (s State) follows(before State, seq uint64, found items) State {
 	return s
 }
 
+// changedAt is the version that changed a part last. A part that was 0 or was not there, and is 0, shows nothing new: whoever chose to hear
+// of it need not hear of a user's first like.
 func changedAt(now, before Part, seq uint64) uint64 {
-	if now.shown() == before.shown() {
+	if now.shown() == before.shown() || now.Value == 0 && before.Value == 0 {
 		return before.Changed
 	}
 	return seq

@@ -99,6 +99,19 @@ func TestFollows(t *testing.T) {
 	if after := lit.follows(second, 40, items{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
 		t.Errorf("a dot: %+v", after)
 	}
+	only := liked(1, 0).follows(State{}, 10, items{})
+	if like, comment := only.Parts[0], only.Parts[1]; like.Changed != 10 || comment.Changed != 0 || only.Total.Changed != 10 {
+		t.Errorf("the first like: %+v", only)
+	}
+	quiet := liked(1, 0)
+	quiet.Quiet, quiet.Parts[0].Display, quiet.Parts[1].Display = true, "none", "none"
+	if quiet = quiet.follows(only, 20, items{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
+		t.Errorf("the likes are not displayed any more: %+v", quiet)
+	}
+	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.follows(State{}, 10, items{})
+	if dark.Total.Changed != 0 || dark.DotsAt != 10 {
+		t.Errorf("a dot first: %+v", dark)
+	}
 	moved := liked(1, 3)
 	moved.Newest = 7
 	if risen := moved.risen(second); len(risen) != 2 || moved.face() == second.face() {
