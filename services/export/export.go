@@ -81,16 +81,14 @@ var forms = map[string]func(value int64, text string) any{
 	"siteMessage": placeForm(services.SiteMessageType),
 	"message":     placeForm(services.MessageType),
 	"conversation": func(value int64, _ string) any {
-		return services.GlobalID(services.ConversationType, fmt.Sprint(value))
+		return services.ConversationID(value).GlobalID()
 	},
 	"sources": func(value int64, _ string) any {
 		shown := services.UnpackSources(uint64(value))
 		return sourcesThat(func(source services.Source) bool { return shown[source] })
 	},
-	"outOfTotal": func(value int64, _ string) any {
-		policy := services.DisplayPolicy{Turned: services.UnpackSources(uint64(value))}
-		return sourcesThat(func(source services.Source) bool { return !policy.InTotal(source) })
-	},
+	"inTotal":    totalForm(true),
+	"outOfTotal": totalForm(false),
 }
 
 // sourcesThat are the sources that meet a condition, by name.
@@ -103,6 +101,14 @@ func sourcesThat(meets func(services.Source) bool) []services.Source {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// totalForm lists the sources that count in the total, or those that do not.
+func totalForm(in bool) func(int64, string) any {
+	return func(turned int64, _ string) any {
+		policy := services.DisplayPolicy{Turned: services.UnpackSources(uint64(turned))}
+		return sourcesThat(func(source services.Source) bool { return policy.InTotal(source) == in })
+	}
 }
 
 func placeForm(kind string) func(int64, string) any {
