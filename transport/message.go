@@ -14,7 +14,7 @@ import (
 const (
 	closeBadMessage   = 4400 // not a message of the protocol
 	closeUnauthorized = 4401 // subscribe before the acknowledgement
-	closeForbidden    = 4403 // the token is not valid or has expired
+	closeForbidden    = 4403 // the token is not valid or has expired, or its user was erased
 	closeSubprotocol  = 4406 // the client does not speak graphql-transport-ws
 	closeInitTimeout  = 4408 // no connection_init in time
 	closeDuplicate    = 4409 // subscribe with an id that is in use

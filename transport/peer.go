@@ -44,6 +44,8 @@ type line interface {
 	finished()
 	// restart asks the client to reconnect, because the server drains.
 	restart()
+	// dismiss closes the connection because its user is gone: their tokens are refused from now on.
+	dismiss()
 	// cut ends the peer without a message.
 	cut()
 }

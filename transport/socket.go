@@ -277,6 +277,11 @@ func (s *socket) restart() {
 	s.close(websocket.CloseServiceRestart, "the server restarts: connect again") // it may wait for a slow client
 }
 
+// dismiss closes the socket because its user is gone.
+func (s *socket) dismiss() {
+	s.close(closeForbidden, "the user was erased")
+}
+
 // end releases everything of a socket. It is called once.
 func (s *socket) end() {
 	s.cut()

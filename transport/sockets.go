@@ -262,7 +262,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 }
 
-// CloseUser ends every socket and event stream of a user, by key. Their next request is refused.
+// CloseUser ends every socket, with 4403, and event stream of a user, by key. Their next request is refused.
 func (s *Sockets) CloseUser(key string) (closed int) {
 	s.mu.Lock()
 	var peers []line
@@ -275,7 +275,7 @@ func (s *Sockets) CloseUser(key string) (closed int) {
 	}
 	s.mu.Unlock()
 	for _, one := range peers {
-		go one.restart() // may wait for a slow reader
+		go one.dismiss() // may wait for a slow reader
 	}
 	return len(peers)
 }

@@ -204,6 +204,9 @@ func (s *stream) finished() {
 // restart tells the client when to connect again, and closes the stream.
 func (s *stream) restart() { s.close(retry()) }
 
+// dismiss closes the stream as a restart does: the answer to the next one says that the user is gone.
+func (s *stream) dismiss() { s.restart() }
+
 // cut ends the stream, and a write in progress.
 func (s *stream) cut() {
 	s.close(nil)

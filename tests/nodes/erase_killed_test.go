@@ -128,7 +128,7 @@ func TestErasureClosesSockets(t *testing.T) {
 	eraseLeaver(n)
 	for {
 		_, err := read()
-		if websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+		if websocket.IsCloseError(err, 4403) {
 			break
 		}
 		if err != nil {
