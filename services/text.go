@@ -43,6 +43,11 @@ func CheckURL(field, text string) error {
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return Errorf(Invalid, "%s: %s is not an http or https address", field, Quote(text))
 	}
+	if port := parsed.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return Errorf(Invalid, "%s: the port of %s is not 1 to 65535", field, Quote(text))
+		}
+	}
 	return nil
 }
 

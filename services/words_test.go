@@ -13,6 +13,19 @@ import (
 	"pgregory.net/rapid"
 )
 
+func TestCheckURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "https://example.com": "", "http://[::1]:1/x?y": "", "https://example.com:65535": "", "https://example.com:": "",
+		"https://example.com:0": "the port of", "https://example.com:99999": "the port of", "https://example.com:x": "is not an http or https address",
+		"ftp://example.com": "is not an http or https address", "/page": "is not an http or https address",
+	} {
+		err := CheckURL("url", text)
+		if (err == nil) != (want == "") || err != nil && (CodeOf(err) != Invalid || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestErrorCodes(t *testing.T) {
 	cause := errors.New("disk full")
 	wrapped := Wrapf(Unavailable, cause, "the database does not answer")
