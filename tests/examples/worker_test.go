@@ -93,9 +93,14 @@ func TestWebPushExample(t *testing.T) {
 	if want := `["registerDevice",{"input":{"endpoint":"https://push.example/1","p256dh":"p1","auth":"a1"}}]`; asked != want {
 		t.Errorf("the page asked %s, not %s", asked, want)
 	}
+	quiet := false
 	deliver := func(user, version string, total int, alert string) {
 		t.Helper()
-		message := map[string]any{"version": version, "userId": user, "total": total, "display": fmt.Sprint(total), "silent": alert != version, "alert": nil, "cause": nil}
+		display := fmt.Sprint(total)
+		if quiet {
+			display = ""
+		}
+		message := map[string]any{"version": version, "userId": user, "total": total, "display": display, "silent": alert != version, "alert": nil, "cause": nil}
 		if alert != "" {
 			message["alert"], message["cause"] = alert, map[string]any{"source": "CONVERSATIONS", "part": nil, "itemId": "message:1", "at": "2026-01-31T09:29:59.000Z"}
 		}
@@ -113,9 +118,15 @@ func TestWebPushExample(t *testing.T) {
 	shown(tab, t, "the number and the alert are gone", "none", "")
 	deliver("user:ada", "14", 4, "13") // the message of version 13 was replaced before it came
 	shown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
+	quiet = true
+	deliver("user:ada", "15", 5, "13")
+	shown(tab, t, "quiet hours: no number", "none", "A new message, 4 in all")
+	quiet = false
+	deliver("user:ada", "16", 5, "13")
+	shown(tab, t, "their end: the number is back", "5", "A new message, 4 in all")
 	deliver("user:bob", "9", 1, "")
 	shown(tab, t, "another user has the icon", "1", "")
-	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,1" {
+	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,none,5,1" {
 		t.Errorf("the icon was %s", icons)
 	}
 	browsertest.Evaluate[bool](tab, t, `(window.forget().then(() => { window.forgotten = true }), true)`)

@@ -219,15 +219,20 @@ func TestIconsShowTheNewestVersion(t *testing.T) {
 	if err != nil || len(phones) != 1 || phones["ada"] != (Phone{3, 1, "Somebody likes your article"}) {
 		t.Errorf("%+v, %v", phones, err)
 	}
-	for _, silent := range []string{
-		`{"key":"ada","version":"0000000000000004","total":1,"silent":true,"cause":{"source":"HOME_FEED","part":null}}`,
-		`{"key":"ada","version":"0000000000000005","total":0,"silent":true,"cause":null}`,
+	for _, silent := range []struct {
+		data string
+		icon int
+	}{
+		{`{"key":"ada","version":"0000000000000004","total":1,"silent":true,"cause":{"source":"HOME_FEED","part":null}}`, 1},
+		{`{"key":"ada","version":"0000000000000005","total":1,"quiet":true,"silent":true,"cause":null}`, 0},
+		{`{"key":"ada","version":"0000000000000006","total":2,"silent":true,"cause":null}`, 2},
+		{`{"key":"ada","version":"0000000000000007","total":0,"silent":true,"cause":null}`, 0},
 	} {
-		if got := post(true, silent); got != http.StatusNoContent {
-			t.Errorf("%s: %d", silent, got)
+		if got := post(true, silent.data); got != http.StatusNoContent {
+			t.Errorf("%s: %d", silent.data, got)
 		}
-	}
-	if phones, err = a.store.phones(t.Context()); err != nil || phones["ada"] != (Phone{0, 1, "Somebody likes your article"}) {
-		t.Errorf("after a silent fall: %+v, %v", phones, err)
+		if phones, err = a.store.phones(t.Context()); err != nil || phones["ada"] != (Phone{silent.icon, 1, "Somebody likes your article"}) {
+			t.Errorf("after %s: %+v, %v", silent.data, phones, err)
+		}
 	}
 }

@@ -74,11 +74,20 @@ type Badges struct {
 	Key     string `json:"key"`
 	Version string `json:"version"`
 	Total   int    `json:"total"`
+	Quiet   bool   `json:"quiet"`  // the user's quiet hours: show no number
 	Silent  bool   `json:"silent"` // nothing to alert of
 	Cause   *struct {
 		Source string  `json:"source"`
 		Part   *string `json:"part"`
 	} `json:"cause"`
+}
+
+// icon is the number that the phone shows, 0 for none.
+func (b Badges) icon() int {
+	if b.Quiet {
+		return 0
+	}
+	return b.Total
 }
 
 // alert is what the phone shows beside the icon; "" for nothing.
@@ -155,9 +164,9 @@ func (s *Store) show(ctx context.Context, badges Badges) error {
 		shown, err := change(ctx, tx, `INSERT INTO phones (key, version, icon, alerts, alert) SELECT key, ?, ?, ?, ? FROM users WHERE key = ?
 			ON CONFLICT (key) DO UPDATE SET version = excluded.version, icon = excluded.icon, alerts = alerts + excluded.alerts,
 				alert = CASE excluded.alert WHEN '' THEN alert ELSE excluded.alert END
-			WHERE excluded.version > version`, badges.Version, badges.Total, alerts, alert, badges.Key)
+			WHERE excluded.version > version`, badges.Version, badges.icon(), alerts, alert, badges.Key)
 		if err == nil && shown {
-			log.Printf("the icon of %s shows %d; %q", badges.Key, badges.Total, alert)
+			log.Printf("the icon of %s shows %d; %q", badges.Key, badges.icon(), alert)
 		}
 		return err
 	})

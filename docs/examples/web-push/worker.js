@@ -15,7 +15,7 @@ async function show(message) {
   const before = await (await cache.match(known))?.json();
   const mine = before?.userId === message.userId ? before : undefined; // another user signed in to this browser
   if (mine && message.version <= mine.version) return;
-  if (message.total > 0) await navigator.setAppBadge?.(message.total);
+  if (message.total > 0 && message.display) await navigator.setAppBadge?.(message.total); // no display: quiet hours
   else await navigator.clearAppBadge?.();
   // `alert` is a state as well: it is there as long as what it tells of is unread, also if the message that brought it was replaced.
   if (message.alert && message.alert > (mine?.alert ?? '')) {
