@@ -183,9 +183,8 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 	})
 	server.stop()
 	var sizes []float64
-	for i, conversations := range []int{0, firstFew, furtherOnes} {
-		first := firstOfAudience + followers + i*idleReaders
-		size, err := b.weighIdle(ctx, p, client, first, conversations)
+	for _, conversations := range []int{0, firstFew, furtherOnes} {
+		size, err := b.weighIdle(ctx, p, client, conversations)
 		if err != nil {
 			return err
 		}
@@ -200,17 +199,21 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 }
 
 // weighIdle returns the median size of all keys of some new users in a number of conversations.
-func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, first, conversations int) (float64, error) {
+func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := inStore(ctx, p.file(), func(tx *sql.Tx) error {
+		var made int // the server has made some of its own: the people of the tour
+		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'users'`).Scan(&made); err != nil {
+			return err
+		}
 		for i := range idleReaders {
-			number := first + i
+			number := made + 1 + i
 			readers = append(readers, services.UserID(number))
 			if _, err := tx.ExecContext(ctx, `INSERT INTO users (number, key, seen_at) VALUES (?1, ?2, 0)`, number, member(number)); err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE counters SET value = ?1 WHERE name = 'users'`, first+idleReaders-1)
+		_, err := tx.ExecContext(ctx, `UPDATE counters SET value = ?1 WHERE name = 'users'`, made+idleReaders)
 		return err
 	})
 	if err == nil && conversations > 0 {
