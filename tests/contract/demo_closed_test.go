@@ -48,7 +48,7 @@ func (p *demoPage) atRest() (total int) {
 func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
-			p := openDemo(t, startDemo(t).URL, size[0], size[1])
+			p := openDemoInSize(t, startDemo(t).URL, size)
 			total := p.atRest()
 			p.clean("closed, at the start")
 			p.alertsAndFalls(total)

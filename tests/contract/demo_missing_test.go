@@ -107,7 +107,7 @@ func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			server := startDemo(t)
-			byTheKeysAlone(t, openDemo(t, server.URL, size[0], size[1]))
+			byTheKeysAlone(t, openDemoInSize(t, server.URL, size))
 		})
 	}
 }

@@ -15,17 +15,27 @@ import (
 
 // demoPage is the demo page in a browser.
 type demoPage struct {
-	t   *testing.T
-	tab context.Context
-	url string
+	t      *testing.T
+	tab    context.Context
+	url    string
+	themes []bool // those that clean looks at: dark or not
 }
 
 // openDemo opens the page of a server and waits for the first badges.
 func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	t.Helper()
-	p := &demoPage{t, browsertest.New(t), url}
+	p := &demoPage{t, browsertest.New(t), url, []bool{false, true}}
 	browsertest.Size(p.tab, t, width, height)
 	browsertest.Navigate(p.tab, t, url+"/?lang=en")
+	return p
+}
+
+// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window: the one is light and the other dark, so that the
+// colours of each state are seen once.
+func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
+	t.Helper()
+	p := openDemo(t, url, size[0], size[1])
+	p.themes = []bool{size[0] < 1000}
 	return p
 }
 
@@ -66,10 +76,10 @@ func (p *demoPage) value(tab string) int {
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
 
-// clean wants no fault of accessibility, in both themes, no complaint of the browser and no request elsewhere.
+// clean wants no fault of accessibility, in the page's themes, no complaint of the browser and no request elsewhere.
 func (p *demoPage) clean(state string) {
 	p.t.Helper()
-	for _, dark := range []bool{false, true} {
+	for _, dark := range p.themes {
 		browsertest.Dark(p.tab, p.t, dark)
 		if found := browsertest.Inaccessible(p.tab, p.t); len(found) > 0 {
 			p.t.Errorf("%s, dark %t: axe finds %s", state, dark, strings.Join(found, "\n"))
@@ -110,7 +120,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			server := startDemo(t)
 			server.IdleBut(2*time.Minute, laterJobs) // the jobs of the people's past change numbers too
-			p := openDemo(t, server.URL, size[0], size[1])
+			p := openDemoInSize(t, server.URL, size)
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)
 			p.clean("start")

@@ -65,7 +65,7 @@ func TestTheDemoPageHasPreferences(t *testing.T) {
 			if err := world.Ask(server.URL, "host:admin", `mutation { defineCategory(input: {name: "orders", style: NUMBER, inTotal: true}) { created } }`, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			p := openDemo(t, server.URL, size[0], size[1])
+			p := openDemoInSize(t, server.URL, size)
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 			p.click("#left-bell-tab") // nothing is new in the bell
 			p.shows("bell", "")

@@ -10,7 +10,7 @@ import (
 // openRefused opens the page after a script that refuses something until window.mended.
 func openRefused(t *testing.T, script string) *demoPage {
 	t.Helper()
-	p := &demoPage{t, browsertest.New(t), startDemo(t).URL}
+	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}
 	browsertest.Size(p.tab, t, 390, 844)
 	browsertest.Before(p.tab, t, script)
 	browsertest.Navigate(p.tab, t, p.url+"/?lang=en")
