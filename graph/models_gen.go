@@ -70,7 +70,7 @@ type AddWebhookInput struct {
 	URL string `json:"url"`
 	// Send only what concerns users without an open socket.
 	Away bool `json:"away"`
-	// Send only changes of the total.
+	// Send only changes of the total, and of quiet hours.
 	Totals bool `json:"totals"`
 	// Send only changes of these sources, as SOURCE or SOURCE:PART, such as CONVERSATIONS or NOTIFICATIONS:MENTION; empty: of all.
 	Sources []string `json:"sources"`
@@ -181,7 +181,7 @@ type BadgeChange struct {
 	Version string `json:"version"`
 	// The time of the change.
 	At time.Time `json:"at"`
-	// The total of the badges, for the icon of an application.
+	// The total of the badges, for the icon of an application; during quiet hours it shows none.
 	Total int `json:"total"`
 	// The total as text, for instance 99+; a dot or nothing if the user wants that.
 	Display string `json:"display"`
@@ -193,9 +193,10 @@ type BadgeChange struct {
 	Quiet bool `json:"quiet"`
 	// The newest item that the user can be alerted of; null if `silent`.
 	Cause *BadgeChangeCause `json:"cause,omitempty"`
-	// Whether there is nothing to alert the user of since `after`: counts fell, or rose without a new item, or it is a quiet hour. Set the number of
-	// the icon without a sound. No alert is lost. One may come twice while there is more to read: until an answer says `hasMore: false`, changes are
-	// compared with what you had when one last did. Compare `cause` with the last one of the user.
+	// Whether there is nothing to alert the user of since `after`: counts fell, or rose without a new item, or it is a quiet hour. Only counts
+	// in the total alert, by items of the last hour. Set the number of the icon without a sound. No alert is lost. One may come twice while
+	// there is more to read: until an answer says `hasMore: false`, changes are compared with what you had when one last did. Compare `cause`
+	// with the last one of the user.
 	Silent bool `json:"silent"`
 }
 
@@ -303,7 +304,7 @@ type CategoryPreference struct {
 	Category string `json:"category"`
 	// How its notifications count: the choice of the viewer, or else the definition of the category.
 	Mode CategoryMode `json:"mode"`
-	// Whether new notifications may alert the viewer. If false, webhooks, `admin.changes` and Web Push report them as silent. Only a category in mode COUNT alerts.
+	// Whether new notifications may alert the viewer. If false, webhooks, `admin.changes` and Web Push report them as silent. Only what is part of the total alerts: a category in mode COUNT that was not defined outside the total.
 	Push bool `json:"push"`
 }
 
@@ -2212,7 +2213,7 @@ type TestWebhookPayload struct {
 	Accepted bool `json:"accepted"`
 	// The HTTP status; null if there was no answer.
 	Status *int `json:"status,omitempty"`
-	// Why the event counts as refused; null if it was accepted.
+	// Why the event counts as refused; null if it was accepted. The test ends with the mutation, after 4.5 s by default; other events wait for an answer for 10 s.
 	Error *string `json:"error,omitempty"`
 	// The duration of the request, in milliseconds.
 	TookMs int `json:"tookMs"`
