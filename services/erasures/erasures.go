@@ -262,7 +262,7 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	for range stepsAtOnce {
 		at, done, err := s.step(ctx, user)
 		wait := time.Duration(0)
-		if err == nil && at.scrubs() && !done {
+		if err == nil && at.scrubs() && !at.ended && !done {
 			done, wait, err = s.scrub(ctx, user, at)
 		}
 		if errors.Is(err, errNone) {
@@ -327,7 +327,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 			at.step, at.after = s.cfg.Steps[index+1].Name, 0
 		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
 			if s.cfg.DB.Scrubs() {
-				at.step, at.after = scrubFile, 0
+				at.step, at.after, at.ended = scrubFile, 0, true // others that began with it come to the same round
 				break
 			}
 			done = true

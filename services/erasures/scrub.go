@@ -37,56 +37,88 @@ type scrubbing struct {
 	sync.Mutex
 	logged int // pages that were written since the log was emptied
 	held   int // tries to empty it since
+	round  round
 }
-
-var dropKey = sql.NewStatement("free the key of an erasure", `UPDATE erasures SET key = '' WHERE id = $1`)
 
 // scrub does the next part of these steps. wait is how long the next one has to wait. done is true when the erasure is.
 func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
-	next, more, given := at, false, ""
 	if at.step == emptyLog {
-		emptied, err := s.cfg.DB.EmptyLog(ctx)
-		if more = (err != nil || !emptied) && at.after < logTries; more {
-			next.after, wait = at.after+1, logWait
-		} else if err != nil || !emptied {
-			s.warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
-				"the next erasure or the end of the server empties it", "erasure", at.id, "error", err)
-		}
-	} else {
-		var part sql.Scrubbed
-		if part, given, wait, err = s.scrubPart(ctx, at); err != nil || wait > 0 {
-			return false, wait, err
-		}
-		next.after, more = part.Next, part.More
+		return s.emptyLog(ctx, user, at)
 	}
-	if given != "" {
-		s.warn("a user is erased, but the bytes of what they had may still be in the database's file: it was not scrubbed", "erasure", at.id, "reason", given)
+	if wait, err = s.join(ctx, at); err != nil || wait > 0 {
+		return false, wait, err
 	}
-	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
-		done = false
-		now, err := s.lock(ctx, tx, user)
-		if err != nil || now.step != at.step || now.after != at.after { // another worker was faster
-			return err
+	part, given, wait, err := s.scrubPart(ctx, at)
+	if err != nil || wait > 0 {
+		return false, wait, err
+	}
+	next, ended, serves := at, false, s.served(at.id)
+	switch next.after = part.Next; {
+	case given != "":
+		next.step, ended = emptyLog, true
+	case part.More:
+	case at.step == scrubFile:
+		next.step, ended = scrubAgain, true
+	default:
+		next.step, ended = emptyLog, true
+	}
+	err = s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+		if !ended {
+			return s.save(ctx, tx, next)
 		}
-		switch {
-		case more:
-		case at.step == scrubFile, given != "":
-			next.step, next.after = scrubAgain, 0
-			if given != "" {
-				next.step = emptyLog
-			}
-			if _, err := tx.Run(ctx, dropKey, at.id); err != nil {
+		next.after = 0
+		if at.step == scrubFile {
+			if _, err := tx.Run(ctx, dropKeys, serves); err != nil {
 				return err
 			}
-		case at.step == scrubAgain:
-			next.step, next.after = emptyLog, 0
-		default:
-			done = true
-			return s.end(ctx, tx, at)
 		}
-		return s.save(ctx, tx, next)
+		if err := s.save(ctx, tx, next); err != nil {
+			return err
+		}
+		_, err := tx.Run(ctx, moveServed, serves, at.step, next.step)
+		return err
 	})
-	return done, wait, err
+	if err == nil && ended {
+		s.leave(at.id, at.step)
+		for _, erasure := range serves {
+			if given != "" {
+				s.warn("a user is erased, but the bytes of what they had may still be in the database's file: it was not scrubbed", "erasure", erasure, "reason", given)
+			}
+		}
+	}
+	return false, 0, err
+}
+
+// emptyLog is the last step of scrub.
+func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
+	emptied, fault := s.cfg.DB.EmptyLog(ctx)
+	next := at
+	more := (fault != nil || !emptied) && at.after < logTries
+	if more {
+		next.after, wait = at.after+1, logWait
+	} else if fault != nil || !emptied {
+		s.warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
+			"the next erasure or the end of the server empties it", "erasure", at.id, "error", fault)
+	}
+	err = s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+		if more {
+			return s.save(ctx, tx, next)
+		}
+		done = true
+		return s.end(ctx, tx, at)
+	})
+	return done && err == nil, wait, err
+}
+
+// moveOn runs a function in a transaction, unless another worker has moved the erasure on.
+func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) error {
+	return s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
+		now, err := s.lock(ctx, tx, user)
+		if err != nil || now.step != at.step || now.after != at.after {
+			return err
+		}
+		return do(tx)
+	})
 }
 
 // scrubPart scrubs the next part of the file. given says why it is given up: the file is damaged, or a reader holds the log, which would

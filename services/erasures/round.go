@@ -1,0 +1,71 @@
+package erasures
+
+import (
+	"context"
+	"time"
+
+	"tidings/services/sql"
+)
+
+// roundHeld is how long a round stands still until another erasure begins one of its own.
+const roundHeld = time.Minute
+
+// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it began: what
+// they left behind was there by then. Those that come later wait for the next one. After a restart an erasure ends its round alone.
+type round struct {
+	leader       string   // whose job scrubs; "" while there is no round
+	serves       []string // the erasures, the leader among them
+	began, moved time.Time
+}
+
+var (
+	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
+
+	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
+
+	moveServed = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
+)
+
+// join makes an erasure the leader of a round, if there is none. wait is how long to wait for the end of another's.
+func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err error) {
+	s.scrubbing.Lock()
+	defer s.scrubbing.Unlock()
+	r, now := &s.scrubbing.round, s.cfg.DB.Now()
+	switch {
+	case r.leader == at.id:
+		r.moved = now
+		return 0, nil
+	case r.leader != "" && now.Sub(r.moved) < roundHeld && at.after == 0:
+		return min(time.Second+time.Duration(len(r.serves))*20*time.Millisecond, longestWait), nil
+	case at.after > 0: // it had begun before this node did, or stood still
+		return 0, nil
+	}
+	serves, err := sql.Column[string](ctx, s.cfg.DB, scrubWaits, at.step)
+	if err == nil {
+		*r = round{leader: at.id, serves: serves, began: now, moved: now}
+	}
+	return 0, err
+}
+
+// leave ends the round of an erasure.
+func (s *Service) leave(erasure, step string) {
+	s.scrubbing.Lock()
+	ended := s.scrubbing.round
+	if ended.leader == erasure {
+		s.scrubbing.round = round{}
+	}
+	s.scrubbing.Unlock()
+	if ended.leader == erasure && s.cfg.Logger != nil {
+		s.cfg.Logger.Info("a round over the database's file has ended", "step", step, "erasures", len(ended.serves), "took", s.cfg.DB.Now().Sub(ended.began))
+	}
+}
+
+// served is which erasures a part serves that an erasure scrubs.
+func (s *Service) served(erasure string) []string {
+	s.scrubbing.Lock()
+	defer s.scrubbing.Unlock()
+	if s.scrubbing.round.leader == erasure {
+		return s.scrubbing.round.serves
+	}
+	return []string{erasure}
+}

@@ -1,0 +1,166 @@
+package erasures
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services/erase"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// crowd is a node on SQLite whose users have notes, in a file of several parts.
+type crowd struct {
+	*world
+	file     string
+	said     bytes.Buffer
+	erasures []Erasure
+}
+
+func newCrowd(t *testing.T, users int) *crowd {
+	t.Helper()
+	url := sqltest.SQLite(t)
+	c := &crowd{file: strings.TrimPrefix(url, "sqlite:")}
+	c.world = newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, erase.Rows("notes", "notes", "user_number", "id"))
+	c.cfg.Logger = slog.New(slog.NewTextHandler(&c.said, nil))
+	keys := make([]string, users)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("parting-%03d", i)
+	}
+	numbers := c.Named(keys...)
+	c.Write(func(ctx context.Context, tx *sql.Tx) error {
+		texts := []string{
+			`CREATE TABLE notes (id INTEGER PRIMARY KEY, user_number INTEGER NOT NULL, text TEXT NOT NULL)`,
+			`CREATE TABLE large (data BLOB)`, `INSERT INTO large VALUES (randomblob(9000000))`,
+		}
+		for _, number := range numbers {
+			texts = append(texts, fmt.Sprintf(`INSERT INTO notes (user_number, text) VALUES (%d, 'a secret of %d')`, number, number))
+		}
+		for _, text := range texts {
+			if _, err := tx.Lines(ctx, text); err != nil {
+				return fmt.Errorf("%s: %w", text, err)
+			}
+		}
+		return nil
+	})
+	for _, key := range keys {
+		erasure, err := c.Begin(t.Context(), key)
+		c.Must(err)
+		c.erasures = append(c.erasures, erasure)
+	}
+	return c
+}
+
+// left is how many erasures go on.
+func (c *crowd) left() (left int) {
+	c.TB.Helper()
+	for _, erasure := range c.erasures {
+		now, _, err := c.ByName(c.TB.Context(), erasure.Name)
+		if c.Must(err); !now.Done() {
+			left++
+		}
+	}
+	return left
+}
+
+// end runs what is due, second by second, until all are erased; often is called in between.
+func (c *crowd) end(often func()) {
+	c.TB.Helper()
+	for range 300 {
+		c.Work(c.Fanout)
+		if c.left() == 0 {
+			return
+		}
+		often()
+		c.Clock.Advance(time.Second)
+	}
+	c.TB.Fatalf("%d erasures do not end", c.left())
+}
+
+// rounds is how many rounds over the file have ended.
+func (c *crowd) rounds() int {
+	return strings.Count(c.said.String(), "a round over the database's file has ended")
+}
+
+// forgets wants nothing of anybody in the file and the log.
+func (c *crowd) forgets() {
+	c.TB.Helper()
+	for _, name := range []string{c.file, c.file + "-wal"} {
+		data, err := os.ReadFile(name)
+		c.Must(err)
+		for _, text := range []string{"a secret of", "parting-"} {
+			if at := bytes.Index(data, []byte(text)); at >= 0 {
+				c.TB.Errorf("%s has %q", name, data[at:min(at+20, len(data))])
+			}
+		}
+	}
+	if text := c.said.String(); strings.Contains(text, "level=WARN") {
+		c.TB.Errorf("the log says %s", text)
+	}
+}
+
+// Erasures at once share the rounds over the file: twenty cost no more of them than one and those that came too late for its first.
+func TestErasuresShareRounds(t *testing.T) {
+	c := newCrowd(t, 20)
+	c.end(func() {})
+	c.forgets()
+	if rounds := c.rounds(); rounds < 2 || rounds > 4 {
+		t.Errorf("%d rounds", rounds)
+	}
+}
+
+// Whoever comes to the scrub while a round is on is served by the next one, not by the rest of this one.
+func TestAnErasureWaitsForTheNextRound(t *testing.T) {
+	c := newCrowd(t, 2)
+	comes := func(erasure string) {
+		c.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.Lines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, scrubFile, erasure))
+			return err
+		})
+	}
+	first, second := place{id: c.erasures[0].Name, step: scrubFile}, place{id: c.erasures[1].Name, step: scrubFile}
+	comes(first.id)
+	if wait, err := c.join(t.Context(), first); err != nil || wait > 0 {
+		t.Fatalf("the first waits for %v, %v", wait, err)
+	}
+	comes(second.id)
+	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+		t.Errorf("the second waits for %v, %v", wait, err)
+	}
+	if serves := c.served(first.id); len(serves) != 1 || serves[0] != first.id {
+		t.Errorf("the round serves %q", serves)
+	}
+	c.leave(first.id, scrubFile)
+	if wait, err := c.join(t.Context(), second); err != nil || wait > 0 {
+		t.Errorf("after the round the second waits for %v, %v", wait, err)
+	}
+}
+
+// A node that restarts in the middle of a round does not know it any more: its leader ends it alone, and the others have one of their own.
+func TestARoundOutlivesItsNode(t *testing.T) {
+	c := newCrowd(t, 5)
+	restarts := 0
+	c.end(func() {
+		if c.scrubbing.round.leader != "" {
+			restarts++
+			c.scrubbing.round = round{}
+		}
+	})
+	c.forgets()
+
+	c = newCrowd(t, 3)
+	began := c.Clock.Now()
+	c.scrubbing.round = round{leader: "of a job that died", began: began, moved: began.Add(time.Minute)}
+	c.end(func() {})
+	c.forgets()
+	if took := c.Clock.Now().Sub(began); took < time.Minute {
+		t.Errorf("a round that stands still was taken over after %v", took)
+	}
+}
