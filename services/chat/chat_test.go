@@ -49,7 +49,7 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 }
 
 // Who is not active has no document, and hears of messages from outside: their job marks them too, but only while somebody asks for marks.
-// Whoever left is not told.
+// Whoever left is told that the conversation no longer counts, and after a day of nothing.
 func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 	n := served(t)
 	marked, marking := map[services.UserID]bool{}, false
@@ -62,18 +62,23 @@ func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 	users, strangers := n.Users(2), n.Strangers(3)
 	left := strangers[2]
 	group := n.create(Group, slices.Concat(users, strangers)...)
-	n.mustDo(n.Quit(left, group), nil)
 	n.projected()
+	quit := func() { n.mustDo(n.Quit(left, group), nil) }
+	send := func() { n.send(users[0], group) }
+	sendLater := func() { n.Clock.Advance(leftFor + time.Second); send() }
 	for _, c := range []struct {
 		marking bool
+		does    func()
 		want    []services.UserID
 	}{
-		{false, users},
-		{true, slices.Concat(users, strangers[:2])},
+		{false, send, users},
+		{true, send, slices.Concat(users, strangers)},
+		{true, quit, slices.Concat(users, strangers)},
+		{true, sendLater, slices.Concat(users, strangers[:2])},
 	} {
 		marking = c.marking
 		clear(marked)
-		n.send(users[0], group)
+		c.does()
 		n.projected()
 		got := slices.Sorted(maps.Keys(marked))
 		if slices.Sort(c.want); !slices.Equal(got, c.want) {

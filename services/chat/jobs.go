@@ -140,14 +140,14 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 }
 
 // markIdle records that the badges of the members who are not active changed: they have no documents, but their closed applications
-// are to hear of messages.
+// are to hear of messages, and of their end if they were just removed.
 func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
 	if !s.Projector.Marking(ctx) {
 		return nil
 	}
-	since := s.Projector.ActiveSince()
+	since, left := s.Projector.ActiveSince(), s.Clock.Now().Add(-leftFor)
 	for after := services.UserID(0); ; {
-		users, err := sql.Column[services.UserID](ctx, s.Store, idleMembers, id, after, since, membersPerPage)
+		users, err := sql.Column[services.UserID](ctx, s.Store, idleMembers, id, after, since, left, membersPerPage)
 		if err != nil || len(users) == 0 {
 			return err
 		}

@@ -132,6 +132,15 @@ func TestWhoWasNeverSeenIsTold(t *testing.T) {
 		s.does(c.as, c.operation, i+1)
 		heard = s.says(c.operation, heard, c.source)
 	}
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	s.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	group := made.CreateConversation.Conversation.ID
+	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
+	heard = s.says("a message in a group", heard, "CONVERSATIONS ")
+	s.does("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
+	s.says("the removal from the group", heard, "")
 	visits, err := people.LastVisits(t.Context(), s.Store, s.NumbersOf("ann"))
 	if at := visits[s.NumbersOf("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
