@@ -28,10 +28,14 @@ type lines struct {
 type line struct {
 	conn  *websocket.Conn
 	asked int
+	used  time.Time
 }
 
 // perLine is how many operations fit into the messages that a socket may send at once.
 const perLine = 15
+
+// unread is how long a socket stays in use that nobody reads: it answers no pings, and the server ends it at last.
+const unread = 10 * time.Second
 
 func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
 
@@ -55,7 +59,7 @@ func (l *lines) ask(t *testing.T, as, query string, variables map[string]any) (g
 func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
 	at := l.open[as]
-	if at != nil && at.asked == perLine {
+	if at != nil && (at.asked == perLine || time.Since(at.used) > unread) {
 		_ = at.conn.Close()
 		at = nil
 	}
@@ -63,6 +67,7 @@ func (l *lines) begin(t *testing.T, as, query string, variables map[string]any) 
 		at = l.dial(t, as)
 	}
 	at.asked++
+	at.used = time.Now()
 	id = strconv.Itoa(at.asked)
 	payload, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
