@@ -118,6 +118,10 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
+		// The last message may never have been reported: the user's own, or one that was read at once. The user knows all of them.
+		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
+			return err
+		}
 	}
 	m.Gen++
 	return putState(ctx, tx, before, m)

@@ -140,7 +140,9 @@ func TestWhoWasNeverSeenIsTold(t *testing.T) {
 	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
 	heard = s.says("a message in a group", heard, "CONVERSATIONS ")
 	s.does("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
-	s.says("the removal from the group", heard, "")
+	heard = s.says("the removal from the group", heard, "")
+	s.does("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
+	s.says("the removal of a category", heard, "")
 	visits, err := people.LastVisits(t.Context(), s.Store, s.NumbersOf("ann"))
 	if at := visits[s.NumbersOf("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
@@ -174,4 +176,21 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	heard = s.says("a message after it", heard, "CONVERSATIONS ")
 	say(talk, "", 6)
 	s.says("a message elsewhere", heard, "CONVERSATIONS ")
+}
+
+// Whoever marks what they have read as unread is not alerted by it, though the conversation's last message, their own, was never reported.
+func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
+	s := streaming(t)
+	_, heard, _ := changesPage(s.Node, 100, "")
+	talk := s.talk()
+	var sent struct {
+		SendMessage struct{ Message struct{ ID string } }
+	}
+	s.Must("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello",mentionIds:["user:ann"]}){message{id}}}`, nil, &sent)
+	s.does("ann", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hi"}){message{id}}}`, 0)
+	_, heard, _ = changesPage(s.Node, 100, heard)
+	s.does("ann", `mutation{markConversationUnread(input:{fromMessageId:"`+sent.SendMessage.Message.ID+`"}){changed}}`, 1)
+	heard = s.says("the mark as unread", heard, "")
+	s.does("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"well"}){message{id}}}`, 2)
+	s.says("a message after it", heard, "CONVERSATIONS ")
 }
