@@ -132,11 +132,11 @@ WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) O
 	deleteDefinition = sql.NewStatement("delete a removed category", `DELETE FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 )
 
-// purgeUsers is how many users one transaction takes a category from. Each of them may have many rows.
-const purgeUsers = 50
+// purgePage is how many users one transaction takes a category from. Each of them may have many rows.
+const purgePage = 50
 
 // purge deletes the notifications of a removed category, and then frees its name. Its fields in documents are read by nobody since the
-// removal. Repeated, it goes on.
+// removal, but changes for those outside tell them to users who are not active. Repeated, it goes on.
 func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	category := services.Category(job.Key)
 	var id int
@@ -144,18 +144,14 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	for more := true; more; {
-		var users []services.UserID
-		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-			users, err = purgeSome(ctx, tx, category)
-			return err
-		})
-		if err == nil && s.redis != nil {
-			err = s.redis.DropCategory(ctx, users, id)
+		users, err := sql.Column[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
+		if err == nil {
+			err = s.purgeUsers(ctx, category, id, users)
 		}
 		if err != nil {
 			return err
 		}
-		more = len(users) == purgeUsers
+		more = len(users) == purgePage
 	}
 	for more := true; more; {
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -172,30 +168,40 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// purgeSome deletes a category's rows of some users, under their locks.
-func purgeSome(ctx context.Context, tx *sql.Tx, category services.Category) (users []services.UserID, err error) {
-	err = tx.Each(ctx, holdersOf, []any{string(category), purgeUsers}, func(scan func(...any) error) error {
-		var user services.UserID
-		err := scan(&user)
-		users = append(users, user)
-		return err
-	})
-	if err != nil || len(users) == 0 {
-		return nil, err
+// purgeUsers deletes a category's rows and fields of some users. They are marked before, because a job that is repeated after a crash does
+// not find them, and after, because the node that compares them may have heard of the removal since.
+func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
+	if len(users) == 0 {
+		return nil
 	}
+	if err := s.projector.Mark(ctx, users); err != nil {
+		return err
+	}
+	err := s.db.Write(ctx, func(tx *sql.Tx) error { return purgeRows(ctx, tx, category, users) })
+	if err == nil && s.redis != nil {
+		err = s.redis.DropCategory(ctx, users, id)
+	}
+	if err != nil {
+		return err
+	}
+	return s.projector.Mark(ctx, users)
+}
+
+// purgeRows deletes a category's rows of some users, under their locks.
+func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
 	named := make([]counter, len(users))
 	for i, user := range users {
 		named[i] = counter{user, category}
 	}
 	if _, err := lockCounters(ctx, tx, named); err != nil {
-		return nil, err
+		return err
 	}
 	for _, st := range []sql.Statement{keepPurged, purgeCauses, purgeGroups, purgeStates} {
 		if _, err := tx.Run(ctx, st, users, string(category)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return users, nil
+	return nil
 }
 
 // purgeTold deletes some of what was told in a category, with its labels.
