@@ -16,6 +16,7 @@ type round struct {
 	leader       string   // whose job scrubs; "" while there is no round
 	serves       []string // the erasures, the leader among them
 	began, moved time.Time
+	busy         bool // the leader's job is in a part now, which takes long on a large file that is checked for damage
 }
 
 var (
@@ -33,18 +34,28 @@ func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err e
 	r, now := &s.scrubbing.round, s.cfg.DB.Now()
 	switch {
 	case r.leader == at.id:
-		r.moved = now
+		r.busy = true
 		return 0, nil
-	case r.leader != "" && now.Sub(r.moved) < roundHeld && at.after == 0:
+	case r.leader != "" && (r.busy || now.Sub(r.moved) < roundHeld) && at.after == 0:
+		// The more there are, the less often each asks.
 		return min(time.Second+time.Duration(len(r.serves))*20*time.Millisecond, longestWait), nil
 	case at.after > 0: // it had begun before this node did, or stood still
 		return 0, nil
 	}
 	serves, err := sql.Column[string](ctx, s.cfg.DB, scrubWaits, at.step)
 	if err == nil {
-		*r = round{leader: at.id, serves: serves, began: now, moved: now}
+		*r = round{leader: at.id, serves: serves, began: now, moved: now, busy: true}
 	}
 	return 0, err
+}
+
+// pause notes that the leader's job has ended a part.
+func (s *Service) pause(erasure string) {
+	s.scrubbing.Lock()
+	defer s.scrubbing.Unlock()
+	if r := &s.scrubbing.round; r.leader == erasure {
+		r.busy, r.moved = false, s.cfg.DB.Now()
+	}
 }
 
 // leave ends the round of an erasure.
@@ -60,7 +71,7 @@ func (s *Service) leave(erasure, step string) {
 	}
 }
 
-// served is which erasures a part serves that an erasure scrubs.
+// served lists the erasures for which an erasure scrubs.
 func (s *Service) served(erasure string) []string {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()

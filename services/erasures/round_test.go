@@ -137,6 +137,15 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	if serves := c.served(first.id); len(serves) != 1 || serves[0] != first.id {
 		t.Errorf("the round serves %q", serves)
 	}
+	c.Clock.Advance(2 * roundHeld)
+	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+		t.Errorf("while a part takes long the second waits for %v, %v", wait, err)
+	}
+	c.pause(first.id)
+	c.Clock.Advance(roundHeld / 2)
+	if wait, err := c.join(t.Context(), second); err != nil || wait == 0 {
+		t.Errorf("between two parts the second waits for %v, %v", wait, err)
+	}
 	c.leave(first.id, scrubFile)
 	if wait, err := c.join(t.Context(), second); err != nil || wait > 0 {
 		t.Errorf("after the round the second waits for %v, %v", wait, err)

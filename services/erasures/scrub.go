@@ -48,6 +48,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 	if wait, err = s.join(ctx, at); err != nil || wait > 0 {
 		return false, wait, err
 	}
+	defer s.pause(at.id)
 	part, given, wait, err := s.scrubPart(ctx, at)
 	if err != nil || wait > 0 {
 		return false, wait, err
@@ -62,7 +63,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 	default:
 		next.step, ended = emptyLog, true
 	}
-	err = s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+	moved, err := s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
 		if !ended {
 			return s.save(ctx, tx, next)
 		}
@@ -78,7 +79,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 		_, err := tx.Run(ctx, moveServed, serves, at.step, next.step)
 		return err
 	})
-	if err == nil && ended {
+	if moved && ended {
 		s.leave(at.id, at.step)
 		for _, erasure := range serves {
 			if given != "" {
@@ -100,25 +101,25 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) 
 		s.warn("a user is erased, but a reader of the database holds its write-ahead log, which may still have texts of theirs; "+
 			"the next erasure or the end of the server empties it", "erasure", at.id, "error", fault)
 	}
-	err = s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
+	moved, err := s.moveOn(ctx, user, at, func(tx *sql.Tx) error {
 		if more {
 			return s.save(ctx, tx, next)
 		}
-		done = true
 		return s.end(ctx, tx, at)
 	})
-	return done && err == nil, wait, err
+	return moved && !more, wait, err
 }
 
-// moveOn runs a function in a transaction, unless another worker has moved the erasure on.
-func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) error {
-	return s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
+// moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether it did.
+func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) (moved bool, err error) {
+	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)
-		if err != nil || now.step != at.step || now.after != at.after {
+		if moved = err == nil && now.step == at.step && now.after == at.after; !moved {
 			return err
 		}
 		return do(tx)
 	})
+	return moved && err == nil, err
 }
 
 // scrubPart scrubs the next part of the file. given says why it is given up: the file is damaged, or a reader holds the log, which would
