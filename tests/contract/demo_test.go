@@ -1,0 +1,135 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/tests/world"
+	"tidings/web/browsertest"
+)
+
+// demoPage is the demo page in a browser.
+type demoPage struct {
+	t      *testing.T
+	tab    context.Context
+	url    string
+	themes []bool // those that clean looks at: dark or not
+}
+
+// openDemo opens the page of a server and waits for the first badges.
+func openDemo(t *testing.T, url string, width, height int64) *demoPage {
+	t.Helper()
+	p := &demoPage{t, browsertest.New(t), url, []bool{false, true}}
+	browsertest.Size(p.tab, t, width, height)
+	browsertest.Navigate(p.tab, t, url+"/?lang=en")
+	return p
+}
+
+// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window: the one is light and the other dark, so that the
+// colours of each state are seen once.
+func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
+	t.Helper()
+	p := openDemo(t, url, size[0], size[1])
+	p.themes = []bool{size[0] < 1000}
+	return p
+}
+
+func (p *demoPage) wait(what, expression string) {
+	p.t.Helper()
+	browsertest.WaitFor(p.tab, p.t, what, expression)
+}
+
+func (p *demoPage) click(selector string) {
+	p.t.Helper()
+	browsertest.Click(p.tab, p.t, selector)
+}
+
+func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
+
+// number is an expression for the number on a tab of a phone, or on its icon: "" if there is none.
+func number(side, tab string) string {
+	where := "#" + side + "-" + tab + "-tab"
+	if tab == "icon" {
+		where = "." + side + " .app"
+	}
+	return fmt.Sprintf(`(document.querySelector(%q)?.querySelector('.badge')?.dataset.value ?? '')`, where)
+}
+
+// shows waits until both phones show the number.
+func (p *demoPage) shows(tab, want string) {
+	p.t.Helper()
+	for _, side := range []string{"left", "right"} {
+		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab), fmt.Sprintf(`%s === %q`, number(side, tab), want))
+	}
+}
+
+// value is the number on both phones, which agree.
+func (p *demoPage) value(tab string) int {
+	p.t.Helper()
+	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
+	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
+	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
+}
+
+// clean wants no fault of accessibility, in the page's themes, no complaint of the browser and no request elsewhere.
+func (p *demoPage) clean(state string) {
+	p.t.Helper()
+	for _, dark := range p.themes {
+		browsertest.Dark(p.tab, p.t, dark)
+		if found := browsertest.Inaccessible(p.tab, p.t); len(found) > 0 {
+			p.t.Errorf("%s, dark %t: axe finds %s", state, dark, strings.Join(found, "\n"))
+		}
+	}
+	if found := browsertest.Foreign(p.tab, p.url); len(found) > 0 {
+		p.t.Errorf("%s: the page asked elsewhere: %v", state, found)
+	}
+	if found := browsertest.Complaints(p.tab); len(found) > 0 {
+		p.t.Errorf("%s: the browser complained: %q", state, found)
+	}
+	if wide := browsertest.Evaluate[bool](p.tab, p.t, `document.documentElement.scrollWidth > innerWidth`); wide {
+		p.t.Errorf("%s: the page is wider than its window", state)
+	}
+	p.picture(state)
+}
+
+// picture writes a screenshot into the folder that TIDINGS_TEST_PICTURES names, if it does.
+func (p *demoPage) picture(name string) {
+	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
+		width := browsertest.Evaluate[int](p.tab, p.t, `innerWidth`)
+		browsertest.Screenshot(p.tab, p.t, filepath.Join(folder, fmt.Sprintf("%d %s.png", width, name)))
+	}
+}
+
+// laterJobs is how many jobs of a new demo wait for the start of a show.
+const laterJobs = 14
+
+// startDemo starts a demo whose people do not act, so that only the page changes numbers.
+func startDemo(t *testing.T, arguments ...string) *world.Process {
+	t.Helper()
+	// The test's end kills it: a temporary folder of its own would stay behind.
+	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
+}
+
+// likesAreIn waits until the newest notification has all its actors: the jobs that fold likes into it run after the likes.
+func (p *demoPage) likesAreIn(all int) {
+	p.t.Helper()
+	world.Converge(p.t, 2*time.Minute, func() error {
+		var data struct {
+			Viewer struct {
+				Notifications struct{ Nodes []struct{ ActorCount int } }
+			}
+		}
+		if err := world.Ask(p.url, "mia:viewer", `{viewer{notifications(first:1){nodes{actorCount}}}}`, nil, &data); err != nil {
+			return err
+		}
+		if nodes := data.Viewer.Notifications.Nodes; len(nodes) != 1 || nodes[0].ActorCount != all {
+			return fmt.Errorf("the newest notification is %v, not of %d likes", nodes, all)
+		}
+		return nil
+	})
+}
