@@ -2445,7 +2445,7 @@ type Webhook struct {
 	URL string `json:"url"`
 	// Whether only what concerns users without an open socket is sent. Those who have one get their newest change after they have closed it.
 	Away bool `json:"away"`
-	// Whether only changes of the total are sent, without the counts behind it.
+	// Whether only changes of the total, and of quiet hours, are sent, without the counts behind the total.
 	Totals bool `json:"totals"`
 	// The sources whose changes are sent, as SOURCE or SOURCE:PART; empty: all.
 	Sources []string `json:"sources"`

@@ -103,8 +103,10 @@ func (s *Server) streamMetrics(gauge func(name, help string, value func() float6
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
 	counter("changes_marked_total", "Users whom this node's jobs marked for the change stream.", func() uint64 { return stats().Marks })
 	counter("changes_compared_total", "Marked users whose badges this node compared with their last change.", func() uint64 { return stats().Compared })
-	counter("changes_laps_total", "Laps of the change stream over all users who are not idle.", func() uint64 { return stats().Laps })
+	counter("changes_laps_total", "Laps of the change stream over all active users.", func() uint64 { return stats().Laps })
 	gauge("changes_lap_seconds", "Duration of this node's last lap.", func() float64 { return stats().LapTook.Seconds() })
+	counter("changes_slow_laps_total", "Laps of the change stream over all users who are not active.", func() uint64 { return stats().SlowLaps })
+	gauge("changes_slow_lap_seconds", "Duration of the last slow lap that this node ended, with its rests.", func() float64 { return stats().SlowLapTook.Seconds() })
 	gauge("changes_writer", "1 on the node that writes the change stream, 0 on the others and while it is off.", func() float64 {
 		if stats().Writes {
 			return 1

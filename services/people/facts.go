@@ -31,6 +31,8 @@ var (
 
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
+	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
+
 	// A visit that continues is not recorded as the visit before.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
@@ -196,6 +198,11 @@ func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[ser
 // ActiveUsers lists users in order of ID, those greater than after, at most limit: only those last seen at since or later.
 func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
+}
+
+// InactiveUsers lists the users whom ActiveUsers leaves out, in the same order.
+func InactiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
+	return sql.Column[services.UserID](ctx, s, inactiveUsers, after, since, limit)
 }
 
 // LastVisits reads when users were last seen; the zero time for a user who never was. An unknown user ID is absent.

@@ -242,6 +242,13 @@ func TestActiveUsers(t *testing.T) {
 		equal(b.t, active(0, 1), []services.UserID{2})
 		equal(b.t, active(2, 10), []services.UserID{4})
 		equal(b.t, len(active(4, 10)), 0)
+		inactive := func(after services.UserID, limit int) []services.UserID {
+			return must(people.InactiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
+		}
+		equal(b.t, inactive(0, 10), []services.UserID{1, 3})
+		equal(b.t, inactive(0, 1), []services.UserID{1})
+		equal(b.t, inactive(1, 10), []services.UserID{3})
+		equal(b.t, len(inactive(3, 10)), 0)
 	})
 }
 

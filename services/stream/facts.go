@@ -41,6 +41,11 @@ var (
 
 	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
+	readSlowLap = sql.NewStatement("read the slow lap of the change stream", `SELECT slow_after, slow_began_at FROM stream_head WHERE name = 'changes'`)
+
+	moveSlow = sql.NewStatement("move the slow lap of the change stream", `UPDATE stream_head SET slow_after = $2, slow_began_at = $3
+		WHERE name = 'changes' AND token = $1`)
+
 	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
 
 	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
@@ -122,6 +127,22 @@ func raise(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, e
 		err = errDeposed
 	}
 	return head, err
+}
+
+// slowPlace reads the place of the slow lap.
+func slowPlace(ctx context.Context, db *sql.DB) (at place, err error) {
+	var us int64
+	_, err = db.One(ctx, readSlowLap, nil, &at.after, &us)
+	if us > 0 {
+		at.began = sql.FromMicros(us)
+	}
+	return at, err
+}
+
+// moveSlowLap writes the place of the slow lap. A writer that was deposed moves nothing.
+func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to place) error {
+	_, err := tx.Run(ctx, moveSlow, token, to.after, to.began)
+	return err
 }
 
 // Head is the position of the last change ever written; began is when the first was, the zero time if none was.

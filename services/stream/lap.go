@@ -17,7 +17,7 @@ const (
 	rest = 4
 )
 
-// lap is a walk over all users who are not idle, which finds changes that have no write for each user.
+// lap is a walk over all active users, which finds changes that have no write for each user.
 type lap struct {
 	running bool
 	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
@@ -28,7 +28,7 @@ type lap struct {
 }
 
 // begin asks for a lap now, and a second one once every node has learned that the stream is on.
-func (l *lap) begin(time.Time) { *l = lap{again: true} }
+func (l *lap) begin() { *l = lap{again: true} }
 
 // stepLap visits the next users of a lap, if one is due.
 func (s *Service) stepLap(ctx context.Context) (more bool, err error) {

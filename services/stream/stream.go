@@ -8,8 +8,8 @@
 //
 // It guarantees that positions are committed in their order, that a user's version rises strictly, and that after quiet the
 // last change of every marked user equals their badges, whatever process dies between any two steps. What has no write for
-// each user (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are not idle.
-// Boundaries of time have a due time of their own.
+// each user (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are active, and by slow laps
+// over the others. Boundaries of time have a due time of their own.
 //
 // On failure: without Redis or SQL marks wait. If the writer dies, another node takes over after the lease; a writer that
 // comes back late cannot commit, because its token is void. While the stream is off, nothing is marked, read or written.
@@ -38,7 +38,7 @@ type Config struct {
 	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
 	// Applied rises when this node has learned a change that many users share.
 	Applied func() uint64
-	// ActiveSince is since when users were seen whom laps visit.
+	// ActiveSince is since when users were seen whom laps visit; slow laps visit the others.
 	ActiveSince func() time.Time
 
 	Clock services.Clock
@@ -46,7 +46,7 @@ type Config struct {
 
 	Always   bool          // the stream is on even without a reader; else see SetRead
 	Interval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	Lap      time.Duration // the longest time between two laps, unless they last long; a shared change starts one after a twelfth of it; 0 means 1 min
+	Lap      time.Duration // the longest time between two laps, unless they last long; a shared change starts one after a twelfth of it; 0 means 1 min. Slow laps begin after ten of it, or after one because of a shared change
 	Lease    time.Duration // of the writer; 0 means 5 s
 }
 
@@ -59,15 +59,17 @@ type Service struct {
 	wake  chan struct{}
 
 	lap    lap       // of the writer
+	slow   slowLap   // of the writer
 	leads  time.Time // until when this node is the writer without asking again
 	wasOff bool
 	stats  counters
 }
 
 type counters struct {
-	changes, marks, laps, compared atomic.Uint64
-	lapTook                        atomic.Int64
-	leads                          atomic.Bool
+	changes, marks, compared atomic.Uint64
+	laps, slowLaps           atomic.Uint64
+	lapTook, slowLapTook     atomic.Int64
+	leads                    atomic.Bool
 }
 
 // Stats are this node's numbers since its start.
@@ -77,7 +79,11 @@ type Stats struct {
 	Compared uint64        // users whose badges were compared with their last change
 	Laps     uint64        // over all active users
 	LapTook  time.Duration // the last lap
-	Writes   bool          // this node is the writer
+
+	SlowLaps    uint64        // over all other users
+	SlowLapTook time.Duration // the last slow lap, with its rests
+
+	Writes bool // this node is the writer
 }
 
 // New makes the stream of a node.
@@ -117,7 +123,8 @@ func (s *Service) Wake() {
 func (s *Service) Stats() Stats {
 	return Stats{
 		Changes: s.stats.changes.Load(), Marks: s.stats.marks.Load(), Compared: s.stats.compared.Load(), Laps: s.stats.laps.Load(),
-		LapTook: time.Duration(s.stats.lapTook.Load()), Writes: s.stats.leads.Load(),
+		LapTook: time.Duration(s.stats.lapTook.Load()), SlowLaps: s.stats.slowLaps.Load(), SlowLapTook: time.Duration(s.stats.slowLapTook.Load()),
+		Writes: s.stats.leads.Load(),
 	}
 }
 
@@ -173,7 +180,7 @@ func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 	return nil
 }
 
-// RunOnce does one step if this node is the writer: a batch of due users and a part of a lap. more says that work is
+// RunOnce does one step if this node is the writer: a batch of due users and a part of each lap. more says that work is
 // left.
 func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	if !s.on.Load() {
@@ -188,13 +195,16 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	}
 	if s.wasOff {
 		s.wasOff = false
-		s.lap.begin(s.cfg.Clock.Now())
+		s.lap.begin()
+		s.slow = slowLap{}
 	}
 	compared, err := s.compareDue(ctx)
 	if err != nil {
 		return false, err
 	}
-	more, err = s.stepLap(ctx) // beside due users, who may be many for long
+	if more, err = s.stepLap(ctx); err == nil { // beside due users, who may be many for long
+		err = s.stepSlowLap(ctx)
+	}
 	return more || compared > 0, err
 }
 

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/sql"
+)
+
+const (
+	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, each for themselves
+	// slower is how many times Config.Lap it is from the begin of a slow lap to the next, unless a shared change begins it earlier.
+	slower = 10
+	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
+	slowRest = 9
+	// slowTries is how often a batch is tried whose users cannot be compared. After that the lap leaves them out.
+	slowTries = 3
+)
+
+// slowLap is a walk over the users whom a lap leaves out, because they were not seen for long. There may be a hundred times as many
+// of them, so it rests between any two batches, and its place is kept in SQL: it may last longer than its writer.
+type slowLap struct {
+	known   bool // the place was read
+	place   place
+	applied uint64    // Config.Applied when it began; 0 if another writer began it
+	resume  time.Time // when the next batch is visited
+	tries   int       // of that batch
+}
+
+// place is how far a slow lap has come.
+type place struct {
+	after services.UserID // the last user visited; 0: no lap is under way
+	began time.Time
+}
+
+// stepSlowLap visits the next users of a slow lap, if it is time. An error of users who cannot be compared is not one of the stream:
+// the lap tries them again later.
+func (s *Service) stepSlowLap(ctx context.Context) (err error) {
+	now, l := s.cfg.Clock.Now(), &s.slow
+	if now.Before(l.resume) {
+		return nil
+	}
+	if !l.known {
+		if l.place, err = slowPlace(ctx, s.db); err != nil {
+			return err
+		}
+		l.known = true
+	}
+	next := l.place
+	if next.after == 0 {
+		if !s.slowLapDue(now) {
+			return nil
+		}
+		next.began, l.applied = now, s.cfg.Applied()
+	}
+	users, err := people.InactiveUsers(ctx, s.db, next.after, slowBatch, s.cfg.ActiveSince())
+	if err != nil {
+		return err
+	}
+	differ, err := s.differing(ctx, users)
+	if err != nil {
+		if l.tries++; l.tries < slowTries {
+			l.resume = now.Add(retryAfter)
+			return nil
+		}
+		s.cfg.Log.Warn("the change stream leaves out users whom it cannot compare", "after", next.after, "users", len(users), "error", err)
+	}
+	if next.after = 0; len(users) == slowBatch {
+		next.after = users[slowBatch-1]
+	}
+	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		if err := moveSlowLap(ctx, tx, s.token, next); err != nil || len(differ) == 0 {
+			return err
+		}
+		return mark(ctx, tx, differ, tx.Now)
+	})
+	if err != nil {
+		return err
+	}
+	ended := s.cfg.Clock.Now()
+	l.place, l.tries, l.resume = next, 0, ended.Add(slowRest*ended.Sub(now))
+	if next.after == 0 {
+		s.stats.slowLaps.Add(1)
+		s.stats.slowLapTook.Store(int64(ended.Sub(next.began)))
+	}
+	return nil
+}
+
+func (s *Service) slowLapDue(now time.Time) bool {
+	since := now.Sub(s.slow.place.began)
+	return since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
+}

@@ -1,0 +1,195 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/people"
+	"tidings/services/people/peopletest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// away is a world of users who were not seen for long, but for the last one, with a stream whose clock the test moves. Its slow lap
+// is the only thing that finds their badges.
+type away struct {
+	*world
+	clock *sqltest.Clock
+	users []services.UserID
+	seen  []services.UserID // those who were compared, in order
+}
+
+var nobody []services.UserID
+
+func newAway(b *peopletest.Bundle, count int) *away {
+	w := &away{world: newWorld(b), clock: sqltest.NewClock()}
+	keys := make([]string, count+1)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user%d", i)
+	}
+	w.users = b.MakeUsers(keys...)
+	b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, w.users[count:]) })
+	for _, user := range w.users {
+		w.set(user, 1, "", time.Time{})
+	}
+	return w
+}
+
+func (w *away) node() *Service {
+	s := w.world.node()
+	s.cfg.Lap, s.cfg.Clock = time.Minute, w.clock
+	s.cfg.ActiveSince = func() time.Time { return w.DB.Now().Add(-time.Hour) }
+	peek := s.cfg.Peek
+	s.cfg.Peek = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
+		w.seen = append(w.seen, users...)
+		return peek(ctx, users)
+	}
+	return s
+}
+
+// told is how many users have n in their newest change.
+func (w *away) told(s *Service, n int) (told int) {
+	w.T.Helper()
+	totals, _ := w.totals(s, 0)
+	for _, total := range totals {
+		if total == n {
+			told++
+		}
+	}
+	return told
+}
+
+// visited are those users away whom the steps since then have compared by a slow lap.
+func (w *away) visited(s *Service) (visited []services.UserID) {
+	w.T.Helper()
+	w.seen = nil
+	sqltest.Equal(w.T, s.stepSlowLap(w.Ctx), nil)
+	return w.seen
+}
+
+// A slow lap finds what nobody marked, of users whom laps leave out, and of nobody else.
+func TestSlowLapFindsWhoIsAway(t *testing.T) {
+	for _, count := range []int{slowBatch - 1, slowBatch, 2*slowBatch + 1} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+				t := b.T
+				w := newAway(b, count)
+				s := w.node()
+				w.step(s)
+				for range 2 {
+					w.clock.Advance(time.Minute)
+					w.step(s)
+				}
+				sqltest.Equal(t, s.Stats().SlowLaps, uint64(1))
+				if told := w.told(s, 1); told != count+1 {
+					t.Errorf("%d of %d were told", told, count+1)
+				}
+				w.clock.Advance(slower * time.Minute)
+				var visited []services.UserID
+				for range 3 {
+					visited = append(visited, w.visited(s)...)
+					w.clock.Advance(time.Minute)
+				}
+				if !slices.Equal(visited, w.users[:count]) {
+					t.Errorf("visited %v of %v", visited, w.users)
+				}
+			})
+		})
+	}
+}
+
+// A slow lap begins ten laps after the last one, or one lap after it if a shared change came since it began.
+func TestSlowLapIsDue(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 3)
+		s := w.node()
+		w.step(s)
+		w.step(s)
+		sqltest.Equal(t, w.told(s, 1), 4)
+		for _, c := range []struct {
+			after  time.Duration
+			shared uint64
+			visits int
+		}{
+			{time.Minute, 0, 0}, {8 * time.Minute, 0, 0}, {time.Minute, 0, 3}, {59 * time.Second, 1, 0}, {time.Second, 0, 3},
+			{time.Minute, 0, 0}, {time.Minute, 1, 3}, {time.Second, 1, 0},
+		} {
+			w.clock.Advance(c.after)
+			w.shared += c.shared
+			if visited := w.visited(s); len(visited) != c.visits {
+				t.Errorf("%v later, with %d shared changes: %v", c.after, c.shared, visited)
+			}
+		}
+	})
+}
+
+// After a batch a slow lap rests, by how long the batch took.
+func TestSlowLapRests(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 2*slowBatch)
+		s := w.node()
+		w.peeked = func() { w.clock.Advance(time.Second) }
+		w.step(s)
+		took := s.slow.resume.Sub(w.clock.Now())
+		if took < 8*time.Second || took > slowRest*time.Second || s.slow.place.after != w.users[slowBatch-1] {
+			t.Errorf("rests for %v at %d", took, s.slow.place.after)
+		}
+		w.clock.Advance(took - time.Microsecond)
+		sqltest.Equal(t, w.visited(s), nobody)
+		w.clock.Advance(time.Microsecond)
+		sqltest.Equal(t, w.visited(s), w.users[slowBatch:2*slowBatch])
+	})
+}
+
+// The next writer goes on where the last one was, and a writer that was deposed moves nothing.
+func TestSlowLapOutlivesItsWriter(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 3*slowBatch)
+		first, next := w.node(), w.node()
+		sqltest.Must(first.RunOnce(b.Ctx))(t)
+		first.resign(b.Ctx)
+		sqltest.Must(next.lead(b.Ctx))(t)
+		sqltest.Equal(t, w.visited(next), w.users[slowBatch:2*slowBatch])
+		w.clock.Advance(time.Hour)
+		sqltest.Equal(t, w.visited(next), w.users[2*slowBatch:3*slowBatch])
+		sqltest.Equal(t, w.visited(first), w.users[slowBatch:2*slowBatch]) // it does not know yet
+		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, w.users[3*slowBatch-1])
+		third := w.node()
+		sqltest.Equal(t, resign(b.Ctx, b.DB, next.token), nil)
+		sqltest.Must(third.lead(b.Ctx))(t)
+		sqltest.Equal(t, w.visited(third), nobody) // the end
+		sqltest.Equal(t, third.Stats().SlowLaps, uint64(1))
+		sqltest.Equal(t, sqltest.Must(slowPlace(b.Ctx, b.DB))(t).after, services.UserID(0))
+	})
+}
+
+// Users who cannot be compared are tried again, and then left out: they hold up nobody behind them.
+func TestSlowLapLeavesOutWhoCannotBeCompared(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, slowBatch+1)
+		s := w.node()
+		for _, user := range w.users[:slowBatch] {
+			w.failed[user] = services.Errorf(services.Unavailable, "not now")
+		}
+		w.step(s)
+		for range slowTries - 2 {
+			w.clock.Advance(retryAfter)
+			sqltest.Equal(t, w.visited(s), w.users[:slowBatch])
+			sqltest.Equal(t, w.visited(s), nobody) // it rests
+		}
+		w.clock.Advance(retryAfter)
+		sqltest.Equal(t, w.visited(s), w.users[:slowBatch])
+		w.clock.Advance(time.Hour)
+		sqltest.Equal(t, w.visited(s), w.users[slowBatch:slowBatch+1])
+		w.step(s)
+		sqltest.Equal(t, w.told(s, 1), 2) // the active one too
+	})
+}

@@ -1,0 +1,127 @@
+package nodes
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/node"
+	"tidings/services/people"
+	"tidings/services/redis/redistest"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// whoIsAway are three followers of a huge author: one was never seen, one not for nine days and one, of whom Redis holds
+// nothing, not for a year.
+type whoIsAway struct {
+	a, b   *world.Node
+	t      *testing.T
+	keys   []string
+	visits map[services.UserID]time.Time
+	reader world.Changes
+}
+
+func awayFrom(t *testing.T, a, b *world.Node) *whoIsAway {
+	t.Helper()
+	w := &whoIsAway{a: a, b: b, t: t, keys: []string{"never", "idle", "dormant"}}
+	a.People("star")
+	a.MakeHuge("star")
+	var events []any
+	for _, key := range w.keys {
+		events = append(events, map[string]any{"as": "user:" + key, "do": map[string]any{"follow": map[string]any{"userId": "user:star"}}})
+	}
+	a.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`, map[string]any{"e": events}, nil)
+	a.Badges("idle")
+	for key, days := range map[string]int{"idle": 9, "dormant": 365} {
+		user := a.NumbersOf(key)
+		sqltest.Equal(t, a.Store.Write(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.Run(t.Context(), sql.AdHoc("test", "UPDATE users SET seen_at = $1 WHERE number = $2"), tx.Now.AddDate(0, 0, -days), user[0])
+			return err
+		}), nil)
+	}
+	w.visits = w.seen()
+	return w
+}
+
+func (w *whoIsAway) seen() map[services.UserID]time.Time {
+	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.NumbersOf(w.keys...)))(w.t)
+}
+
+// told waits until the newest change of everybody has what was done, or of those named.
+func (w *whoIsAway) told(what string, has func(world.Change) bool, keys ...string) {
+	w.t.Helper()
+	if len(keys) == 0 {
+		keys = w.keys
+	}
+	world.Converge(w.t, 30*time.Second, func() error {
+		if err := w.reader.Read(w.b.URL); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, key := range keys {
+			if last := w.reader.Last[key]; !has(last) {
+				return fmt.Errorf("%s did not reach %s: %+v", what, key, last)
+			}
+		}
+		return nil
+	})
+}
+
+// hasCount is a change with a count of a source.
+func hasCount(source string, count int) func(world.Change) bool {
+	return func(change world.Change) bool {
+		for _, one := range change.Sources {
+			if one.Source == source && one.Count == count {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// What has no write for each user is found by slow laps, and makes nobody active. Announcements and dots are for those who have been
+// there: whoever is dormant counts as new, and finds none of them unread.
+func TestChangesOfWhoIsAway(t *testing.T) {
+	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) {
+		changing(200 * time.Millisecond)(cfg)
+		cfg.MaxWriteMembers = 2
+	})
+	w := awayFrom(t, p.A, p.B)
+	key := w.a.Announce(map[string]any{"title": "news", "content": "for all"})
+	w.told("an announcement", hasCount("ANNOUNCEMENTS", 1), "idle")
+	if cause := w.reader.Sounded["idle"].Cause; cause == nil || cause.Source != "ANNOUNCEMENTS" {
+		t.Errorf("the announcement was silent: %+v", w.reader.Last["idle"])
+	}
+	w.b.RaiseDot(map[string]any{"name": "shop"})
+	w.told("a dot", func(change world.Change) bool { return len(change.Dots) == 1 }, "idle")
+	w.a.Publish("star", "hello")
+	w.told("a post of a huge author", hasCount("HOME_FEED", 1))
+	w.b.GoLive("star")
+	w.told("a show", hasCount("LIVE_BOARD", 1))
+
+	var made struct {
+		CreateConversation struct{ Conversation struct{ ID string } }
+	}
+	w.a.Must("star", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:never","user:idle","user:dormant"]}){conversation{id}}}`, nil, &made)
+	w.a.Must("star", `mutation{sendMessage(input:{conversationId:"`+made.CreateConversation.Conversation.ID+`",body:"hello all"}){message{id}}}`, nil, nil)
+	w.told("a message in a large room", hasCount("CONVERSATIONS", 1))
+
+	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
+	w.a.Must("host:ingest", `mutation{notify(input:{to:["user:never","user:idle","user:dormant"],category:"orders",title:"sent"}){created}}`, nil, nil)
+	total := func(idle, others int) func(world.Change) bool {
+		return func(change world.Change) bool {
+			return change.Total == idle || change.Key != "idle" && change.Total == others
+		}
+	}
+	w.told("an order", total(5, 4))
+	w.a.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",inTotal:false}){changed}}`, nil, nil)
+	w.told("the category's new definition", total(4, 3))
+	w.a.Must("boss:admin", `mutation{withdrawAnnouncement(input:{announcementId:"`+key+`"}){changed}}`, nil, nil)
+	w.told("the announcement's end", total(3, 3))
+	if now := w.seen(); !maps.Equal(now, w.visits) {
+		t.Errorf("they were seen at %v, now at %v", w.visits, now)
+	}
+}
