@@ -27,7 +27,10 @@ var (
 
 	dropJobs = sql.NewStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
-	firstDueStatement = sql.NewStatement("first due jobs", `SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM {rows $1 kind TEXT} AS k`)
+	// It goes from one kind that has jobs to the next: few of the kinds have any, and this is asked before each claim.
+	firstDueStatement = sql.NewStatement("first due jobs", `WITH RECURSIVE k (kind) AS (SELECT min(kind) FROM jobs
+			UNION ALL SELECT (SELECT min(j.kind) FROM jobs j WHERE j.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
+		SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM k WHERE k.kind IS NOT NULL`)
 )
 
 // claimJobs is the statement that locks the due jobs of so many kinds. It is built once for each number of kinds.
@@ -172,20 +175,14 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 // firstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without jobs is
 // left out.
 func firstDue(ctx context.Context, s *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
-	list := make(sql.Rows, len(kinds))
-	for i, kind := range kinds {
-		list[i] = []any{kind}
-	}
-	err = s.Each(ctx, firstDueStatement, []any{list}, func(scan func(...any) error) error {
+	err = s.Each(ctx, firstDueStatement, nil, func(scan func(...any) error) error {
 		var kind string
-		var due sql.NullInt64
-		if err := scan(&kind, &due); err != nil {
-			return err
-		}
-		if due.Valid && keep(sql.FromMicros(due.Int64)) {
+		var due int64
+		err := scan(&kind, &due)
+		if err == nil && slices.Contains(kinds, kind) && keep(sql.FromMicros(due)) {
 			kept = append(kept, kind)
 		}
-		return nil
+		return err
 	})
 	return kept, err
 }

