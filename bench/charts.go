@@ -28,10 +28,12 @@ type bar struct{ who, label string }
 
 var charts = []chart{
 	{"chart-feed.svg", "Home feed, a page of 20", "answers a second, more is better", "per second", "home feed page of 20", []bar{
-		{"Tidings", "Tidings"}, {"Mercurius", "Mercurius + ioredis"}, {"stock gqlgen", "stock gqlgen, one Redis call a command"},
+		{"Tidings", "Tidings"}, {"Bun", "Bun + graphql-jit + Bun's Redis client"}, {"Mercurius", "Mercurius + ioredis"},
+		{"stock gqlgen", "stock gqlgen, one Redis call a command"},
 	}},
 	{"chart-badge.svg", "Badge query over HTTP", "answers a second, more is better", "per second", "badge query over HTTP", []bar{
-		{"Tidings, 200 followed", "Tidings"}, {"Mercurius", "Mercurius + ioredis"}, {"our own static", "the limit: a query that reads nothing"},
+		{"Tidings, 200 followed", "Tidings"}, {"Bun", "Bun + graphql-jit + Bun's Redis client"}, {"Mercurius", "Mercurius + ioredis"},
+		{"our own static", "the limit: a query that reads nothing"},
 	}},
 	{"chart-push.svg", "10,000 sockets, one event each at once", "events a second, more is better", "per second", "push: 10,000 sockets, one event each at once", []bar{
 		{"Tidings", "Tidings, with the read of the document"}, {"stock gqlgen", "stock gqlgen, nothing to read"}, {"bare TCP", "the limit: the same bytes over bare TCP"},
