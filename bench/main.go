@@ -47,6 +47,7 @@ type options struct {
 	mercuriusProcesses int
 	only               []string
 	follows, results   string
+	profilesFolder     string
 
 	readers      int // for each number of people followed
 	volleys      int // in a round
@@ -102,12 +103,16 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.sockets, "sockets", 10_000, "how many sockets are open at a time")
 	flags.IntVar(&o.mercuriusProcesses, "mercurius-processes", 1, "how many processes the Mercurius peer has")
 	flags.StringVar(&o.follows, "follows", followsFile, "the `file` to import: rows of two people who follow each other")
+	flags.StringVar(&o.profilesFolder, "profiles", "", "a `folder` for a profile of our server in the busiest second of each row; no results are written, because profiling takes time")
 	flags.StringVar(&o.results, "results", resultsFile, "the `file` to write; - writes none")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if o.profilesFolder != "" {
+		o.results = "-"
+	}
 	o.readers, o.volleys, o.limit, o.worlds = 16, 5, time.Hour, wholeWorlds
 	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
 	if o.quick {
@@ -155,11 +160,14 @@ type bench struct {
 	numbers   map[string]uint32 // key -> user number
 	scripts   scriptTimes
 	report    *report
+	profiles  *profiler
 	progress  io.Writer
 }
 
 func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
+	text := fmt.Sprintf(format, args...)
+	b.profiles.hear(text)
+	fmt.Fprintln(b.progress, "bench: "+text)
 }
 
 func (b *bench) wants(row string) bool { return slices.Contains(b.only, row) }
@@ -177,7 +185,7 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	b := &bench{options: opts, folder: folder, progress: progress}
+	b := &bench{options: opts, folder: folder, progress: progress, profiles: newProfiler(opts.profilesFolder)}
 	defer func() {
 		if opts.keep {
 			b.say("logs and data are in %s", folder)
@@ -194,6 +202,9 @@ func run(ctx context.Context, opts options, out, progress io.Writer) (err error)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
+		return err
+	}
+	if err := b.profiles.write(ctx, commandLine()); err != nil {
 		return err
 	}
 	if err := b.report.print(out); err != nil || opts.results == "-" {

@@ -83,14 +83,17 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 }
 
 // site is where a server stores its data: a folder, and a database in Redis.
-type site struct{ folder, redisURL, node string }
+type site struct {
+	folder, redisURL, node string
+	profiles               *profiler
+}
 
 // site is the one that the peers use.
-func (b *bench) site() site { return site{b.folder, b.redisURL, node} }
+func (b *bench) site() site { return site{b.folder, b.redisURL, node, b.profiles} }
 
 // aside makes a site that only one row uses.
 func (b *bench) aside(name string, database int) (site, error) {
-	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name}
+	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name, b.profiles}
 	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
 }
 
@@ -114,10 +117,19 @@ func (p site) file() string { return filepath.Join(p.folder, "data", "tidings.db
 
 // start starts Tidings there. A site has one server at a time.
 func (p site) start(ctx context.Context, arguments ...string) (*program, error) {
-	return startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
+	profiling, operations, err := p.profiles.arguments()
+	if err != nil {
+		return nil, err
+	}
+	arguments = append(arguments, profiling...)
+	server, err := startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
 		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.folder, "data"), "--redis", p.redisURL, "--node", p.node,
 			"--log-level", "warn", "--drain", "0s", "--rate-limits", "off", "--sockets-per-user", "0", "--sockets-per-address", "0"}, arguments...)
 	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
+	if err == nil && p.profiles != nil {
+		go p.profiles.watch(ctx, server.pid(), operations) // it ends with the server
+	}
+	return server, err
 }
 
 // connect opens the site's database of the Redis.

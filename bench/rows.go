@@ -132,6 +132,7 @@ func (b *bench) contender(who string, p *program, query string, follows int) *co
 // compete lets the contenders take turns. A first, short turn of each is not counted.
 func (b *bench) compete(ctx context.Context, what string, contenders ...*contender) error {
 	length := time.Duration(b.seconds * float64(time.Second))
+	b.profiles.begin(what) // with the first turn, which no progress names
 	for round := range b.rounds + 1 {
 		if round > 0 {
 			b.say("%s: round %d of %d", what, round, b.rounds)

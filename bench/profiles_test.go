@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/http/pprof"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProfilerKeepsTheBusiest(t *testing.T) {
+	p := newProfiler(t.TempDir())
+	p.keep("", cpuProfile{[]byte("nothing is measured"), time.Hour})
+	p.hear("seeding")
+	if p.now() != "" {
+		t.Errorf("seeding measures %q", p.now())
+	}
+	p.hear("home feed: round 1 of 3")
+	for i, busy := range []time.Duration{3, 5, 4} {
+		p.keep(p.now(), cpuProfile{[]byte{byte(i)}, busy})
+	}
+	p.hear("sockets: round 1 of 3")
+	p.keep(p.now(), cpuProfile{[]byte("idle"), 0})
+	if len(p.taken) != 2 || !bytes.Equal(p.taken["home feed"].raw, []byte{1}) || string(p.taken["sockets"].raw) != "idle" {
+		t.Errorf("kept %v", p.taken)
+	}
+}
+
+func TestNoProfiler(t *testing.T) {
+	p := newProfiler("")
+	p.hear("home feed: round 1 of 3")
+	arguments, _, err := p.arguments()
+	if arguments != nil || err != nil || p.write(t.Context(), "") != nil {
+		t.Errorf("a run without --profiles starts servers with %v, %v", arguments, err)
+	}
+}
+
+// A server is watched until it ends, and what is written names the functions that it ran.
+func TestProfilesAreWritten(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	server := httptest.NewServer(mux)
+	p := newProfiler(filepath.Join(t.TempDir(), "new"))
+	p.hear("a loop: round 1 of 1")
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		p.watch(t.Context(), os.Getpid(), strings.TrimPrefix(server.URL, "http://"))
+	}()
+	for p.has("a loop") == 0 {
+		spin()
+	}
+	server.CloseClientConnections()
+	server.Close()
+	<-watched
+	if err := p.write(t.Context(), "go run ./bench --profiles x"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(p.folder, "a-loop.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a loop\n", `by "go run ./bench --profiles x"`, "By its own time:", "With what it calls:", "bench.spin", "Duration: "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	for _, none := range []string{"File:", "Time:", "Build ID:", os.TempDir()} {
+		if strings.Contains(string(text), none) {
+			t.Errorf("there is %q in\n%s", none, text)
+		}
+	}
+}
+
+// has is how many profiles there are of what is measured.
+func (p *profiler) has(what string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.taken[what].raw)
+}
+
+var spun int
+
+//go:noinline
+func spin() {
+	for range 1_000_000 {
+		spun++
+	}
+}
+
+func TestProfilesMakeNoResults(t *testing.T) {
+	o, err := parseOptions([]string{"--profiles", "x", "--results", "y"}, &bytes.Buffer{})
+	if err != nil || o.results != "-" || o.profilesFolder != "x" {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestNamesOfProfiles(t *testing.T) {
+	for what, want := range map[string]string{
+		"home feed page of 20":          "home-feed-page-of-20.txt",
+		"badge query, every source lit": "badge-query-every-source-lit.txt",
+		"(x)":                           "x.txt",
+	} {
+		if got := fileName(what); got != want {
+			t.Errorf("%q is in %q, want %q", what, got, want)
+		}
+	}
+}
