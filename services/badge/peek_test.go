@@ -28,8 +28,8 @@ func TestPeekIsNoVisit(t *testing.T) {
 		n.Quiet(n.World.Fanout)
 		peek := func(what string, want int) {
 			t.Helper()
-			badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
-			if errs[0] != nil || errs[1] != nil || badges[0].HomeFeed.Value != want || badges[1].Total.Value != 0 {
+			badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger, 0}) // 0 is nobody
+			if errs[0] != nil || errs[1] != nil || errs[2] != nil || badges[0].HomeFeed.Value != want || badges[1].Total.Value != 0 || badges[2].Total.Value != 0 {
 				t.Errorf("%s: %+v, %v", what, badges, errs)
 				return
 			}

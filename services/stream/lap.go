@@ -23,7 +23,8 @@ type lap struct {
 	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
 	began   time.Time
 	ended   time.Time
-	applied uint64 // Config.Applied when it began
+	worked  time.Duration // without the waits for an engine that did not answer
+	applied uint64        // Config.Applied when it began
 	after   services.UserID
 }
 
@@ -58,6 +59,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	}
 	if err == nil {
 		s.lap.after = users[len(users)-1]
+		s.lap.worked += s.cfg.Clock.Now().Sub(now)
 	}
 	return err == nil, err
 }
@@ -68,14 +70,14 @@ func (s *Service) lapDue(now time.Time) bool {
 		return true
 	}
 	since := now.Sub(l.began)
-	if now.Sub(l.ended) < rest*l.ended.Sub(l.began) {
+	if now.Sub(l.ended) < rest*l.worked {
 		return false
 	}
 	return since >= s.cfg.Lap || since >= s.cfg.Lap/sooner && (l.again || s.cfg.Applied() != l.applied)
 }
 
-// differing lists those users whose badges differ from their last change. It takes no lock: they are compared again before
-// anything is written.
+// differing lists those users whose badges differ from their last change, or cannot be read: as marked users these are tried again. It
+// takes no lock: they are compared again before anything is written.
 func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
 	had, err := faces(ctx, s.db, users)
 	if err != nil {
@@ -87,6 +89,7 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 		if errs[i] != nil {
 			err = errs[i]
 			failures++
+			differ = append(differ, user)
 			continue
 		}
 		state := stateOf(badges[i])
@@ -95,8 +98,15 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 			differ = append(differ, user)
 		}
 	}
-	if failures == len(users) {
+	if failures > 0 && failures == len(users) && !s.readable(ctx) {
 		return nil, err
 	}
 	return differ, nil
+}
+
+// readable reports whether badges can be read at all: those of a user ID that nobody has. Without it one user whose badges cannot be
+// counted would hold up all others whenever they are alone.
+func (s *Service) readable(ctx context.Context) bool {
+	_, errs := s.cfg.Peek(ctx, []services.UserID{0})
+	return errs[0] == nil
 }

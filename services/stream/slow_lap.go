@@ -15,8 +15,6 @@ const (
 	slower = 10
 	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.
 	slowRest = 9
-	// slowTries is how often a batch is tried whose users cannot be compared. After that the lap leaves them out.
-	slowTries = 3
 )
 
 // slowLap is a walk over the users whom a lap leaves out, because they were not seen for long. There may be a hundred times as many
@@ -26,7 +24,6 @@ type slowLap struct {
 	place   place
 	applied uint64    // Config.Applied when it began; 0 if another writer began it
 	resume  time.Time // when the next batch is visited
-	tries   int       // of that batch
 }
 
 // place is how far a slow lap has come.
@@ -35,8 +32,7 @@ type place struct {
 	began time.Time
 }
 
-// stepSlowLap visits the next users of a slow lap, if it is time. An error of users who cannot be compared is not one of the stream:
-// the lap tries them again later.
+// stepSlowLap visits the next users of a slow lap, if it is time.
 func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	now, l := s.cfg.Clock.Now(), &s.slow
 	if now.Before(l.resume) {
@@ -61,11 +57,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	}
 	differ, err := s.differing(ctx, users)
 	if err != nil {
-		if l.tries++; l.tries < slowTries {
-			l.resume = now.Add(retryAfter)
-			return nil
-		}
-		s.cfg.Log.Warn("the change stream leaves out users whom it cannot compare", "after", next.after, "users", len(users), "error", err)
+		return err
 	}
 	if next.after = 0; len(users) == slowBatch {
 		next.after = users[slowBatch-1]
@@ -80,7 +72,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 		return err
 	}
 	ended := s.cfg.Clock.Now()
-	l.place, l.tries, l.resume = next, 0, ended.Add(slowRest*ended.Sub(now))
+	l.place, l.resume = next, ended.Add(slowRest*ended.Sub(now))
 	if next.after == 0 {
 		s.stats.slowLaps.Add(1)
 		s.stats.slowLapTook.Store(int64(ended.Sub(next.began)))
@@ -89,6 +81,6 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 }
 
 func (s *Service) slowLapDue(now time.Time) bool {
-	since := now.Sub(s.slow.place.began)
-	return since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
+	since := now.Sub(s.slow.place.began) // below 0: the clock of the writer before was ahead
+	return since < 0 || since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied
 }

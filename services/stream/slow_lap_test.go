@@ -170,26 +170,95 @@ func TestSlowLapOutlivesItsWriter(t *testing.T) {
 	})
 }
 
-// Users who cannot be compared are tried again, and then left out: they hold up nobody behind them.
-func TestSlowLapLeavesOutWhoCannotBeCompared(t *testing.T) {
+// Users who cannot be compared are marked, and hold up nobody behind them. While nobody can be compared, the lap waits.
+func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newAway(b, slowBatch+1)
 		s := w.node()
-		for _, user := range w.users[:slowBatch] {
-			w.failed[user] = services.Errorf(services.Unavailable, "not now")
+		sqltest.Must(s.RunOnce(b.Ctx))(t) // the first batch
+		sqltest.Must(s.compareDue(b.Ctx))(t)
+		w.failed[0] = services.Errorf(services.Unavailable, "Redis does not answer")
+		w.failed[w.users[slowBatch]] = w.failed[0]
+		w.clock.Advance(time.Minute)
+		if err := s.stepSlowLap(b.Ctx); err == nil {
+			t.Error("a slow lap goes on while nobody can be compared")
 		}
+		delete(w.failed, 0)
+		w.clock.Advance(slower * time.Minute)
+		sqltest.Equal(t, s.stepSlowLap(b.Ctx), nil)
+		sqltest.Equal(t, s.Stats().SlowLaps, uint64(1))
+		if waiting, _, err := s.Lag(b.Ctx); waiting != 1 || err != nil {
+			t.Errorf("%d are marked, %v", waiting, err)
+		}
+		delete(w.failed, w.users[slowBatch])
 		w.step(s)
-		for range slowTries - 2 {
-			w.clock.Advance(retryAfter)
-			sqltest.Equal(t, w.visited(s), w.users[:slowBatch])
-			sqltest.Equal(t, w.visited(s), nobody) // it rests
+		sqltest.Equal(t, w.told(s, 1), slowBatch+2)
+	})
+}
+
+// A user whose badges cannot be read waits without holding up the writer, also when nobody else is due.
+func TestOneWhoCannotBeReadHoldsUpNobody(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 1)
+		s := w.node()
+		sqltest.Must(s.lead(b.Ctx))(t)
+		w.failed[w.users[0]] = services.Errorf(services.Unavailable, "not counted in time")
+		sqltest.Equal(t, s.Mark(b.Ctx, w.users[:1]), nil)
+		if compared, err := s.compareDue(b.Ctx); compared != 1 || err != nil {
+			t.Errorf("%d compared, %v", compared, err)
 		}
-		w.clock.Advance(retryAfter)
-		sqltest.Equal(t, w.visited(s), w.users[:slowBatch])
+		if compared, err := s.compareDue(b.Ctx); compared != 0 || err != nil {
+			t.Errorf("tried again at once: %d, %v", compared, err)
+		}
+		w.failed[0] = w.failed[w.users[0]]
+		sqltest.Equal(t, s.Mark(b.Ctx, w.users[:1]), nil)
+		if _, err := s.compareDue(b.Ctx); err == nil {
+			t.Error("nobody can be read, and the writer does not say so")
+		}
+	})
+}
+
+// A lap that had to wait for an engine rests by its work, and not by the wait.
+func TestLapsRestByTheirWork(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 1)
+		s := w.node()
+		w.peeked = func() { w.clock.Advance(time.Second) }
+		w.failed[0] = services.Errorf(services.Unavailable, "Redis does not answer")
+		for _, user := range w.users {
+			w.failed[user] = w.failed[0]
+		}
+		if _, err := s.stepLap(b.Ctx); err == nil {
+			t.Fatal("a lap goes on while nobody can be compared")
+		}
 		w.clock.Advance(time.Hour)
-		sqltest.Equal(t, w.visited(s), w.users[slowBatch:slowBatch+1])
-		w.step(s)
-		sqltest.Equal(t, w.told(s, 1), 2) // the active one too
+		clear(w.failed)
+		for more := true; more; {
+			more = sqltest.Must(s.stepLap(b.Ctx))(t)
+		}
+		sqltest.Equal(t, s.Stats().Laps, uint64(1))
+		w.shared++
+		for wait, due := range map[time.Duration]bool{(rest - 1) * time.Second: false, (rest + 1) * time.Second: true} {
+			if got := s.lapDue(s.lap.ended.Add(wait)); got != due {
+				t.Errorf("due %v after the lap: %t, want %t", wait, got, due)
+			}
+		}
+	})
+}
+
+// A writer whose clock was ahead does not keep the next one from slow laps.
+func TestSlowLapsAfterAWriterWhoseClockWasAhead(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newAway(b, 3)
+		ahead, next := w.node(), w.node()
+		sqltest.Must(ahead.RunOnce(b.Ctx))(t)
+		ahead.resign(b.Ctx)
+		sqltest.Must(next.lead(b.Ctx))(t)
+		w.clock.Advance(-time.Hour)
+		sqltest.Equal(t, w.visited(next), w.users[:3])
 	})
 }

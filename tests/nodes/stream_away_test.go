@@ -121,6 +121,9 @@ func TestChangesOfWhoIsAway(t *testing.T) {
 	w.told("the category's new definition", total(4, 3))
 	w.a.Must("boss:admin", `mutation{withdrawAnnouncement(input:{announcementId:"`+key+`"}){changed}}`, nil, nil)
 	w.told("the announcement's end", total(3, 3))
+	if _, errs := w.a.Badge.Peek(t.Context(), []services.UserID{0}); errs[0] != nil {
+		t.Errorf("the badges of nobody, by which the writer learns whether any can be read: %v", errs[0])
+	}
 	if now := w.seen(); !maps.Equal(now, w.visits) {
 		t.Errorf("they were seen at %v, now at %v", w.visits, now)
 	}
