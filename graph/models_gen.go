@@ -2155,7 +2155,7 @@ func (SiteMessageReport) IsNode() {}
 type SourceCount struct {
 	// The source.
 	Source services.Source `json:"source"`
-	// The number of unread items. Of a source with several counts, it is their sum.
+	// The number of unread items. Of NOTIFICATIONS it is the sum over all categories that are in the total, and of SITE_MESSAGES the sum over all types; `badges` has each.
 	Count services.Count `json:"count"`
 }
 
