@@ -51,8 +51,13 @@ func TestProfilesAreWritten(t *testing.T) {
 		defer close(watched)
 		p.watch(t.Context(), os.Getpid(), strings.TrimPrefix(server.URL, "http://"))
 	}()
-	for p.has("a loop") == 0 {
-		spin()
+	for !p.has("a loop") {
+		select {
+		case <-watched:
+			t.Fatal("the server is not watched any more")
+		default:
+			spin()
+		}
 	}
 	server.CloseClientConnections()
 	server.Close()
@@ -76,11 +81,11 @@ func TestProfilesAreWritten(t *testing.T) {
 	}
 }
 
-// has is how many profiles there are of what is measured.
-func (p *profiler) has(what string) int {
+// has reports whether there is a profile of what is measured.
+func (p *profiler) has(what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.taken[what].raw)
+	return p.taken[what].raw != nil
 }
 
 var spun int

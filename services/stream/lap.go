@@ -12,8 +12,8 @@ import (
 const (
 	// sooner is how much sooner than Config.Lap a lap begins because of a shared change.
 	sooner = 12
-	// rest is how long the writer rests after a lap, as a multiple of its duration: a lap never takes more than a fifth of one
-	// processor.
+	// rest is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
+	// of one processor.
 	rest = 4
 )
 
