@@ -9,6 +9,7 @@ import (
 
 	"tidings/services/devices/devicestest"
 	"tidings/services/outbound"
+	"tidings/services/outbound/outboundtest"
 	"tidings/services/people/peopletest"
 	"tidings/services/sql/sqltest"
 	"tidings/tests/eventually"
@@ -78,6 +79,28 @@ func TestRudePushServices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Any user can name a push service: one whose certificate has a NUL in a name, which PostgreSQL refuses in a text, stops nobody else.
+func TestNamesOfACertificateHoldNobody(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		users := b.MakeUsers("ann", "bob")
+		s := w.node()
+		c := send(s)
+		bad := devicestest.NewBrowser(outboundtest.ServerOfNames(t, "a\x00b.example") + "/1")
+		sqltest.Must(s.Register(b.Ctx, users[0], NewDevice{Endpoint: bad.Endpoint, P256dh: bad.P256dh, Auth: bad.Auth, Silent: true}))(t)
+		w.register(s, users[1], "phone")
+		w.like(1, users...)
+		w.settle(c)
+		w.like(2, users...)
+		w.settle(c)
+		sqltest.Equal(t, w.lastOf("phone"), 2)
+		if list := sqltest.Must(s.Of(b.Ctx, users[0]))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, "certificate is valid for a\uFFFDb.example") {
+			t.Errorf("%+v", list)
+		}
+	})
 }
 
 // answerGarbage writes to the connection itself and closes it.

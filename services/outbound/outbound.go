@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 const (
@@ -142,12 +143,18 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(at.Sub(now), 0), longestAsk)
 }
 
-// plainError is the text of an error without the address, which may hold a token.
+// plainError is the text of an error without the address, which may hold a token. It has printable characters alone, because a
+// receiver has a say in it: the names of its certificate can hold others, and PostgreSQL refuses a NUL.
 func plainError(err error) string {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	text := strings.ToValidUTF8(err.Error(), "")
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.ToValidUTF8(err.Error(), ""))
 	if short := []rune(text); len(short) > longError {
 		text = string(short[:longError])
 	}

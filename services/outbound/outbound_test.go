@@ -1,10 +1,15 @@
 package outbound
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
+
+	"tidings/services/outbound/outboundtest"
 )
 
 // No request goes to an address that is not public, by whatever name, unless it is allowed; public ones need https.
@@ -54,5 +59,20 @@ func TestPause(t *testing.T) {
 		if got := Pause(failures, LongestPause); got > want || got < want*4/5 {
 			t.Errorf("after %d failures: %v", failures, got)
 		}
+	}
+}
+
+// What went wrong is kept in SQL and shown to operators: a receiver that puts other characters into its certificate cannot make it a
+// text that PostgreSQL refuses, nor one that moves the cursor of a terminal.
+func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
+	allowed, _ := ParseNetworks([]string{"127.0.0.1"})
+	client := NewClient(Guard{Allow: allowed, Setting: "--allow"}, 5*time.Second, 1)
+	defer client.CloseIdle()
+	address := outboundtest.ServerOfNames(t, "a\x00b.example", "c\x1b[2Jd\n.example")
+	a := client.Send(t.Context(), func(ctx context.Context) (*http.Request, error) {
+		return http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	})
+	if !strings.Contains(a.Err, "certificate is valid for a") || strings.ContainsFunc(a.Err, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("%q", a.Err)
 	}
 }

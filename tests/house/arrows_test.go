@@ -84,6 +84,7 @@ var testHelpers = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
 	"services/devices/devicestest":             "services/devices",
 	"services/export/exporttest":               "services/export",
+	"services/outbound/outboundtest":           "services/outbound",
 	"services/people/peopletest":               "services/people",
 	"services/redis/redistest":                 "services/redis",
 	"services/redis/clienttest":                "services/redis",
