@@ -140,7 +140,9 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
 		if len(chunks) == 0 {
-			counted.Mode = target
+			// Nobody has to be named first. A user who follows before the commit below reads that the author is not pulled: a chunk
+			// that nothing waits for names them.
+			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
 	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk runs this job again
 	default:

@@ -188,21 +188,33 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 	return f.Projector.IdleSince(), nil
 }
 
-// FollowerChunks splits those of an author's followers who were seen since a time into chunks; the last one has no upper end.
-// Without such followers there are no chunks.
+// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no upper end: it takes
+// along who follows or returns before its job runs. Without such followers there are no chunks.
 func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
-		if err != nil || len(edges) == 0 {
+		if err != nil {
 			return chunks, err
 		}
-		chunk := FollowerChunk{Author: author, After: after, To: ^services.UserID(0)}
+		if len(edges) == 0 {
+			if len(chunks) > 0 { // the last chunk is full, and the last one all the same
+				chunks[len(chunks)-1].To = ^services.UserID(0)
+			}
+			return chunks, nil
+		}
+		chunk := allFollowers(author)
+		chunk.After = after
 		if len(edges) < f.Chunk {
 			return append(chunks, chunk), nil
 		}
 		chunk.To = edges[len(edges)-1].Follower
 		chunks, after = append(chunks, chunk), chunk.To
 	}
+}
+
+// allFollowers is the one chunk of all followers, whoever they are when it is read.
+func allFollowers(author services.UserID) FollowerChunk {
+	return FollowerChunk{Author: author, To: ^services.UserID(0)}
 }
 
 // EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.

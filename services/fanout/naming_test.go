@@ -1,0 +1,63 @@
+package fanout_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/people"
+	"tidings/services/rdb"
+	"tidings/services/sql"
+)
+
+// followUnnamed writes an edge without its job: that of a follower whose job ran before the author was pulled.
+func followUnnamed(w *fanouttest.World, follower, author services.UserID) {
+	w.TB.Helper()
+	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := people.InsertFollow(ctx, tx, services.Edge{Follower: follower, Followee: author, Since: w.IDs.Next()})
+		return err
+	})
+}
+
+// A user who follows between the split of the followers and the commit of the new mode is named too, also behind full chunks.
+func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
+	for followers := 1; followers < 5; followers++ {
+		t.Run(fmt.Sprint(followers), func(t *testing.T) {
+			w := world(t, smallChunks)
+			users := w.Users(6)
+			author, late := users[0], users[5]
+			for _, follower := range users[1 : 1+followers] {
+				followUnnamed(w, follower, author)
+			}
+			chunks, err := w.Fanout.FollowerChunks(t.Context(), author, w.Projector.ActiveSince())
+			w.Must(err)
+			followUnnamed(w, late, author)
+			w.SetMode(author, services.AuthorHuge)
+			for _, chunk := range chunks {
+				w.Must(w.Fanout.NameAuthor(t.Context(), rdb.PulledAuthors, chunk))
+			}
+			if !names(w, late, author) {
+				t.Error("the document of the late follower does not name the author")
+			}
+		})
+	}
+}
+
+// An author without followers is huge at once. A user who followed just before is named by a job.
+func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
+	w := world(t, smallChunks)
+	users := w.Users(2)
+	author, late, huge := users[0], users[1], services.AuthorHuge
+	w.Must(w.Fanout.PinMode(t.Context(), author, &huge))
+	if got := mode(w, author); got != huge {
+		t.Errorf("the mode is %v: nobody has to be named first", got)
+	}
+	followUnnamed(w, late, author)
+	w.Quiet(w.Fanout)
+	if !names(w, late, author) {
+		t.Error("the document of the late follower does not name the author")
+	}
+	w.Agree(users...)
+}
