@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of authors' modes.
+// The kinds of jobs of authors' modes. The names are stored in the queue, so they stay the same across releases.
 const (
 	jobMode  = "author.mode"  // key: author. Their audience may have crossed a threshold
 	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
@@ -28,6 +28,8 @@ const (
 	modesBatch = 1000
 )
 
+// authorKinds are the kinds of this file. A mode changes the way of later posts and no count. A name in a document
+// makes pulled posts count, so a dead node's naming chunk may concern everybody.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMode, Class: jobs.Short, Each: jobs.OfUser(f.findMode), Changes: jobs.NoCounts()},
@@ -36,14 +38,17 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// FollowerChunk is a chunk of an author's followers: IDs above After, up to To.
+// FollowerChunk is a chunk of an author's followers: IDs above After, up to To. It names a range and not the followers,
+// so its job is small, and serves whoever follows when it runs. It is the payload of jobs: the names of its fields are
+// stored.
 type FollowerChunk struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
 	To     services.UserID `json:"to"`
 }
 
-// ModeJob recounts an author's followers a little later than now, because a follow or an unfollow has changed their number.
+// ModeJob recounts an author's followers a little later than now, because a follow or an unfollow has changed their
+// number. The jobs of one author have one key, so a burst of follows is one count.
 func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	job := jobs.UserKeyed(jobMode, author)
 	job.NotBefore = now.Add(modeAfter)
@@ -58,7 +63,8 @@ func QueueModes(ctx context.Context, db *sql.DB) error {
 	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, modesJob()) })
 }
 
-// Thresholds are the thresholds in force: those that an admin has set, else the configured ones.
+// Thresholds are the thresholds in force: those that an admin has set, else the configured ones. They are read from
+// their row each time, so that a change holds on all nodes at once.
 func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	thresholds, set, err := posts.ReadThresholds(ctx, f.store)
 	if err == nil && !set {
@@ -67,8 +73,12 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode changes an author's mode to the one that their number of followers calls for, or that an admin has pinned. Before an author
-// becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
+// findMode changes an author's mode to the one that their number of followers calls for, or that an admin has pinned.
+// Before an author becomes huge, the documents of all followers name them. Pushing stops only then, when every reader
+// pulls the author's posts.
+//
+// The author's row is the stamp of the merge: a count may take long, and a pin or another count that commits meanwhile
+// wins.
 func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
@@ -80,6 +90,7 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 			known, putOff, err := f.author(ctx, author)
 			return known, !putOff, err
 		},
+		// Counting stops at the highest threshold: above it the mode cannot change any more.
 		Read: func(ctx context.Context) (followers int, err error) {
 			return posts.CountFollowers(ctx, f.store, author, thresholds.Huge)
 		},
@@ -91,7 +102,9 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 	}.Run(ctx)
 }
 
-// author reads the stored state of an author. A count of thousands is put off while the last one is recent.
+// author reads the stored state of an author, the zero state without a row. A count of thousands is put off while the
+// last one is recent: putOff then says that a job for it is queued, and the merge ends. An author whose mode is about
+// to change is never put off.
 func (f *Fanout) author(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
 	if err != nil {
@@ -108,11 +121,12 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// countedAtOnce is the size up to which an audience is counted at each change, because counting so few rows costs almost nothing.
+// countedAtOnce is the size up to which an audience is counted at each change. A count of so few
+// rows of one index takes milliseconds.
 const countedAtOnce = 10_000
 
-// settled is the mode that an author has or is about to get without a new count: the pinned one, or huge once the documents of all
-// followers name the author.
+// settled is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
+// documents of all followers name the author. Where it differs from the stored mode, a count must not be put off.
 func settled(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
@@ -123,7 +137,10 @@ func settled(author services.Author) services.AuthorMode {
 	return author.Mode
 }
 
-// settleMode stores the mode that a count yields. It does nothing if the author has changed since known was read.
+// settleMode stores the mode that a count yields. It does nothing if the author has changed since known was read, and
+// reports done as false: findMode then begins again. The way to huge takes two calls: the first sets Pull and queues
+// the naming of all followers, and the job of the last chunk causes the second, which changes the mode. Pull stays set
+// after the author shrinks, because the newest posts that were pulled are still merged in from the node cache.
 func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds, known, counted services.Author) (done bool, err error) {
 	target := thresholds.Mode(known.Mode, counted.Followers)
 	if known.Pinned != nil {
@@ -134,14 +151,15 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	}
 	var chunks []FollowerChunk
 	switch {
+	// Step one. Until the naming ends, the mode stays and posts are pushed: no reader misses one.
 	case target == services.AuthorHuge && !known.Pull:
 		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.ActiveSince()); err != nil {
 			return false, err
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
 		if len(chunks) == 0 {
-			// Nobody has to be named first. A user who follows before the commit below reads that the author is not pulled: a chunk
-			// that nothing waits for names them.
+			// Nobody has to be named first. A user who follows before the commit below reads that the author is not
+			// pulled: a chunk that nothing waits for names them.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
 	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk runs this job again
@@ -150,6 +168,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	}
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
+		// The log comes before the row in every transaction that takes both: see changelog.LockLog.
 		if counted.Pull != known.Pull {
 			if _, err := changelog.LockLog(ctx, tx, nodecache.LogPull); err != nil {
 				return err
@@ -174,7 +193,8 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes.
+// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the
+// nodes. Both commit with the author's Pull: documents that are rebuilt later name the author by that column.
 func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
 	naming, err := jobs.Chunked(jobName, chunks)
 	if err != nil {
@@ -183,18 +203,20 @@ func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks
 	if err := jobs.Enqueue(ctx, tx, naming...); err != nil {
 		return err
 	}
+	// Without a post the entry says that the nodes are to keep the author's pulled posts in memory.
 	_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 	return err
 }
 
-// runName writes the author's name into the documents of one chunk of followers. A user who follows or returns meanwhile gets the name
-// elsewhere: every document that is written after the first chunk names the author.
+// runName writes the author's name into the documents of one chunk of followers. A user who follows or returns
+// meanwhile gets the name elsewhere: every document that is written after the commit of settleMode names the author.
 func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
 	if err != nil {
 		return err
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
+		// The counter and the job end together, so that a repeated chunk never counts twice.
 		last, err := posts.EndAuthorChunk(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
@@ -203,8 +225,7 @@ func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// nameChunk lets the documents of one chunk of followers name its author in a field, according to the follows as they are
-// now.
+// nameChunk is NameAuthor for the chunk in a job's payload.
 func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk FollowerChunk, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
@@ -212,8 +233,10 @@ func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.J
 	return chunk, f.NameAuthor(ctx, field, chunk)
 }
 
-// NameAuthor lets the documents of one chunk of followers name its author in a field, as the follows are now.
+// NameAuthor lets the documents of one chunk of followers name its author in a field, as the follows are now. Dormant
+// followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
+	// One stamp before the first read holds for all reads of the chunk: an older stamp only makes more documents refuse.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -223,8 +246,8 @@ func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk Fol
 	})
 }
 
-// NameIn writes authors into followers' documents, in a field, by edges that were read after a stamp. A document refuses the names if
-// something was removed from it since the stamp; that follower is then reconciled with the author.
+// NameIn writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
+// refuses the names if something was removed from it since the stamp; that follower is then reconciled with the author.
 func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
@@ -240,6 +263,7 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	if err := f.Projector.Changed(ctx, FollowerIDs(edges), results); err != nil {
 		return err
 	}
+	// Few refuse, because something must have been removed within this chunk's time; each of them is read again alone.
 	for i, result := range results {
 		if result.Status == redis.Retry {
 			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
@@ -257,6 +281,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	// The first turn finds authors by their followers, the second those that have a row, who may have become too small.
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
 			authors, err := posts.AuthorsToLookAt(ctx, f.store, followers, after, modesBatch)
@@ -283,7 +308,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 }
 
 // SetThresholds sets the thresholds for all nodes, at once and until they are set again. The modes of the authors concerned
-// follow. INVALID unless 1 <= big <= huge.
+// follow by jobs. INVALID unless 1 <= big <= huge.
 func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err
@@ -316,6 +341,7 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 	if err != nil {
 		return err
 	}
+	// The admin waits for the answer, so try now. The job that was committed above makes up for a failure.
 	if err := f.findMode(ctx, author); err != nil {
 		f.log.Debug("a pinned mode does not hold yet; its job will see to it", "error", err)
 	}
@@ -323,7 +349,8 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 	return nil
 }
 
-// Author is the state of an author, with the followers counted now, up to the threshold of the huge mode.
+// Author is the state of an author for operators, with the followers counted now, up to the threshold of the huge mode.
+// The stored count may be a minute old.
 func (f *Fanout) Author(ctx context.Context, number services.UserID) (author services.Author, err error) {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {

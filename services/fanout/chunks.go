@@ -16,8 +16,9 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are online
-// now; with Shards, those among the online users of that many shards.
+// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are
+// online now; with Shards, those among the online users of that many shards, wherever their IDs are. It is the payload
+// of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
 	Post   services.PostID `json:"post"`
 	Author services.UserID `json:"author"`
@@ -32,16 +33,18 @@ type postChunk struct {
 
 // fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
 // replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
-// the copy is updated.
+// the copy is updated. It runs for a new post and for a deletion; every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
 		return err
 	}
 	post, ok := found[id]
+	// The job was committed with the post, so this is a bug or a damaged database: the job fails until it is dead.
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", id, job.Kind)
 	}
+	// A follow that this node makes from now on gets a later ID, so the post does not count for that follower.
 	f.ids.Observe(id)
 	kind := jobPush
 	if job.Kind == jobRemove {
@@ -50,6 +53,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	if post.OffFeed {
 		return f.redis.PutCopies(ctx, []services.Post{post}, nil)
 	}
+	// The author first: they look at their own post now, and it is one script.
 	if err := f.own(ctx, kind, post); err != nil || post.Pull {
 		return err
 	}
@@ -60,13 +64,15 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	case len(chunks) > 1:
 		return f.split(ctx, job, kind, post, chunks)
 	default:
+		// One chunk is as short as the other jobs of this class. Another job for it would only add its wait.
 		chunks[0].OnlineFirst = true
 		return f.chunk(ctx, kind, chunks[0])
 	}
 }
 
-// split replaces the parent by the chunks. Of a new post, only the chunks of online followers are queued now; the last of
-// these queues the others. From now on every node knows that the post is in flight.
+// split replaces the parent by the chunks. Of a new post, only the chunks of online followers are queued now; the last
+// of these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record:
+// feeds leave a deleted post out by its copy, which own has updated.
 func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
 	if kind == jobPush {
@@ -85,6 +91,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	if kind == jobDrop {
 		return f.Replace(ctx, job, queued)
 	}
+	// The end of the parent, the counter, the announcement and the chunks are one transaction: a crash leaves all or none.
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
@@ -97,7 +104,8 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	})
 }
 
-// runChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes.
+// runChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk
+// that dies counts as not done: its fan-out stays in flight, and pages merge the post in.
 func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -110,6 +118,7 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		// Finish comes first: it refuses a worker whose lease was lost, and the counter then moves once for each chunk.
 		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
@@ -130,7 +139,8 @@ func (s postChunk) appendEnd(ctx context.Context, tx *sql.Tx) error {
 	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
-// own updates the author's feed and the copy of the post.
+// own updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
+// its text in Redis.
 func (f *Fanout) own(ctx context.Context, kind string, post services.Post) error {
 	if err := f.redis.PutCopies(ctx, []services.Post{post}, nil); err != nil {
 		return err
@@ -141,7 +151,8 @@ func (f *Fanout) own(ctx context.Context, kind string, post services.Post) error
 	return f.AddOwn(ctx, post)
 }
 
-// AddOwn puts a post into its author's own feed, where it does not count.
+// AddOwn puts a post into its author's own feed, where it does not count. The command that publishes calls it too, so
+// that authors see their post at once; the job repeats it without effect.
 func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	result, err := f.addAgain(ctx, post.Author, post.ID)
 	if err != nil {
@@ -150,12 +161,13 @@ func (f *Fanout) AddOwn(ctx context.Context, post services.Post) error {
 	return f.Projector.Changed(ctx, []services.UserID{post.Author}, []redis.Result{result})
 }
 
-// DropOwn takes a deleted post out of its author's own feed.
+// DropOwn takes a deleted post out of its author's own feed, for the command that deletes.
 func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id services.PostID) error {
 	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
 }
 
-// chunks splits the author's followers into chunks.
+// chunks splits the author's followers into chunks of the post's fan-out. The number of queries grows with the
+// audience: one for each chunk.
 func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]postChunk, error) {
 	since, err := f.reach(ctx, kind, post)
 	if err != nil {
@@ -169,8 +181,8 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// reach is the cutoff of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is not dormant, because
-// an author may have been small when the post was published.
+// reach is the cutoff of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is
+// not dormant, because an author may have been small when the post was published.
 func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.Projector.ActiveSince(), nil
@@ -178,8 +190,11 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 	return f.PushedSince(ctx, post.Author)
 }
 
-// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author these are the
-// active users, for any other author those who are not dormant.
+// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author
+// these are the active users, for any other author those who are not dormant. The cutoffs have some slack, so that
+// everyone whose document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk
+// runs. Should it have changed since the split, a follower is served who would not need it, or is away and will be
+// rebuilt.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
@@ -188,8 +203,8 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 	return f.Projector.IdleSince(), nil
 }
 
-// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no upper end: it takes
-// along who follows or returns before its job runs. Without such followers there are no chunks.
+// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no
+// upper end: it takes along who follows or returns before its job runs. Without such followers there are no chunks.
 func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
@@ -218,6 +233,7 @@ func allFollowers(author services.UserID) FollowerChunk {
 }
 
 // EachFollower reads the followers of a chunk who were seen since a time, as SQL has them now, up to Chunk at a time.
+// More pages than one are read only if the range has more followers than at the split.
 func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.Edge) error) error {
 	for after := chunk.After; ; {
 		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.Chunk, since)
@@ -225,6 +241,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 			return err
 		}
 		more := len(edges) == f.Chunk
+		// The query has no upper bound: its last page may reach into the next chunk.
 		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {
 			edges, more = edges[:len(edges)-1], false
 		}
@@ -240,6 +257,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 
 // chunk serves one chunk of followers, as SQL has them when it runs.
 func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error {
+	// The stamp comes before every read of SQL below. An inbox that loses something after it refuses the post, see push.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -252,6 +270,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", chunk.Post, kind)
 	}
+	// The deletion has a job of its own. To push now would bring back what that job may have removed already.
 	if kind == jobPush && post.Deleted {
 		return nil
 	}
@@ -269,6 +288,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 		if !chunk.Online && !chunk.OnlineFirst {
 			return f.push(ctx, stamp, post, edges)
 		}
+		// A chunk of online followers leaves the others to the chunks that are queued after it.
 		online, others, err := f.splitOnline(ctx, edges)
 		if err == nil && len(online) > 0 {
 			err = f.push(ctx, stamp, post, online)
@@ -280,10 +300,13 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 	})
 }
 
-// push adds the post to the followers' inboxes. For each inbox that refuses it, post and edge are read again.
+// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox from
+// which anything was removed since may have lost this very author, so it refuses, and post and edge are read again for
+// its reader.
 func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	adds := make([]rdb.Add, len(edges))
 	for i, edge := range edges {
+		// A post from before the follow is listed and does not count.
 		entry := services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > edge.Since}
 		adds[i] = rdb.Add{Reader: edge.Follower, Entry: entry}
 	}
@@ -306,7 +329,8 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 	return f.Projector.Changed(ctx, FollowerIDs(edges), results)
 }
 
-// drop removes the post from the readers' inboxes. If an inbox is then too short, it queues a refill.
+// drop removes the post from the readers' inboxes. If an inbox is then too short, it queues a refill. It takes no
+// stamp: a deletion is final, so no read of SQL can be too old for it.
 func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
 	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
 	if err != nil {
@@ -318,6 +342,8 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	return f.refillLater(ctx, readers, results)
 }
 
+// refillLater queues a refill for each inbox that became too short. A refill is a job of its own, because the deletion
+// of a post that many followers have would otherwise wait for as many rebuilds.
 func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID, results []redis.Result) error {
 	var refills []jobs.NewJob
 	for i, result := range results {

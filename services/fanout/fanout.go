@@ -4,6 +4,20 @@
 // inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the rebuilds of
 // services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New registers their
 // kinds there.
+//
+// The path of one post of an author with many followers:
+//
+//  1. services/feed commits the post with the job post.fanout. It also decides there whether the post is pushed or pulled.
+//  2. fanOut puts it into the author's own feed. A pulled post ends here: readers find it in the node cache.
+//  3. split replaces the job by chunks of followers. The changelog then tells every node that the post is in flight, and
+//     pages merge it in until its end.
+//  4. The chunks of users who are online run first (post.online), because they are the ones who would see a delay. The last
+//     of them queues the chunks of all followers (post.push).
+//  5. A chunk reads the follows as they are when it runs. push then calls one script for each inbox.
+//  6. An inbox from which something was removed meanwhile refuses. addAgain reads post and follow again for this reader.
+//  7. The last chunk ends the fan-out on all nodes.
+//
+// A deletion takes the same path without steps 4 and 7. A follow, an unfollow and the end of a mute are one job: Reconcile.
 package fanout
 
 import (
@@ -30,6 +44,7 @@ type Config struct {
 	IDs       *services.IDClock
 	Log       *slog.Logger
 
+	// All nodes need the same two values: any of them splits a post, runs its chunks and finds modes.
 	Chunk      int                 // followers a chunk job serves; 0 means 2,000
 	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
 }
@@ -51,7 +66,9 @@ type Fanout struct {
 	delivered atomic.Uint64 // how many entries this node has put into inboxes
 }
 
-// keepFanouts is how long a fan-out with a dead chunk is kept.
+// keepFanouts is how long the row of a fan-out stays. Only a fan-out with a dead chunk gets so old. Without its row its
+// post is no longer in flight on nodes that start; the followers of the dead chunk lack it until the operator runs the
+// chunk again.
 const keepFanouts = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.

@@ -12,7 +12,7 @@ import (
 	"tidings/services/redis"
 )
 
-// The kinds of jobs of feeds.
+// The kinds of jobs of feeds. The names and keys are stored in the queue, so they stay the same across releases.
 const (
 	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
 
@@ -24,6 +24,8 @@ const (
 	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
 )
 
+// feedKinds are the kinds of this file. What fans out concerns everyone: to list the followers would take as long as to
+// serve them. A follow changes the live board too, because Reconcile merges the shows of a host.
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
@@ -44,17 +46,20 @@ func FanOutJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobFanOut, 
 // RemoveJob takes a deleted post out of all followers' feeds.
 func RemoveJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobRemove, post.String()) }
 
-// FollowJob makes a reader's feed agree with whether they follow the author.
+// FollowJob makes a reader's feed agree with whether they follow the author. It says no more than that the edge
+// changed: when it runs it reads the edge, so follow and unfollow in any order end right.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }
 
-// SeenJob projects the seen position of a user's feed into their document.
+// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job is the
+// guarantee.
 func SeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobSeen, user)
 }
 
-// ProjectSeen projects the durable seen position of a user's feed into their document.
+// ProjectSeen projects the durable seen position of a user's feed into their document. Positions only move forward,
+// here and in SQL, so it needs no stamp.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	seen, err := positions.Of(ctx, f.store, user, positions.HomePage, "")
 	if err != nil {
@@ -67,7 +72,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 	return f.Projector.Changed(ctx, []services.UserID{user}, []redis.Result{result})
 }
 
-// Lag is how far fan-out is behind.
+// Lag is how far fan-out is behind, for metrics and the console.
 type Lag struct {
 	Waiting int           // jobs that deliver posts or deletions
 	Oldest  time.Duration // the age of the oldest; 0 when there is none
@@ -79,6 +84,7 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	if err != nil {
 		return lag, err
 	}
+	// A chunk's job is younger than its post. The begin of the oldest fan-out counts its earlier chunks too.
 	began, err := posts.OldestFanout(ctx, f.store)
 	if err != nil {
 		return lag, err
@@ -88,6 +94,7 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	}
 	lag.Waiting = waiting
 	if !oldest.IsZero() {
+		// The job may have been made by a clock that is ahead of this one.
 		lag.Oldest = max(0, f.clock.Now().Sub(oldest))
 	}
 	return lag, nil

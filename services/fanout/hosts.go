@@ -7,13 +7,13 @@ import (
 	"tidings/services/redis"
 )
 
-// HostMerge merges what a follower may see of a host into the follower's view. The facts were read after a stamp. It returns the host's
-// entry for the document, which the caller writes, or nothing for an author who is no host. refused reports that something was removed
-// since the stamp.
+// HostMerge merges what a follower may see of a host into the follower's view. The facts were read after a stamp. It
+// returns the host's entry for the document, which the caller writes, or nothing for an author who is no host. refused
+// reports that something was removed since the stamp.
 type HostMerge func(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 
-// RegisterHosts sets what a follow merges of a host. Call it before the first job. Without it a follow merges posts alone. A second call
-// panics.
+// RegisterHosts sets what a follow merges of a host. Call it before the first job. Without it a follow merges posts
+// alone. A second call panics.
 func (f *Fanout) RegisterHosts(merge HostMerge) {
 	if f.hosts != nil {
 		panic("fanout: the merge of hosts is registered twice")
@@ -21,6 +21,8 @@ func (f *Fanout) RegisterHosts(merge HostMerge) {
 	f.hosts = merge
 }
 
+// mergeHost calls the registered merge; without the feature of shows nobody is a host. Fan-out lies below that feature,
+// so it cannot name it.
 func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if f.hosts == nil {
 		return nil, false, nil

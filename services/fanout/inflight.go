@@ -9,8 +9,9 @@ import (
 	"tidings/services/redis"
 )
 
-// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether this changed anything. Posts of authors
-// whom the reader does not follow are skipped.
+// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether this changed
+// anything. Posts of authors whom the reader does not follow are skipped. services/feed calls it for the
+// first page of a feed, so that a slow fan-out never shows, neither in the list nor in the count.
 func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (added bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil
@@ -19,6 +20,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 	for i, post := range inFlight {
 		authors[i] = post.Author
 	}
+	// One query leaves most posts out: few of the authors in flight are followed by this reader.
 	edges, err := people.EdgesFrom(ctx, f.store, reader, authors)
 	if err != nil {
 		return false, err
@@ -27,6 +29,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		if _, follows := edges[post.Author]; !follows {
 			continue
 		}
+		// addAgain takes a stamp of its own, because the inbox may have changed since the list was read.
 		result, err := f.addAgain(ctx, reader, post.Post)
 		if err != nil {
 			return added, err

@@ -13,19 +13,24 @@ import (
 	"tidings/services/sql"
 )
 
+// A chunk of online users takes one look-up of a follow for each of them, a thousand in one query: 20 queries, and as
+// many rounds to Redis.
 const (
 	onlinePerChunk = 20_000 // the most online users that one chunk checks
 	onlineBatch    = 1000   // of them in one query
 )
 
-// onlineChunks are the chunks that deliver a post to online followers before all others; none when nobody is online. Each
-// chunk checks a part of all online users. Where these are many more than the followers, checking them would take longer
-// than checking the followers, so each chunk checks a part of the followers.
+// onlineChunks are the chunks that deliver a post to online followers before all others; none when nobody is online.
+// Each chunk checks a part of all online users. Where these are many more than the followers, checking them would take
+// longer than checking the followers, so each chunk checks a part of the followers. A user who comes online later is
+// served with all others, or by AddInFlight.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
 	online, err := f.redis.CountOnline(ctx)
 	if err != nil || online == 0 {
 		return nil, err
 	}
+	// Ten to one is an estimate of the costs: one look-up in SQL for an online user; a row of SQL, a visit and a member of
+	// Redis for a follower.
 	if online > 10*len(chunks)*f.Chunk {
 		followers := slices.Clone(chunks)
 		for i := range followers {
@@ -36,25 +41,30 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	count := min((online+onlinePerChunk-1)/onlinePerChunk, rdb.OnlineShards)
 	parts := make([]postChunk, count)
 	for i := range parts {
+		// The parts meet without a gap, whatever the count.
 		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
 		parts[i] = postChunk{Post: post.ID, Author: post.Author, Shard: from, Shards: to - from}
 	}
 	return parts, nil
 }
 
-// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps failing does
-// not delay these: they include the users whom it missed.
+// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk
+// that keeps failing does not delay these: they include the users whom it missed.
 func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
 	if err := f.chunk(ctx, jobPush, chunk); err != nil {
+		// An engine that does not answer would not answer the other chunks either. On its last try the job ends as if
+		// it had served.
 		if services.IsUnavailable(err) || job.Tries+1 < jobs.MaxTries {
 			return err
 		}
 		f.log.Error("online followers are served with all others", "key", job.Key, "tries", job.Tries+1, "error", err)
 	}
+	// Only the last chunk needs these. It knows that it is the last in the transaction below, where such long reads
+	// must not be.
 	rest, err := f.chunks(ctx, jobPush, services.Post{ID: chunk.Post, Author: chunk.Author})
 	if err != nil {
 		return err
@@ -65,6 +75,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		left, err := posts.EndChunk(ctx, tx, chunk.Post)
+		// One is left for the chunks that are not queued yet. More are online chunks that still run.
 		if err != nil || left > 1 {
 			return err
 		}
@@ -74,6 +85,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
+		// The counter goes from one for all of them to their number.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
@@ -81,7 +93,8 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// splitOnline separates the followers who are online now from the others.
+// splitOnline separates the followers who are online now from the others. The answer may be a lease old: it decides the
+// order alone.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
@@ -97,7 +110,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 	return online, others, nil
 }
 
-// pushOnline serves the followers among the users who are online now.
+// pushOnline serves the followers among the users who are online now. The stamp is older than each follow that it reads.
 func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk postChunk) error {
 	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
 		online, err := f.redis.Online(ctx, shard)
@@ -112,6 +125,7 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post service
 				return err
 			}
 			edges := make([]services.Edge, 0, len(following))
+			// In the order of the batch, because a map has none: scripts then run in an order that a test can repeat.
 			for _, user := range batch {
 				if edge, follows := following[user]; follows {
 					edges = append(edges, edge)

@@ -14,7 +14,8 @@ import (
 	"tidings/services/redis"
 )
 
-// stampOf takes a stamp of a reader's view for a merge. A reader without a document needs no merge.
+// stampOf takes a stamp of a reader's view for a merge. A reader without a document needs no merge: a rebuild will read
+// everything.
 func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (redis.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -28,10 +29,11 @@ type edgeNow struct {
 	follows bool
 }
 
-// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of the
-// follow, of a change of its mode, of the unfollow and of every repetition of these. If the edge exists, it merges the author's newest posts, of which
-// those after the follow count, and the replays of their shows, and names the author in the document if their posts are
-// pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge again.
+// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of
+// the follow, of a change of its mode, of the unfollow and of every repetition of these. If the edge exists, it merges
+// the author's newest posts, of which those after the follow count, and the replays of their shows, and names the
+// author in the document if their posts are pulled or they are a host. If there is no edge, it removes all of the
+// author's items, and then reads the edge again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
 	err := jobs.Merge[redis.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
@@ -54,7 +56,7 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 }
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
-// stamp.
+// stamp. The order is: names and lists of the feature of shows first, as they may refuse; then one script for posts and names.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
@@ -73,6 +75,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	for i, post := range found {
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
 	}
+	// Fence: a chunk that read the former edge would count its posts differently, so whatever was read before is
+	// refused from now on.
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{
 		Reader: edge.Follower, Stamp: stamp, Fence: true, Uncounted: edge.Mode != services.FollowAll, Pulled: pulled, Hosts: hosts, Entries: entries,
 	})
@@ -82,6 +86,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	if err := f.Projector.Changed(ctx, []services.UserID{edge.Follower}, []redis.Result{result}); err != nil {
 		return false, err
 	}
+	// The mode took posts out of the count, and some of them may be below the floor: only a rebuild can tell how many
+	// still count.
 	if result.Short && edge.Mode != services.FollowAll {
 		if err := f.Projector.Refill(ctx, edge.Follower); err != nil {
 			return false, err
@@ -91,6 +97,8 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 }
 
 // pulled is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors.
+// It goes by Pull and not by the mode: an author who shrank has pulled posts, and one who grows needs the name before
+// the mode.
 func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
 	pulls, err := posts.Pulls(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
@@ -99,8 +107,9 @@ func (f *Fanout) pulled(ctx context.Context, edge services.Edge) ([]services.Fol
 	return []services.FollowedAuthor{edge.Pulled()}, nil
 }
 
-// dropDeleted removes posts that were deleted while the reader did not follow the author, because the removal did not visit
-// the reader then. newest are the author's posts, just read.
+// dropDeleted removes posts that were deleted while the reader did not follow the author, because the removal did not
+// visit the reader then. newest are the author's posts, just read. It matters after an unfollow and a follow so close
+// together that no removal of the author ran in between.
 func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
 	held, err := f.redis.AuthorInInbox(ctx, reader, author)
 	if err != nil {
@@ -110,6 +119,7 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 	for _, post := range newest {
 		known[post] = true
 	}
+	// What is held and not among the newest is older than these, or deleted.
 	doubtful := slices.DeleteFunc(held, func(post services.PostID) bool { return known[post] })
 	if len(doubtful) == 0 {
 		return nil
@@ -129,8 +139,11 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 	return nil
 }
 
-// dropAuthor removes the author's items and answers whether the edge is still absent.
+// dropAuthor removes the author's items and answers whether the edge is still absent. The edge is read again after the
+// removal: a follow that committed in between may have been merged before it, and lost. gone is false then, and
+// Reconcile merges again.
 func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
+	// The script also fences, so pushes that read the old edge are refused.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
 		return false, err
@@ -147,8 +160,9 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	return true, nil
 }
 
-// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the zero one when
-// the post is not for them.
+// addAgain reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is the
+// zero one when the post is not for them, or they have no document. It is also how a single post gets into a single
+// inbox: AddOwn, AddInFlight.
 func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
 	err = jobs.Merge[redis.Stamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
@@ -158,6 +172,7 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 			if entry == nil {
 				return true, nil
 			}
+			// Without a fence: the edge did not change. The merge also replaces an entry of this post that counts differently.
 			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
 			if err != nil || merged.Status == redis.Retry {
 				return false, err
@@ -169,7 +184,8 @@ func (f *Fanout) addAgain(ctx context.Context, reader services.UserID, id servic
 	return result, err
 }
 
-// entryFor is a post as an entry of a reader's inbox; nil when the post is not for the reader.
+// entryFor is a post as an entry of a reader's inbox; nil when the post is not for the reader: it is gone, in no feed,
+// pulled, or its author is not followed. A pulled post is in its author's own inbox alone.
 func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id services.PostID) (*services.FeedEntry, error) {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {

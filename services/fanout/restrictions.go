@@ -12,23 +12,27 @@ import (
 
 const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 
+// restrictionKinds are the kinds of this file. Every other change of a restriction is a command of services/social,
+// with FollowJob.
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMuteEnd, Class: jobs.Short, Each: jobs.OfPair(f.endMute), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
 	}
 }
 
-// MuteEndJob ends a mute at its time, unless the mute changes before.
+// MuteEndJob ends a mute at its time, unless the mute changes before. The job is not deleted when it does: endMute
+// looks at the mute.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobMuteEnd, jobs.PairKey(muter, muted))
 	job.NotBefore = until
 	return job
 }
 
-// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. The feed is reconciled even
-// if the mute is gone: an earlier run may have ended the mute and then failed.
+// endMute ends an expired mute. A mute with a new end has another job, and one that was ended early has none. The feed
+// is reconciled even if the mute is gone: an earlier run may have ended the mute and then failed.
 func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) error {
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
+		// The lock keeps a command that extends the mute from committing between the read and the removal.
 		if err := people.LockRestrictions(ctx, tx, muter, muted); err != nil {
 			return err
 		}
