@@ -19,9 +19,12 @@ var cachePut = loadScript("cache_put")
 
 const (
 	versionDigits = 16
-	copyLifetime  = 7 * 24 * time.Hour
+	// copyLifetime frees the copies of what nobody reads any more: each write begins it anew, a read does not.
+	copyLifetime = 7 * 24 * time.Hour
 )
 
+// postCopy and userCopy are the JSON of copies. The names are short, because there are millions; they are stored, so
+// they stay.
 type postCopy struct {
 	Author  services.UserID   `json:"a"`
 	Kind    services.PostKind `json:"k"`
@@ -64,6 +67,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	for i, command := range commands {
 		text, err := command.(*redis.StringCmd).Result()
 		if err != nil {
+			// One command that failed fails all, so that the caller does not read from SQL one by one.
 			if err != redis.Nil {
 				return nil, nil, redis.Unavailable(err)
 			}
@@ -80,14 +84,19 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	return foundPosts, foundUsers, nil
 }
 
-// PutCopies writes copies, unless Redis has newer ones.
+// PutCopies writes copies, unless Redis has newer ones. It is called after the commit of each change, and after a read
+// from SQL, in any order: the version in each copy decides.
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
 	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
+	// put adds the call for one copy. All copies of one call have one epoch, read before: should Redis lose data
+	// meanwhile, they count as missing.
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("copy %s: %w", key, err)
 		}
+		// The version has a fixed width, so that the script compares it as text. A fact from before 1970 would break
+		// that.
 		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
 		calls = append(calls, redis.Call{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil
@@ -107,6 +116,7 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 	return err
 }
 
+// parsePostCopy reads a copy of a post; false sends the caller to SQL.
 func parsePostCopy(epoch string, id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
 	changed, ok := parseCopy(epoch, text, &stored)
@@ -123,6 +133,7 @@ func parsePostCopy(epoch string, id services.PostID, text string) (services.Post
 	return post, true
 }
 
+// editedMicros is the time of the last edit for a copy, 0 for a post that was never edited.
 func editedMicros(post services.Post) *int64 {
 	var edited int64
 	if !post.EditedAt.IsZero() {
@@ -137,6 +148,8 @@ func parseUserCopy(epoch string, number services.UserID, text string) (services.
 	return services.User{Number: number, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL, UpdatedAt: changed}, ok
 }
 
+// parseCopy splits a copy into its version and its JSON. A copy of another epoch may be older than the fact, whatever
+// its version says: ok is false.
 func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 	if len(text) <= versionDigits {
 		return changed, false

@@ -45,6 +45,8 @@ type Leftover struct {
 // Walk passes about so many keys from a position and returns the position that it reached; done is true when it has passed all
 // keys. A key that exists throughout the walk is found at least once.
 func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
+	// The masters are asked anew at each step. Their addresses have an order, so a position in it survives a change of
+	// masters.
 	var mu sync.Mutex
 	masters := map[string]*redis.Master{}
 	err = c.EachMaster(ctx, func(_ context.Context, master *redis.Master) error {
@@ -67,6 +69,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	if !same {
 		cursor = 0
 	}
+	// A cursor belongs to one master: on another one the walk begins at 0.
 	keys, cursor, err := masters[addresses[at]].Scan(ctx, cursor, "", int64(about)).Result()
 	if err != nil {
 		return found, from, false, redis.Unavailable(err)
@@ -83,7 +86,8 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	return found, WalkPlace{}, true, nil
 }
 
-// find checks those of the keys that are ours, in one round trip.
+// find checks those of the keys that are ours, in one round trip. It asks for the least that picks a key: an expiry, a
+// length, whether a document exists. The commands' answers are taken in the order of the keys, one or two for each.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
 	found.Keys = len(keys)
 	var owned []ownedKey
@@ -98,6 +102,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	if len(owned) == 0 {
 		return found, nil
 	}
+	// A plain pipeline and not Read: a walk must not repair whatever it passes.
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
 			if one.endsItself() {
@@ -123,12 +128,15 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 			continue
 		}
 		held, err := first.(*redis.IntCmd).Result()
+		// Only a key without an expiry stays for ever, but an orphan of any kind is useless: no reader looks at it
+		// without its document.
 		if err == nil && held == 0 {
 			found.Leftover = append(found.Leftover, Leftover{kind: "orphan", keys: []string{one.name, DocumentKey(one.user)}})
 		}
 		if one.isList() {
 			length, err := commands[0].(*redis.IntCmd).Result()
 			commands = commands[1:]
+			// The length includes the sentinel of an inbox.
 			if err == nil && held == 1 && length-1 > services.Retention {
 				if one.part == inboxPart {
 					found.Long = append(found.Long, one.user)
@@ -181,7 +189,8 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	return c.dropped(ctx, userDrop, calls)
 }
 
-// Erase deletes every key of a user.
+// Erase deletes every key of a user, for the removal of the user for good. Unlike DropUsers it asks nothing: nobody may
+// have come back.
 func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
 	keys := append(allKeys(user), profileKey(user), mergeKey(user))
 	for _, part := range leases {
@@ -211,7 +220,8 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 	return orphans, endless, err
 }
 
-// dropped runs a script that returns how many keys it dropped.
+// dropped runs a script that returns how many keys or entries it dropped. One failed call fails all: the walk repeats
+// its step.
 func (c *Projections) dropped(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {

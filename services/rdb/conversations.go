@@ -24,6 +24,7 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 		return nil, 0, err
 	}
 	results = make([]redis.Result, len(states))
+	// A result counts once, however many of its states follow one another.
 	for i, place := range places {
 		results[i] = answers[place]
 		if answers[place].Short && (i == 0 || places[i-1] != place) {
@@ -34,12 +35,14 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 	return results, clamped, nil
 }
 
-// membershipCalls are the calls that write states, and the call of each state.
+// membershipCalls are the calls that write states, and the call of each state. A user with many states gets several
+// calls. Each is complete in itself: the sums move with the states of that call.
 func membershipCalls(states []services.Membership) (calls []redis.Call, places []int) {
 	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
+			// The first argument is a place for the step of a rebuild, see redis.Chain.
 			calls = append(calls, redis.Call{
 				Keys: []string{DocumentKey(state.User), conversationsKey(state.User), onlineKey(state.User)}, Args: []any{redis.NoStep},
 			})
@@ -51,7 +54,8 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 	return calls, places
 }
 
-// MembershipParts are the parts of a user's rebuild that write their own states in conversations.
+// MembershipParts are the parts of a user's rebuild that write their own states in conversations. They are the same
+// calls as of PutMemberships: the newer state wins, so a message that arrives meanwhile is not lost.
 func MembershipParts(states []services.Membership) (parts []redis.Step) {
 	calls, _ := membershipCalls(states)
 	for _, call := range calls {
@@ -77,6 +81,7 @@ func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID)
 // age, "aged on,leaves on" follows.
 func stateText(state services.Membership) string {
 	text := make([]byte, 0, 64)
+	// The order is that of STATE in lib_conversations.lua.
 	for _, number := range []int64{state.Head, state.Base, state.K, state.Version, state.Mentions, state.WayVersion} {
 		text = append(strconv.AppendInt(text, number, 10), ',')
 	}

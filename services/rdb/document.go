@@ -30,7 +30,8 @@ import (
 //
 // and versioned fields, see Register.
 type Document struct {
-	Ready         bool // false: missing or being built; the other fields are then meaningless
+	Ready bool // false: missing or being built; the other fields are then meaningless
+	// Together with the sum of the shared streams N is the version that clients see.
 	N             uint64
 	Day           int64
 	Seen          services.PostID
@@ -60,14 +61,18 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	layout := c.layout.Load()
 	if len(users) == 1 {
 		var room [48]string // most documents have no more fields
+		// One user is the common case, of each badge query: it shares a round trip with other queries, and allocates
+		// little.
 		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.read, room[:0])
 		if err == nil {
 			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
 		}
+		// Documents of the wrong type take the way of many users, which repairs them.
 		if !redis.IsWrongType(err) {
 			return nil, redis.Unavailable(err)
 		}
 	}
+	// Readers wait less than writers, because they can read from SQL instead.
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
@@ -89,7 +94,8 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	return documents, nil
 }
 
-// Versions reads n of each user's document in one round trip: 0 if the document is missing or being built.
+// Versions reads n of each user's document in one round trip: 0 if the document is missing or being built. The
+// reconciliation of each second compares n with what was pushed; it needs no more of the document.
 func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -102,6 +108,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	if err != nil {
 		return nil, err
 	}
+	// A version that cannot be read is 0, as that of a missing document: the caller rebuilds either.
 	versions, epoch := make([]uint64, len(users)), c.Epoch()
 	for i, command := range commands {
 		values, err := command.(*redis.SliceCmd).Result()
@@ -120,8 +127,9 @@ var versionRaise = loadScript("version_raise")
 
 var documentLost = loadScript("document_lost")
 
-// MarkLost reports that the users were shown versions shown[i] from Redis, although their documents are older now. Such
-// documents count as lost and are rebuilt with newer versions.
+// MarkLost reports that the users were shown versions shown[i] from Redis, although their documents are older now, as
+// after a restart from an older snapshot that the epoch did not show. Such documents count as lost and are rebuilt with
+// newer versions.
 func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

@@ -13,6 +13,8 @@ const (
 	authorLength = 5
 	entryLength  = idLength + authorLength + 1
 
+	// The flag is last, so that the two entries of one post, which differ in it, are neighbours and a script finds its
+	// twin.
 	flagCounts  = '+'
 	flagListed  = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
 	sentinel    = '!' // sorts before every ID; the floor follows it
@@ -23,7 +25,8 @@ const (
 // zeroID is the id before every post, as scripts compare it.
 var zeroID = services.PostID(0).String()
 
-// AuthorLetters prints an author as entries of lists contain them.
+// AuthorLetters prints an author as entries of lists contain them: 5 digits of base 85, the most significant first, for
+// 32 bits.
 func AuthorLetters(author services.UserID) string {
 	var letters [authorLength]byte
 	for i := authorLength - 1; i >= 0; i-- {
@@ -33,6 +36,7 @@ func AuthorLetters(author services.UserID) string {
 	return string(letters[:])
 }
 
+// entryText prints an entry as a member of the inbox.
 func entryText(entry services.FeedEntry) string {
 	flag := byte(flagListed)
 	if entry.Counts {
@@ -41,7 +45,7 @@ func entryText(entry services.FeedEntry) string {
 	return entryStem(entry.Post, entry.Author) + string(flag)
 }
 
-// entryStem prints the entry without its flag.
+// entryStem prints the entry without its flag. A deletion removes it whatever its flag.
 func entryStem(post services.PostID, author services.UserID) string {
 	return post.String() + AuthorLetters(author)
 }

@@ -14,7 +14,8 @@ type HostsState struct {
 	Day      int64                     // on which the reader was last marked active, since 1970
 }
 
-// HostsFields are the document's fields of a HostsState.
+// HostsFields are the document's fields of a HostsState. services/live reads them in its own pipeline, beside the list
+// of replays.
 var HostsFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
 // ParseHosts parses the values of HostsFields. A document of another epoch is missing.

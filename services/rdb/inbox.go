@@ -20,11 +20,12 @@ var (
 	activity    = loadScript("activity")
 )
 
-// viewKeys are the keys of a user's view in the order of the scripts that build it.
+// viewKeys are the keys of a user's view in the order of the scripts that build it: activity and rebuild_begin.
 func viewKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
+// inboxKeys are the keys of most scripts. The third lists the nodes on which the user is online, for the result.
 func inboxKeys(user services.UserID) []string {
 	return []string{DocumentKey(user), inboxKey(user), onlineKey(user)}
 }
@@ -83,8 +84,8 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 	return c.Result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
-// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or
-// pulled, and what registered lists have.
+// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and what
+// registered lists have. It fences: see Removed in Snapshot.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
 	return c.Result(ctx, inboxDrop, redis.Call{
 		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},
@@ -121,7 +122,8 @@ func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.
 	return c.Stamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
 }
 
-// MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now.
+// MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. A
+// user without a document gets none: their next read rebuilds it, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {
@@ -144,7 +146,9 @@ type InboxPage struct {
 	Day    int64                     // on which the reader was last marked active, since 1970
 }
 
-// Inbox reads up to limit entries with ids below before, newest first, in one round trip.
+// Inbox reads up to limit entries with ids below before, newest first, in one round trip. Besides the page it asks for
+// the state of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more),
+// and how many entries are above.
 func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
 	if err := c.Trusted(); err != nil {
 		return InboxPage{}, err
@@ -152,6 +156,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	key := inboxKey(reader)
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
+		// The commands are taken by their positions below.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
 		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
@@ -166,6 +171,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 			return InboxPage{}, redis.Unavailable(err)
 		}
 	}
+	// The epoch is read after the answers, see Documents.
 	page := inboxState(commands[0].(*redis.SliceCmd).Val(), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil
@@ -186,7 +192,8 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	return page, nil
 }
 
-// inboxState reads the document's fields that the inbox needs, and the inbox's sentinel.
+// inboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
+// either is missing, broken or of another epoch.
 func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
 		return page
@@ -203,8 +210,9 @@ func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
 	return page
 }
 
-// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below what Inbox lists
-// and posts of an inbox that is being built. Without an inbox the result is empty.
+// AuthorInInbox reads which posts of an author a reader's inbox holds, oldest first. It includes posts below what Inbox
+// lists and posts of an inbox that is being built. Without an inbox the result is empty. It reads the whole inbox, so
+// it is for jobs.
 func (c *Projections) AuthorInInbox(ctx context.Context, reader, author services.UserID) ([]services.PostID, error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) { p.ZRange(ctx, inboxKey(reader), 0, -1) })
 	if err != nil {

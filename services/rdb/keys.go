@@ -53,7 +53,8 @@ const (
 	familyPart   = "family"
 )
 
-// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon.
+// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon; other keys
+// have one of the names above that are longer than two letters.
 type ownedKey struct {
 	name, part string
 	user       services.UserID // 0 if it is no user's
@@ -85,6 +86,8 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		case part == "p":
 			key.part = copyPart
 		}
+		// A part of one or two small letters is a view's, known or not. The ID must print as it was: {u007} is not
+		// ours.
 		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name
 	}

@@ -11,9 +11,12 @@ import (
 	"tidings/services/redis"
 )
 
-// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages, on the
-// existing dots and on the categories of the host application.
+// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages, on
+// the existing dots and on the categories of the host application. It never changes after newLayout: a change makes a
+// new one.
 type layout struct {
+	// All slices are as long as fields, except births, which lacks the plain fields and has three values for each of
+	// the others.
 	types, dots []string
 	hosts       *services.HostCategories
 	expiry      services.SourceExpiry
@@ -32,22 +35,29 @@ const unborn = "0"
 // mayLack is the value at birth of a field that may be absent.
 const mayLack = "?"
 
-// The fields before the versioned fields, in the order of layout.fields.
+// The fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st and e
+// come first, because it looks at them before all others.
 var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
 
+// Patterns of Lua for whole values. rebuild_begin compares each field with its pattern: a broken value is born anew,
+// and its facts are written again.
 const (
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
 	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
+// newLayout lists the fields, and for each how it is born. registers and parseTexts read them in the same order.
 func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
 	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields)), mayLack: make([]bool, len(plainFields))}
+	// value "" makes a field late: it is born with the first version of the field before it.
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.births = append(l.births, field, value, pattern)
 		l.late, l.mayLack = append(l.late, value == ""), append(l.mayLack, value == mayLack)
 	}
+	// A document keeps these fields only where items leave the counts by age: each byte counts in millions of
+	// documents.
 	if expiry.Expires(services.SourceHomeFeed) {
 		register(feedAgedField, unborn, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
 	}
@@ -66,6 +76,8 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 		register(countsField(category), unborn, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
 	}
+	// A category of the host application may be new: documents from before lack its fields, and that means no
+	// notification.
 	for _, host := range hosts.All() {
 		counts, newest := hostFields(host.ID)
 		register(counts, mayLack, countsPattern)
@@ -78,6 +90,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 			register(messagesField(kind), unborn, `^%d+;%d+$`)
 		}
 	}
+	// A dot is absent until the user dismisses it, and has no pattern: rebuild_begin leaves it alone.
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
 	}
@@ -85,7 +98,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	return l
 }
 
-// command is the command that reads a user's document.
+// command is the command that reads a user's document, as the last step of a rebuild.
 func (l *layout) command(user services.UserID) []any {
 	command := append(make([]any, 0, 2+len(l.fields)), "HMGET", DocumentKey(user))
 	for _, field := range l.fields {
@@ -111,18 +124,21 @@ func (c *Projections) SetCategories(hosts *services.HostCategories) {
 	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
 }
 
-// parser parses a document, and remembers whether any part was broken.
+// parser parses a document, and remembers whether any part was broken. It goes on after a broken part, so that no
+// parser has to return an error; the caller looks at failed once, at the end.
 type parser struct {
 	texts  []string
 	failed bool
 }
 
+// next takes the next text. There are as many as the layout has fields, see parseTexts.
 func (p *parser) next() string {
 	text := p.texts[0]
 	p.texts = p.texts[1:]
 	return text
 }
 
+// number parses a count, a version or a day. 63 bits suffice for all of them, and keep the result within an int64.
 func (p *parser) number() uint64 { return p.numberOf(p.next()) }
 
 func (p *parser) numberOf(text string) uint64 {
@@ -189,6 +205,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
 		return Document{}
 	}
+	// A missing field that may lack reads as unborn. Any other one was lost.
 	fixed := len(texts) - len(l.dots)
 	for i, text := range texts[:fixed] {
 		if text != redis.Absent {
@@ -226,6 +243,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 			d.DotsSeen[dot] = p.numberOf(seen)
 		}
 	}
+	// One broken part makes the whole document doubtful: the rebuild replaces it.
 	if p.failed {
 		return Document{}
 	}
@@ -258,7 +276,8 @@ func (p *parser) registers(l *layout, d *Document) {
 	}
 }
 
-// category reads the two fields of a category of notifications.
+// category reads the two fields of a category of notifications: its counts, and its newest notification. The second has
+// a version of its own for the script alone.
 func (p *parser) category(name services.Category) (counts services.CategoryCounts) {
 	if text := p.next(); text != unborn {
 		var err error
@@ -289,7 +308,7 @@ func (p *parser) messageDays(kind string) services.MessageTypeState {
 	return state
 }
 
-// unpack reads conversations and positions, 4 bytes each.
+// unpack reads conversations and positions, 4 bytes each, as placed in lib_conversations.lua writes them.
 func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	const size = 8
 	if len(packed)%size != 0 {
@@ -308,7 +327,8 @@ func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	return list
 }
 
-// countsText prints absolute counts as "ver;older;day;c0,...,c7".
+// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and
+// older what lies before all of them. It stays under 64 bytes, the limit of compact hashes.
 func countsText(counts services.CategoryCounts) string {
 	text := make([]byte, 0, 64)
 	text = strconv.AppendUint(text, counts.Version, 10)
@@ -323,6 +343,7 @@ func countsText(counts services.CategoryCounts) string {
 	return string(text)
 }
 
+// parseCounts reads what countsText prints. The separators are not told apart: the patterns of rebuild_begin do that.
 func parseCounts(text string) (counts services.CategoryCounts, err error) {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' })
 	if len(parts) != 3+len(counts.Days) {

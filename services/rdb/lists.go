@@ -20,7 +20,8 @@ type List struct {
 	Trim *redis.Script // cuts KEYS[1], and returns how many entries it cut
 }
 
-// lists are the registered lists.
+// lists are the registered lists. Package variables fill it before main, and nothing changes it afterwards: it needs no
+// lock.
 var lists []List
 
 // RegisterList registers a list and returns it. It is for package variables, before the first Projections; a part that is taken
@@ -30,6 +31,8 @@ func RegisterList(list List) List {
 		panic(fmt.Sprintf("rdb: the list %s is registered twice", list.Part))
 	}
 	lists = append(lists, list)
+	// The list's functions go into inbox_drop.lua, so that an unfollow is one script for all lists. The script was
+	// registered before, so its text is replaced in place: its pointer is in the engine's list already.
 	text, drops, _ := strings.Cut(inboxDrop.Source, dropsEnd)
 	*inboxDrop = *redis.NewScript(inboxDrop.Name, fmt.Sprintf("%s%s\ndrops[#drops + 1] = %s\n%s%s", text, list.Lua, list.Drop, dropsEnd, drops))
 	return list
@@ -50,7 +53,7 @@ func listKeys(user services.UserID) []string {
 	return keys
 }
 
-// listOf is the registered list of a part.
+// listOf is the registered list of a part. There are one or two lists, so no map is needed.
 func listOf(part string) (list List, found bool) {
 	at := slices.IndexFunc(lists, func(l List) bool { return l.Part == part })
 	if at < 0 {
@@ -68,6 +71,7 @@ type LongList struct {
 // TrimLists cuts lists down to the listed length, and returns how many entries it cut from each.
 func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int, err error) {
 	cut = make([]int, len(long))
+	// Each list has a script of its own, so the calls go out list by list, and the results return to their places.
 	for _, list := range lists {
 		var calls []redis.Call
 		var places []int

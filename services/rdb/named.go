@@ -63,7 +63,8 @@ func authorBytes(author services.UserID) string {
 	return namedText(services.FollowedAuthor{Author: author})[:4]
 }
 
-// unpackNamed reads what namedText prints for a field. Only hosts may be quiet.
+// unpackNamed reads what namedText prints for a field. Only hosts may be quiet: the bit in another field means that it
+// is broken.
 func (p *parser) unpackNamed(field NamedField, packed string) (authors []services.FollowedAuthor) {
 	if len(packed)%namedSize != 0 {
 		p.failed = true

@@ -11,12 +11,17 @@ import (
 	"tidings/services/redis"
 )
 
-// OnlineShards is the number of shards of the users who are online.
+// OnlineShards is the number of shards of the users who are online. One set of all would be one key, on one master, and
+// a chunk of a fan-out reads some shards and not all. Changed, it would lose those who are online until they renew
+// their leases.
 const OnlineShards = 64
 
+// onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
-// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again.
+// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It
+// writes twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: all of it
+// ends with the lease.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
@@ -27,10 +32,12 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	}
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
+			// The key lives for the last lease; a field that ended before is ignored by its readers.
 			p.HSet(ctx, onlineKey(user), c.Node(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
+			// Every entry clears the shard of those whose lease has ended, so that no cleaner has to.
 			p.ZAdd(ctx, onlineSetKey(shard), entering...)
 			p.ZRemRangeByScore(ctx, onlineSetKey(shard), "-inf", "("+strconv.FormatInt(now.UnixMilli(), 10))
 			p.Expire(ctx, onlineSetKey(shard), lease)
@@ -137,7 +144,8 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	return online, nil
 }
 
-// Leave removes this node from the users' presence.
+// Leave removes this node from the users' presence. The users stay in their shards until their lease ends: they may be
+// online on another node, and fan-out only serves them earlier than it has to.
 func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
 	return c.presence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
@@ -146,6 +154,8 @@ func (c *Projections) Leave(ctx context.Context, users []services.UserID) error 
 	})
 }
 
+// presence sends commands that write the presence of users. They may be repeated, so Read may repair a key of the wrong
+// type under them.
 func (c *Projections) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
 	commands, err := c.Read(ctx, fill)
 	if err != nil {

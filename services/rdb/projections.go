@@ -1,8 +1,19 @@
 // Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts
 // (lua/*.lua) for each.
 //
-// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys is
-// one round trip. What it keeps can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys
+// is one round trip. What it keeps can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+//
+// A user's view is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in
+// conversations, and the lists of features. A key that is missing, broken or of another epoch never reads as an empty
+// one: the document then says that it is not ready, and its reader rebuilds it. The path of one change through a view:
+//
+//  1. The caller takes a stamp of Redis' clock (Now, StampOf), and only then reads the facts.
+//  2. One script for each user checks the stamp, changes the keys and raises the document's version n, all at once.
+//  3. The result says whether it changed anything, whether a refill is due, and on which nodes the user is online.
+//  4. The caller sends these nodes a hint. They read the document (Documents) and push it.
+//
+// Versioned fields (Register) need no stamp: the newer version wins, whenever it comes.
 package rdb
 
 import (
@@ -18,6 +29,8 @@ import (
 // Projections read and write Redis' view of the facts through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
 	*redis.Client
+	// layout is which fields documents have now. Readers load it once for each call, so that one answer is read by one
+	// layout.
 	layout atomic.Pointer[layout]
 	// changing is held while layout is changed: each change keeps what the others set.
 	changing sync.Mutex
@@ -50,7 +63,9 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	return p, nil
 }
 
-// formOf names what the documents of nodes with these settings have in common; "" without any.
+// formOf names what the documents of nodes with these settings have in common; "" without any. It is a part of the
+// epoch: after a change of the settings all documents are rebuilt, because they lack the fields that the new settings
+// need.
 func formOf(expiry services.SourceExpiry) (form string) {
 	for _, source := range services.Sources {
 		if expiry.Expires(source) {

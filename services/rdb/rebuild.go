@@ -21,8 +21,9 @@ var (
 	rebuildMerge = loadScript("rebuild_merge")
 )
 
-// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
-// read. With refill it also opens the inboxes below their floors.
+// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are
+// to be read. With refill it also opens the inboxes below their floors. What is whole stays: readers go on with it
+// until the end.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
 	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
@@ -67,6 +68,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		return rebuilt, err
 	}
 	for i, reply := range replies {
+		// The view is emptied here and not by Change, because the steps before may have gone into it.
 		if redis.IsWrongType(reply.Err) {
 			c.Log().Warn("a key of a view has the wrong type: the view is rebuilt", "user", facts.Reader)
 			return Rebuilt{Result: redis.Result{Status: redis.Retry}}, c.empty(ctx, []string{DocumentKey(facts.Reader)})
@@ -74,16 +76,20 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		if reply.Err != nil {
 			return rebuilt, fmt.Errorf("step %d of the rebuild of user %d: %w", i+1, facts.Reader, redis.Unavailable(reply.Err))
 		}
+		// The last step is the read of the document.
 		if i == len(steps)-1 {
 			break
 		}
 		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
 			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
 		}
+		// Of the parts only states of conversations answer 1 here: a negative count was met. The last writing step
+		// answers whether a refill is due, which a rebuild is.
 		if i < len(parts) && rebuilt.Short {
 			rebuilt.Clamped++
 		}
 	}
+	// An answer of a Redis that is not trusted, or of another epoch, is no document: the caller reads it again.
 	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Trusted() == nil {
 		rebuilt.Document = layout.parse(values, c.Epoch())
 	}
@@ -94,6 +100,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	steps := slices.Clone(parts)
 	last := redis.Chain(steps)
+	// The order is that of ARGV in rebuild_merge.lua.
 	args := []any{
 		facts.Stamp.String(), facts.Seen.String(), facts.Floor.String(), facts.TrimmedCounted.String(),
 		facts.Day, secondsToLive(facts.Lifetime), namedText(facts.Pulled...), namedText(facts.Hosts...), last,

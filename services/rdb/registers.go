@@ -56,7 +56,8 @@ type fixedRegister struct {
 	mayLack        bool
 }
 
-// fixedRegisters lists them.
+// fixedRegisters lists them. A new one is added at the end, with mayLack: documents of the release before do not have
+// it.
 var fixedRegisters = []fixedRegister{
 	{announcementField, `^%d+;%d+;%d+$`, false},
 	{segmentField, `^%d+;%d+$`, false},
@@ -66,7 +67,7 @@ var fixedRegisters = []fixedRegister{
 	{modesField, `^%d+;[^;]*$`, true},
 }
 
-// Registered holds the values of the fixed registers.
+// Registered holds the values of the fixed versioned fields.
 type Registered struct {
 	Announcements services.AnnouncementState
 	Segments      services.SegmentState
@@ -76,8 +77,8 @@ type Registered struct {
 	Modes         services.CategoryModes
 }
 
-// registered reads the fixed registers, in the order of fixedRegisters. It calls the parsers directly: calls through a table
-// would make each document escape to the heap.
+// registered reads the fixed versioned fields, in the order of fixedRegisters. It calls the parsers directly: calls
+// through a table would make each document escape to the heap.
 func (p *parser) registered(r *Registered) {
 	r.Announcements = p.announcements()
 	r.Segments = p.segments()
@@ -99,6 +100,7 @@ func hostFields(id int) (counts, newest string) {
 
 const newestPrefix = "H"
 
+// messagesField and dotField contain the name of a type or a dot, which the application chose.
 func messagesField(kind string) string { return "S" + kind }
 
 func dotField(name string) string { return "D" + name }
@@ -115,6 +117,7 @@ func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]re
 	return c.Results(ctx, registersPut, calls)
 }
 
+// registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.Chain.
 func registersCall(user Registers) redis.Call {
 	args := make([]any, 1, 1+2*len(user.Fields))
 	args[0] = redis.NoStep
@@ -132,11 +135,13 @@ func RegisterParts(user services.UserID, fields []Register) []redis.Step {
 	return []redis.Step{{Script: registersPut, Call: registersCall(Registers{user, fields})}}
 }
 
+// registerValue prints a versioned field of small parts. registers_put.lua reads the version and leaves the rest alone.
 func registerValue(version uint64, parts ...string) string {
 	return strconv.FormatUint(version, 10) + ";" + strings.Join(parts, ";")
 }
 
-// CategoryRegisters are the versioned fields of one category of notifications.
+// CategoryRegisters are the versioned fields of one category of notifications. Both have the version of the counts, so
+// they win or lose together.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
 	var count, newest string
 	if counts.Host > 0 {
@@ -214,7 +219,8 @@ const (
 	offLetter   = 'O'
 )
 
-// ModesRegister is the versioned field of the categories for which a user chose a mode.
+// ModesRegister is the versioned field of the categories for which a user chose a mode, in the order of their names, so
+// that equal choices have equal values: the audit compares texts.
 func ModesRegister(modes services.CategoryModes) Register {
 	var list []string
 	for _, category := range slices.Sorted(maps.Keys(modes.Of)) {
@@ -246,6 +252,8 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 	return mode, false
 }
 
+// modes and the parsers below read one fixed register each. An unborn one is the zero value; version and parts may be
+// broken, which p remembers.
 func (p *parser) modes() (modes services.CategoryModes) {
 	text := p.next()
 	if text == unborn {

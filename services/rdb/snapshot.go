@@ -45,7 +45,8 @@ type Snapshot struct {
 // snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
 const snapshotUsers = 25
 
-// Snapshots reads the users' views, in their order, one round trip for each 25.
+// Snapshots reads the users' views, in their order, one round trip for each 25. Keys of the wrong type are reported and
+// not repaired.
 func (c *Projections) Snapshots(ctx context.Context, users []services.UserID) ([]Snapshot, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -93,6 +94,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 	if len(snapshot.Fields) == 0 {
 		return snapshot, nil
 	}
+	// The document is parsed as Documents does, so that the audit sees what readers see.
 	values := make([]any, len(l.fields))
 	for i, field := range l.fields {
 		if value, ok := snapshot.Fields[field]; ok {
@@ -111,13 +113,15 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 			snapshot.Lists[list.Part] = members
 		}
 	}
+	// The order matters: inbox and ownFields fill the snapshot only if what comes before is whole.
 	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
 	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]
 	return snapshot, nil
 }
 
-// inbox parses the members and reports whether the sentinel is there.
+// inbox parses the members and reports whether the sentinel is there. The members come oldest first; Entries are newest
+// first.
 func (s *Snapshot) inbox(members []string) bool {
 	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
 		return false
@@ -155,7 +159,7 @@ func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 	return true
 }
 
-// parseState reads a state as stateText prints it.
+// parseState reads a state as stateText prints it, in the form with or without the two days.
 func parseState(text string) (state services.Membership, ok bool) {
 	parts := strings.Split(text, ",")
 	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
@@ -205,7 +209,8 @@ func (s *Snapshot) ownFields() bool {
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil
 }
 
-// RegisterFields are the names of the versioned fields that every document has.
+// RegisterFields are the names of the versioned fields that every document has, or may lack for its birth. Dots are not
+// among them.
 func (c *Projections) RegisterFields() (fields []string) {
 	layout := c.layout.Load()
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]

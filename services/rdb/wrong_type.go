@@ -21,6 +21,7 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 		if ofView {
 			key = DocumentKey(user)
 		}
+		// Several keys of one view are one reset.
 		if known[key] {
 			continue
 		}
@@ -62,6 +63,8 @@ func allKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
+// resetCall empties one user's view. Its version goes on from the former one, unless the document itself is of the
+// wrong type.
 func resetCall(user services.UserID) redis.Call {
 	return redis.Call{
 		Keys: allKeys(user),
@@ -69,7 +72,8 @@ func resetCall(user services.UserID) redis.Call {
 	}
 }
 
-// Reset empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising.
+// Reset empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising, so
+// that clients accept the new view. It is for operators and the audit.
 func (c *Projections) Reset(ctx context.Context, user services.UserID) error {
 	replies, err := c.Run(ctx, viewReset, []redis.Call{resetCall(user)})
 	if err != nil {

@@ -7,6 +7,7 @@
 local n, unread, mentions, kept, list, st, known, version = unpack(redis.call('HMGET', KEYS[1], 'n', 'Cu', 'Cm', 'Ck', 'R', 'st', 'Cx', 'Cv'))
 n = tonumber(n)
 if not n then return { 0 } end
+-- The sums are right only for the states that are there. Ck, their number, finds states that were lost.
 if not (tonumber(unread) and tonumber(mentions) and tonumber(version) and list) or tonumber(kept) ~= redis.call('HLEN', KEYS[2]) then
   if st == '1' then redis.call('HSET', KEYS[1], 'st', '0') end -- states were lost: their part of the sums is unknown
   return { 0 }
@@ -39,10 +40,11 @@ for k = 2, #ARGV, 2 do
 end
 if count > tonumber(kept) then
   redis.call('HSET', KEYS[1], 'Ck', string.format('%.0f', count))
-  local left = redis.call('PTTL', KEYS[1])
+  local left = redis.call('PTTL', KEYS[1]) -- a new hash has no expiry yet: it takes that of the document
   if left > 0 then redis.call('PEXPIRE', KEYS[2], left) end
 end
 if known and tonumber(known) ~= leaves then redis.call('HSET', KEYS[1], 'Cx', string.format('%.0f', leaves)) end
+-- Counts cannot fall below zero unless something else wrote here. Zero is shown, and the caller reports it.
 if sum < 0 or mentioned < 0 then below = 1 end
 sum, mentioned = string.format('%.0f', math.max(sum, 0)), string.format('%.0f', math.max(mentioned, 0))
 local same = not listed and below == 0 and sum == unread and mentioned == mentions and packed == list and (tonumber(known) or 0) == leaves
@@ -51,6 +53,7 @@ if not same then
   redis.call('HSET', KEYS[1], 'n', n, 'Cu', sum, 'Cm', mentioned, 'R', packed)
   if listed then redis.call('HSET', KEYS[1], 'Cv', string.format('%.0f', tonumber(version) % 8388607 + 1)) end
 end
+-- The step is noted after all writes, also when nothing changed: the rebuild asks only whether this call came through.
 note(KEYS[1], ARGV[1])
 if same then return { 2 } end
 return nodes(KEYS[3], { 1, n, below })

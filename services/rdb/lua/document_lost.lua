@@ -5,5 +5,7 @@
 local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
 if not n then return { 0 } end
 if n >= tonumber(ARGV[1]) then return { 2 } end
+-- No epoch is empty, so every reader takes the document for lost. The rebuild then counts on from the version that was
+-- shown.
 redis.call('HSET', KEYS[1], 'e', '', 'n', ARGV[1])
 return { 1, ARGV[1], 0 }

@@ -5,6 +5,7 @@
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 if ARGV[1] <= d.fx then return { 2 } end
+-- fx is kept even if no post leaves the count: it is how the document knows up to which day it has aged.
 d.fx = ARGV[1]
 redis.call('HSET', KEYS[1], 'fx', d.fx)
 if recount(KEYS[2], d) == d.fc then return { 2 } end

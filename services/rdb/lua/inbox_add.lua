@@ -11,12 +11,15 @@ local counts, id = entry:sub(19) == '+', entry:sub(1, 13)
 if not counts or id <= d.fq then
   if redis.call('ZSCORE', KEYS[2], entry:sub(1, 18) .. (counts and '-' or '+')) then return { 3 } end
 end
+-- Below the floor nothing is listed. A counting entry raises ft, so that the count says "or more"; if it is within what
+-- ft covers already, the state changes only where nodes count trimmed posts in SQL.
 if id <= d.floor then
   if not counts or id <= d.ft and not trimmed(d, entry) then return { 2 } end
   if id > d.ft then d.ft = id end
 else
   if redis.call('ZADD', KEYS[2], 0, entry) == 0 then return { 2 } end
   if not counts and id > d.fq then d.fq = id end
+  -- The common case, a new post above the mark: the count moves by one, without a look at the other entries.
   if not trim(KEYS[2], d) and counts and id > mark(d) then return counted(KEYS[1], KEYS[3], d) end
 end
 return save(KEYS[1], KEYS[2], KEYS[3], d)

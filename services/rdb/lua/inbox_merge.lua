@@ -7,6 +7,7 @@
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
+-- Something was removed after the read of SQL, perhaps this author: the caller reads again.
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if ARGV[2] ~= '0' then fence(KEYS[1], d) end
 local added, ft = name(KEYS[1], 'F', ARGV[3]) and 1 or 0, d.ft
@@ -14,6 +15,7 @@ if name(KEYS[1], 'L', ARGV[4]) then added = added + 1 end
 added = added + add(KEYS[2], d, 5)
 -- A trimmed post may be theirs and count still: only a refill can tell.
 local doubt = ARGV[2] == '2' and d.ft > mark(d)
+-- d.beyond: a post below the floor counts, which only SQL sees; it needs a new version.
 if added == 0 and d.ft == ft and not d.beyond and not doubt then return { 2 } end
 trim(KEYS[2], d)
 return save(KEYS[1], KEYS[2], KEYS[3], d, doubt)

@@ -5,8 +5,10 @@
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
 local over = redis.call('ZCARD', KEYS[2]) - 1 - KEEP
+-- A view that is being built is left alone: its rebuild trims it.
 if over <= 0 or d.st ~= '1' then return { 2 } end
 cut(KEYS[2], d, over)
+-- What readers see stays the same, so the version does too and nobody is notified.
 if recount(KEYS[2], d) == d.fc then
   redis.call('HSET', KEYS[1], 'ft', short(d.ft))
   return { 1, '0', over }

@@ -3,7 +3,9 @@
 -- The only count: the counting entries above the mark, from the list itself, so that count and list cannot disagree.
 local function recount(i, d)
   local seen = mark(d)
+  -- '~' sorts after all letters of authors: the range begins after every entry of the post at the mark.
   local count = redis.call('ZLEXCOUNT', i, '(' .. seen .. '~', '+')
+  -- Entries that do not count are rare above the mark, and none is above fq: only that range is read.
   if d.fq > seen then
     for _, e in ipairs(redis.call('ZRANGEBYLEX', i, '(' .. seen .. '~', '[' .. d.fq .. '~')) do if e:sub(19) == '-' then count = count - 1 end end
   end
@@ -21,6 +23,7 @@ end
 local function save(b, i, on, d, refill)
   local n = version(d)
   redis.call('HSET', b, 'n', n, 'T', short(d.T), 'fc', recount(i, d), 'fq', short(d.fq), 'ft', short(d.ft), 'st', d.st)
+  -- Short: posts exist below the floor, and there is room for them.
   local lacks = d.floor > ZERO and (refill or redis.call('ZCARD', i) - 1 < KEEP)
   return nodes(on, { 1, n, lacks and 1 or 0 })
 end

@@ -44,14 +44,14 @@ end
 
 -- Cuts that many of the oldest entries. The newest ID cut becomes the floor, the newest counting one ft.
 local function cut(i, d, many)
-  local gone = redis.call('ZRANGE', i, 1, many)
+  local gone = redis.call('ZRANGE', i, 1, many) -- rank 0 is the sentinel: it goes too, and comes back with the new floor
   for _, e in ipairs(gone) do if e:sub(19) == '+' and e:sub(1, 13) > d.ft then d.ft = e:sub(1, 13) end end
   d.floor = gone[#gone]:sub(1, 13)
   redis.call('ZREMRANGEBYRANK', i, 0, #gone)
   redis.call('ZADD', i, 0, '!' .. d.floor)
 end
 
--- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, and reports whether it did.
+-- Cuts the inbox when it is over KEEP + 2 * SLACK, down to KEEP + SLACK, for many adds; reports whether it did.
 local function trim(i, d)
   local over = redis.call('ZCARD', i) - 1 - KEEP - 2 * SLACK
   if over > 0 then cut(i, d, over + SLACK) end

@@ -12,6 +12,7 @@ end
 
 -- Joins two lists: for an author in both, the entry of the second wins.
 local function joined(list, entries)
+  -- One author is the common case, and needs no table of all.
   if #entries == 12 then
     local at = place(list, entries:sub(1, 4))
     return at and list:sub(1, at - 1) .. entries .. list:sub(at + 12) or list .. entries

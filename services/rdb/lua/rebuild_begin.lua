@@ -6,7 +6,7 @@
 -- Returns the stamp (us) to read SQL under
 local NUMBER, ID = '^%d+$', '^[0-7]' .. ('[0-9A-HJKMNP-TV-Z]'):rep(12) .. '$'
 
-local function whole(fields, ...)
+local function whole(fields, ...) -- whether fields are there and have their forms; '0' stands for any field at its birth
   local values = redis.call('HMGET', KEYS[1], unpack(fields))
   for k, form in ipairs({ ... }) do
     if not (values[k] and (values[k] == '0' or values[k]:match(form))) then return false end
@@ -18,7 +18,7 @@ local rm, n, epoch, F, L = unpack(redis.call('HMGET', KEYS[1], 'rm', 'n', 'e', '
 local time = now()
 rm = tonumber(rm) or 0
 if epoch ~= ARGV[2] or not whole({ 'rm', 'n', 'st', 'd', 'T', 'fc', 'fq', 'ft' }, NUMBER, NUMBER, '^[01]$', NUMBER, ID, '^%d+%+?$', ID, ID) or not F or #F % 12 ~= 0 or not L or #L % 12 ~= 0 then
-  -- all of them lack what was skipped while the document was away, or lost with an epoch
+  -- All keys lack what was skipped while the document was away, or lost with an epoch. The version goes on; the new rm refuses earlier reads.
   redis.call('DEL', unpack(KEYS))
   rm, n = math.max(time, rm + 1), math.max(time, (tonumber(n) or 0) + 1)
   redis.call('HSET', KEYS[1], 'st', '0', 'e', ARGV[2], 'rm', string.format('%.0f', rm), 'n', string.format('%.0f', n),
@@ -56,4 +56,4 @@ elseif ARGV[1] == '1' and first ~= '!' .. ZERO then
   redis.call('ZADD', KEYS[2], 0, '!' .. ZERO)
   redis.call('HSET', KEYS[1], 'st', '0', 'ft', '0')
 end
-return string.format('%.0f', math.max(time, rm + 1))
+return string.format('%.0f', math.max(time, rm + 1)) -- later than every removal so far, also if the clock was set back

@@ -8,13 +8,17 @@
 -- Returns {status, n, short, nodes...}
 local d = open(KEYS[1], KEYS[2])
 if not d then return { 0 } end
+-- Three ways in which the facts may be incomplete by now. Each refuses, and the caller begins the rebuild again.
 if tonumber(ARGV[1]) <= d.rm then return { 3 } end
 if not noted(KEYS[1], ARGV[9]) then return { 3 } end -- a part is missing
 if tonumber(redis.call('HGET', KEYS[1], 'Ck') or nil) ~= redis.call('HLEN', KEYS[4]) then return { 3 } end -- states were lost
+-- Nothing is replaced: what was pushed since the stamp stays, positions only move forward, and named authors are
+-- joined.
 if ARGV[2] > d.T then d.T = ARGV[2] end
 name(KEYS[1], 'F', ARGV[7])
 name(KEYS[1], 'L', ARGV[8])
 fill(KEYS[2], KEYS[5], d, 10)
+-- SQL has older posts than were read: the inbox ends where the read did.
 if ARGV[3] > d.floor then
   redis.call('ZREMRANGEBYLEX', KEYS[2], '-', '[' .. ARGV[3] .. '~')
   redis.call('ZADD', KEYS[2], 0, '!' .. ARGV[3])
@@ -22,6 +26,7 @@ if ARGV[3] > d.floor then
 end
 if ARGV[4] > d.ft then d.ft = ARGV[4] end
 trim(KEYS[2], d)
+-- Only now does a reader trust the document.
 d.st = '1'
 redis.call('HSET', KEYS[1], 'd', ARGV[5])
 redis.call('HDEL', KEYS[1], 'bp')

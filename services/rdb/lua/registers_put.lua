@@ -4,6 +4,7 @@
 -- Returns {status, n, 0, nodes...}
 local n = tonumber(redis.call('HGET', KEYS[1], 'n'))
 if not n then return { 0 } end
+-- A field that is missing or unborn is older than every version.
 local function version(value) return tonumber(value and value:match('^(%d+);') or -1) end
 local changed = false
 for k = 2, #ARGV, 2 do

@@ -17,6 +17,7 @@ local time = now()
 -- A stamp of the future would refuse every add until that time: it counts as broken too.
 if not rm or rm > time + 60000000 then rm = 0 end
 local version = string.format('%.0f', math.max(time, (n or 0) + 1))
+-- What stays is a document that is being built, with the version and the fence that the rebuild goes on from.
 redis.call('DEL', KEYS[1], unpack(KEYS, 3))
 if not isHash(KEYS[2]) then redis.call('DEL', KEYS[2]) end
 redis.call('HSET', KEYS[1], 'st', '0', 'n', version, 'rm', string.format('%.0f', math.max(time, rm + 1)))
