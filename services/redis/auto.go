@@ -31,6 +31,7 @@ func newShared(client redis.UniversalClient, readers *guard, within time.Duratio
 	return face, nil
 }
 
+// sharedHook sends the calls of the client of Shared through the automatic pipeline of the real client.
 type sharedHook struct {
 	client  redis.UniversalClient
 	batches *redis.AutoPipeliner
@@ -38,6 +39,7 @@ type sharedHook struct {
 	longest time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 
+// DialHook refuses to dial: every call is answered by the hooks below, so nothing should ever need a connection.
 func (sharedHook) DialHook(redis.DialHook) redis.DialHook {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
 }
@@ -57,6 +59,7 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.longest {
 			return h.client.Process(ctx, read{once{cmd}})
 		}
+		// The batch runs in a context of its own, so the round trip and its span are noted here.
 		countRoundTrip(ctx)
 		ctx, span := trace.Start(ctx, "redis", "shared read")
 		err := h.batches.Process(ctx, read{once{cmd}})

@@ -12,6 +12,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
+// The breaker's limits. Half a second is short enough that a restarted Redis is in use within a second, and long enough
+// that a dead one costs two calls a second.
 const (
 	breakerFailures = 10                     // in a row; after that calls fail without being tried
 	breakerOpen     = 500 * time.Millisecond // then one call is tried again
@@ -26,6 +28,8 @@ type breaker struct {
 	open []func(error) // one per running call, the oldest first
 }
 
+// newBreaker makes the breaker of one address. Ten failures in a row are more than one slow answer, and a busy node
+// meets them within milliseconds of an outage.
 func newBreaker(addr string, log *slog.Logger) *breaker {
 	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         addr,
@@ -36,6 +40,7 @@ func newBreaker(addr string, log *slog.Logger) *breaker {
 		OnStateChange: func(name string, from, to gobreaker.State) {
 			switch to {
 			case gobreaker.StateOpen:
+				// Each failed probe opens the breaker again: the log says so once.
 				if from == gobreaker.StateClosed {
 					log.Warn("Redis does not answer: calls fail at once until it answers", "address", name)
 				}

@@ -44,12 +44,14 @@ func compactSettings() string {
 	return lines.String()
 }
 
-// raiseCompact keeps collections compact on a Redis that this process did not start.
+// raiseCompact keeps collections compact on a Redis that this process did not start. A Redis that does not allow it
+// works all the same, at a cost in memory: that is a warning and no error.
 func (c *Client) raiseCompact(ctx context.Context) {
 	if c.local != nil {
 		return
 	}
 	for _, need := range compacts {
+		// Every master gets all settings, even if it refuses one of them.
 		err := c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 			var errs []error
 			for _, setting := range need.settings {
@@ -57,13 +59,16 @@ func (c *Client) raiseCompact(ctx context.Context) {
 			}
 			return errors.Join(errs...)
 		})
+		// A Redis that does not answer is asked again when its scripts are loaded.
 		if err != nil && !services.IsUnavailable(Unavailable(err)) {
 			c.costly.Do(func() { c.log.Warn(need.warning, "error", err) })
 		}
 	}
 }
 
+// raise sets the setting under the name that this version knows. A higher value of the operator stays.
 func (l Listpack) raise(ctx context.Context, master *redis.Client) error {
+	// Before Redis 7 the setting has its old name only.
 	for _, name := range []string{l.Name, l.Old} {
 		values, err := master.ConfigGet(ctx, name).Result()
 		if err != nil {

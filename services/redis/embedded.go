@@ -22,6 +22,8 @@ type embeddedServer struct {
 	ticking  sync.WaitGroup
 }
 
+// startEmbedded starts the server. Its password keeps out other programs of this machine, which may reach every
+// loopback port.
 func startEmbedded() (*embeddedServer, error) {
 	s := &embeddedServer{redis: miniredis.NewMiniRedis(), password: rand.Text()}
 	s.redis.RequireAuth(s.password)
@@ -52,10 +54,12 @@ func (s *embeddedServer) tick(ctx context.Context) {
 	}
 }
 
+// options are what a client needs to reach it.
 func (s *embeddedServer) options() *redis.Options {
 	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
 }
 
+// close ends the clock first: it must not move a server that is closed.
 func (s *embeddedServer) close() error {
 	s.stop()
 	s.ticking.Wait()

@@ -23,6 +23,7 @@ import (
 // A node learns of a new lineage before it reads anything from it, because every new connection asks. If a connection outlives
 // the change, as one to a promoted replica of a cluster does, Watch notices within a second.
 
+// The terms of the epoch, and how fresh the knowledge of it must be for data that is built.
 const (
 	epochTrust    = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
 	epochWithin   = 300 * time.Millisecond // how long a rebuild waits for the answer
@@ -64,6 +65,7 @@ func (e *epoch) value() string {
 	return noEpoch
 }
 
+// begin numbers a question before it is sent. Its answer may come after that of a later one: see lineage.
 func (e *epoch) begin() (turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,6 +78,7 @@ func (e *epoch) learn(addr, id string, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, known := e.lineages[addr]
+	// Replicas answer too, and a server that is no master any more may have an open connection.
 	if id == "" || turn < last.turn || !known && addr != onlyMaster {
 		return
 	}
@@ -93,6 +96,7 @@ func (e *epoch) learnAll(ids map[string]string, turn uint64) {
 	next := make(map[string]lineage, len(ids))
 	for addr, id := range ids {
 		next[addr] = lineage{id, turn}
+		// A connection that was made meanwhile has asked later.
 		if last, known := e.lineages[addr]; known && last.turn > turn {
 			next[addr] = last
 		}
@@ -102,7 +106,7 @@ func (e *epoch) learnAll(ids map[string]string, turn uint64) {
 	e.fold()
 }
 
-// fold computes the epoch from the lineages, whatever their order.
+// fold computes the epoch from the lineages, whatever their order. The lock is held.
 func (e *epoch) fold() {
 	ids := make([]string, 0, len(e.lineages))
 	for _, lineage := range e.lineages {
@@ -115,13 +119,15 @@ func (e *epoch) fold() {
 	e.text.Store(&text)
 }
 
+// fresh reports whether all masters have answered a moment ago.
 func (e *epoch) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Since(e.verified) < epochTrust
 }
 
-// greet asks a server for its lineage when a connection is made, before anything is read through it.
+// greet asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
+// connection, and so the call that needed it.
 func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
 		turn := c.epoch.begin()
@@ -139,6 +145,7 @@ func (c *Client) greet(addr string) func(context.Context, *redis.Conn) error {
 func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	text, err := info.Result()
 	var refusal redis.Error
+	// No answer at all: the connection is of no use. A refusal of the question is an answer.
 	if err != nil && (!errors.As(err, &refusal) || isOutage(err)) {
 		return "", err
 	}
@@ -169,6 +176,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		ids[c.AddrOf(master)] = id
+		// A server that is a replica by now would leave a gap: the next turn finds its successor.
 		whole = whole && id != ""
 		return err
 	})

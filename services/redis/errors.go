@@ -28,6 +28,8 @@ func Unavailable(err error) error {
 		return nil
 	case services.IsUnavailable(err):
 		return err
+	// No connection was free, the breaker is open, or the caller's time is up: Redis may be well, but this call got no
+	// answer.
 	case unreachable(err), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

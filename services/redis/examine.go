@@ -14,6 +14,7 @@ import (
 	"tidings/services"
 )
 
+// What the examination finds fault with.
 const (
 	clockTolerance = time.Second           // a node stops taking requests at 2 s
 	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers
@@ -24,6 +25,7 @@ func Examine(ctx context.Context, options Options) []services.Finding {
 	options = options.withDefaults()
 	x := &examination{}
 	_, missing := exec.LookPath(serverProgram)
+	// A server of this process's own is not started for the examination: whether it could be is all there is to see.
 	switch options.URL {
 	case modeAuto, modePrivate:
 		switch {
@@ -42,17 +44,21 @@ func Examine(ctx context.Context, options Options) []services.Finding {
 	return x.found
 }
 
+// examination collects findings; masters are examined concurrently.
 type examination struct {
 	mu    sync.Mutex
 	found []services.Finding
 }
 
+// add adds one finding; advice is "" where there is nothing to do.
 func (x *examination) add(severity services.Severity, text, advice string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "redis", Text: text, Advice: advice})
 }
 
+// server examines a Redis that a URL names. What stops one check may be what the operator looks for, so it becomes a
+// finding.
 func (x *examination) server(ctx context.Context, options Options) {
 	c, at, err := dial(ctx, options)
 	defer func() { _ = c.Close() }() // it was only read
@@ -96,6 +102,7 @@ func (x *examination) master(ctx context.Context, master *redis.Client) error {
 	if took > slowAnswer {
 		x.add(services.Warning, addr+" answers slowly", "Place it beside the nodes: a badge query waits for one or two answers.")
 	}
+	// Redis read its clock about in the middle of the round trip.
 	if ahead := begun.Add(took / 2).Sub(now).Abs(); ahead > clockTolerance+took {
 		x.add(services.Warning, fmt.Sprintf("%s: its clock and this machine's differ by %s", addr, ahead.Round(time.Millisecond)), "Run an NTP client on both.")
 	}

@@ -44,6 +44,8 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
 		return appendTexts(into, values), err
 	}
+	// The command comes from a pool, with its arguments in place but for the key. It returns without its reply: that
+	// belongs to the caller.
 	one := fields.reads.Get().(*fieldRead)
 	one.command.Args()[1] = key
 	err := c.fields.process(ctx, one)
@@ -75,6 +77,7 @@ func parseTexts(into []string, reply []byte, count int) ([]string, error) {
 	if refusal, refused := strings.CutPrefix(rest, "-"); refused {
 		return nil, refusedRead(strings.TrimSuffix(refusal, "\r\n"))
 	}
+	// A bulk of a known length is cut out without a copy; -1 stands for an absent field.
 	length, rest, ok := replyLine(rest, '*')
 	if !ok || length != count {
 		return nil, wrongReply(count, reply)
@@ -95,6 +98,7 @@ func parseTexts(into []string, reply []byte, count int) ([]string, error) {
 	return into, nil
 }
 
+// wrongReply is the error of a reply that no Redis sends. It leaves the bytes out, which may be a user's data.
 func wrongReply(count int, reply []byte) error {
 	return fmt.Errorf("redis: unexpected reply to HMGET of %d fields: %d bytes", count, len(reply))
 }
@@ -102,6 +106,7 @@ func wrongReply(count int, reply []byte) error {
 // refusedRead is an error that Redis answered: the library does not look for one in a reply that it leaves unread.
 type refusedRead string
 
+// Error is the refusal as Redis sent it, with its prefix: IsWrongType and Unavailable look into it.
 func (e refusedRead) Error() string { return string(e) }
 
 // RedisError marks it as an answer.
@@ -118,7 +123,10 @@ func replyLine(text string, kind byte) (length int, rest string, ok bool) {
 	return 0, text, false
 }
 
+// The limits of batches.
 const (
+	// Two batches keep the server busy while the answers to the other one are read. 256 reads of a document are about
+	// 100 KB of answers.
 	fieldBatches = 2 // that may be under way at a time
 	fieldBatch   = 256
 )
@@ -137,20 +145,24 @@ type fieldReads struct {
 	leading int          // batches under way
 }
 
+// fieldRead is one read. It may wait in the list, and its goroutine waits on signal.
 type fieldRead struct {
 	command *redis.RawCmd
 	signal  chan bool // true: it leads the next batch; false: it is answered
 }
 
+// newFieldReads makes the batches of a client; within is the time that a batch may take.
 func newFieldReads(client redis.UniversalClient, readers *guard, within time.Duration) *fieldReads {
 	return &fieldReads{client: client, readers: readers, longest: 2 * within, ctx: Reading(context.Background())}
 }
 
-// process sends a command, as sharedHook does.
+// process sends a command, as sharedHook does. A read that joins is not cut short: its deadline leaves room for two
+// batches.
 func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// The guard refuses here, before the read waits for a batch that would be refused.
 	if r.readers.refuses() {
 		return gobreaker.ErrOpenState
 	}
@@ -179,10 +191,12 @@ func (r *fieldReads) join(one *fieldRead) {
 		r.mu.Lock()
 	}
 	var room [16]*fieldRead
+	// It leads: with itself, it takes those who wait, the longest first.
 	others := min(len(r.waiting), fieldBatch-1)
 	batch := append(append(room[:0], one), r.waiting[:others]...)
 	r.forget(others)
 	r.mu.Unlock()
+	// Deferred: after a panic in a hook, the others must not wait for ever.
 	defer r.ended(batch, one)
 	r.send(batch)
 }

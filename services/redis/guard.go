@@ -11,6 +11,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
+// The pauses after a time-out.
 const (
 	// after the first time-out: a short stall must not send every reader to SQL for long
 	guardPause     = 100 * time.Millisecond
@@ -30,6 +31,7 @@ type guard struct {
 	until   time.Time // the end of the pause
 }
 
+// newGuard makes a guard that lets every read through until the first time-out.
 func newGuard(within time.Duration) *guard { return &guard{within: within, now: time.Now} }
 
 // refuses reports whether a read that began now would be refused. A nil guard refuses nothing.
@@ -42,6 +44,7 @@ func (g *guard) refuses() bool {
 	return g.refusing()
 }
 
+// refusing is refuses with the lock held.
 func (g *guard) refusing() bool {
 	return g.tripped && (g.probing || g.now().Before(g.until))
 }
@@ -53,6 +56,7 @@ func (g *guard) begin() (probe bool, err error) {
 	if g.refusing() {
 		return false, gobreaker.ErrOpenState
 	}
+	// The first read after the pause is the probe.
 	g.probing = g.tripped
 	return g.probing, nil
 }
@@ -66,6 +70,8 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	if probe {
 		g.probing = false
 	}
+	// What a read learned after the guard tripped, from a server that still answered then, must not end the pause: only
+	// a probe's answer does.
 	switch {
 	case timedOut && probe:
 		g.until = g.now().Add(guardLongPause)
@@ -79,6 +85,7 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	}
 }
 
+// readingKey is the key of the mark of Reading.
 type readingKey struct{}
 
 // Reading marks a context's calls as a reader's: the guards bound and refuse them.
@@ -87,6 +94,7 @@ func Reading(ctx context.Context) context.Context { return context.WithValue(ctx
 // read marks a command in a batch as a reader's, because the batch's context is not the caller's.
 type read struct{ once }
 
+// isReading reports whether a call is a reader's, by its command or by its context.
 func isReading(ctx context.Context, cmd redis.Cmder) bool {
 	if _, ok := cmd.(read); ok {
 		return true
@@ -98,14 +106,17 @@ func isReading(ctx context.Context, cmd redis.Cmder) bool {
 // guardHook applies a guard to a server.
 type guardHook struct{ *guard }
 
+// DialHook leaves dialling alone: it is a part of the call that needs the connection.
 func (guardHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
+// ProcessHook guards a single read.
 func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if !isReading(ctx, cmd) {
 			return next(ctx, cmd)
 		}
 		err := h.run(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+		// A refused command was never sent, and the library reads the error from the command.
 		if err != nil && cmd.Err() == nil {
 			cmd.SetErr(err)
 		}
@@ -116,6 +127,7 @@ func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook guards a pipeline of reads. A refused one was not sent, so each of its commands gets the error here.
 func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		// A pipeline is of one kind, so its first command speaks for all.
 		if !isReading(ctx, cmds[0]) {
 			return next(ctx, cmds)
 		}
@@ -154,6 +166,7 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 	defer cancel()
 	err = send(bounded)
 	ended = true
+	// A caller who allowed less time than the guard says nothing about the server, and neither does one who gave up.
 	timedOut := isTimeout(err)
 	h.end(probe, timedOut && !own && ctx.Err() == nil, !timedOut && !saysNothing(err))
 	return err

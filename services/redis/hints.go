@@ -16,6 +16,8 @@ import (
 	"tidings/services/trace"
 )
 
+// The format of messages, and the times of the connection. Reconciliation finds within a second what a lost hint left
+// behind, so a silence of three seconds costs no more than delay.
 const (
 	hintFormat       = 1    // the first byte of a message
 	causeFormat      = 2    // the first byte of one with a cause: its length, the cause, and then a message without one
@@ -41,6 +43,7 @@ type hintReceivers struct {
 	receivers map[int]func([]Hint, trace.Cause)
 }
 
+// add adds a receiver until remove is called.
 func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,6 +60,7 @@ func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 	}
 }
 
+// deliver calls the receivers without the lock, so that one of them may be removed meanwhile.
 func (h *hintReceivers) deliver(hints []Hint, cause trace.Cause) {
 	h.mu.RLock()
 	receivers := slices.Collect(maps.Values(h.receivers))
@@ -81,6 +85,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 			messages[node] = hints
 		}
 	}
+	// Most users are online on one node, their own: then Redis is not asked at all.
 	if len(messages) == 0 {
 		return nil
 	}
@@ -97,6 +102,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 	return nil
 }
 
+// encodeHints prints hints as pairs of varints: a user's ID of up to 5 bytes, and a version of 8.
 func encodeHints(hints []Hint) []byte {
 	message := append(make([]byte, 0, 1+13*len(hints)), hintFormat)
 	for _, hint := range hints {
@@ -131,6 +137,7 @@ func decodeHints(message string) ([]Hint, bool) {
 		return nil, false
 	}
 	var hints []Hint
+	// A varint of no or of too many bytes gives a length of 0 or less: the message is cut off or not ours.
 	for rest := []byte(message[1:]); len(rest) > 0; {
 		user, a := binary.Uvarint(rest)
 		if a <= 0 || user > uint64(^services.UserID(0)) {
@@ -183,8 +190,10 @@ type HintReceiver struct {
 func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Either end, of ctx or of the Client, ends the loop.
 	defer context.AfterFunc(c.ctx, cancel)()
 	defer c.hints.add(receiver.Documents)()
+	// No other node exists. Resync is called all the same, as after every subscription.
 	if c.mode == modeEmbedded || c.id == "" {
 		receiver.Resync()
 		<-ctx.Done()
@@ -223,6 +232,8 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 	var heard atomic.Int64
 	start := time.Now()
 	var watch sync.WaitGroup
+	// The watch closes a connection that is silent for too long. It ends before listen returns, so that no goroutine is
+	// left.
 	watch.Go(func() {
 		defer subscription.Close() // unblocks Receive, which ignores its context
 		watchSubscription(watching, subscription, func() time.Duration { return time.Since(start) - time.Duration(heard.Load()) })
@@ -243,6 +254,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 			}
 		case *redis.Message:
 			if message.Channel == logChannel {
+				// This node's own entries are in its memory already.
 				if message.Payload != c.id {
 					receiver.Log()
 				}

@@ -27,6 +27,7 @@ type KeyFamily struct {
 	Ours   func(rest string) bool // whether what follows the prefix may be of the family: others may keep keys in the same Redis
 }
 
+// keyFamilies are filled by package variables, before main. Nothing changes them afterwards.
 var keyFamilies []KeyFamily
 
 // RegisterKeys registers a family and returns it. It is for package variables, before the first Client; a prefix that is taken

@@ -16,13 +16,15 @@ import (
 	"tidings/services"
 )
 
+// The limits of a Client.
 const (
 	loadTimeout   = 5 * time.Second
 	clusterSlack  = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
 	serverProgram = "redis-server"
 )
 
-// Client is the only access to Redis. It is safe for concurrent use.
+// Client is the only access to Redis. It is safe for concurrent use. The fields up to empty are set by Open and do not
+// change.
 type Client struct {
 	redis    redis.UniversalClient
 	shared   *redis.Client // the client of Shared
@@ -53,6 +55,7 @@ type Client struct {
 // quiet drops the library's log, which reports every failed dial: this package logs what an operator needs.
 type quiet struct{}
 
+// Printf passes the library's lines on where the operator asks for everything.
 func (quiet) Printf(ctx context.Context, format string, values ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, fmt.Sprintf(format, values...))
@@ -80,6 +83,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	if err == nil {
 		return c, nil
 	}
+	// The URL may contain a password: messages name the addresses.
 	name := options.URL
 	if at != nil {
 		name = at.name()
@@ -106,6 +110,8 @@ func dial(ctx context.Context, options Options) (c *Client, at *target, err erro
 	return c, at, err
 }
 
+// openError turns what went wrong into the error of Open. A refusal is the operator's to mend, and waiting does not
+// help; everything else may pass.
 func openError(err error, name string) error {
 	var refusal redis.Error
 	switch {
@@ -120,6 +126,7 @@ func openError(err error, name string) error {
 // target starts the server that the options ask for, or parses their URL.
 func (c *Client) target(ctx context.Context, options Options) (*target, error) {
 	switch options.URL {
+	// The Client owns the server from here on: Close ends it, also after a failure below.
 	case modePrivate:
 		server, err := startPrivate(ctx, options.DataDir, c.log)
 		if err != nil {
@@ -145,6 +152,8 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	if at.mode == modeEmbedded {
 		options.ReadTimeout = max(options.ReadTimeout, embeddedReadTimeout)
 	}
+	// Each mode sets three things on its client: a breaker for each server, the question for the lineage on each new
+	// connection, and where a server may hang, a guard for readers.
 	switch at.mode {
 	case modeCluster:
 		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) *redis.Client {
@@ -167,6 +176,8 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		single.OnConnect = c.greet(onlyMaster)
 		c.redis = redis.NewClient(single)
 	}
+	// On the embedded Redis readers have all the time: nothing but its own scripts can make it slow, and SQL shares its
+	// processor.
 	within := options.ReadTimeout
 	if at.mode != modeEmbedded {
 		within /= 2
@@ -175,6 +186,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		c.readers = newGuard(within)
 		c.redis.AddHook(guardHook{c.readers})
 	}
+	// The order of the hooks is that of the package comment.
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
 	if at.mode != modeCluster {
@@ -184,8 +196,11 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	return err
 }
 
-// ready does not wait: it is an error if the named Redis does not answer now.
+// ready prepares a Redis that answers: its lineage, the scripts, the settings. It does not wait: it is an error if the
+// named Redis does not answer now. A Redis that refuses writes is ready, because it still serves others and may
+// recover.
 func (c *Client) ready(ctx context.Context) error {
+	// First the cheapest question, so that an absent Redis is named as such and not by the step that met it.
 	if err := c.Ping(ctx); err != nil {
 		return err
 	}
@@ -202,11 +217,14 @@ func (c *Client) ready(ctx context.Context) error {
 	return nil
 }
 
-// arrive prepares a late Redis once it answers.
+// arrive prepares a late Redis once it answers. Watch calls it each second; it costs one atomic read when nothing is
+// late.
 func (c *Client) arrive(ctx context.Context) error {
 	if !c.late.Load() {
 		return nil
 	}
+	// A refusal does not go away by itself: it is reported once, and the operator may still mend it while the node
+	// runs.
 	if err := c.ready(ctx); err != nil {
 		if !services.IsUnavailable(err) {
 			c.refused.Do(func() {
@@ -220,8 +238,10 @@ func (c *Client) arrive(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice.
+// Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice, and
+// on a Client that Open gave up halfway.
 func (c *Client) Close() error {
+	// Under the lock no new work begins after stop, see scriptsMissing, so Wait sees all of it.
 	c.closing.Lock()
 	c.stop()
 	c.closing.Unlock()
@@ -239,6 +259,7 @@ func (c *Client) Close() error {
 	return err
 }
 
+// closed drops the error of a second Close.
 func closed(err error) error {
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
@@ -266,7 +287,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	return Unavailable(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }
 
-// StampSlack is how many microseconds to subtract from a time of another master's clock.
+// StampSlack is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
+// than a removal that happened before it on a master whose clock is behind. A stamp that is too early only makes some
+// adds try again.
 func (c *Client) StampSlack() uint64 {
 	if c.mode == modeCluster {
 		return clusterSlack

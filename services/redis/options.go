@@ -57,7 +57,9 @@ const (
 	modeAuto     = "auto"
 )
 
+// The defaults and limits of connections.
 const (
+	// Half of it is a reader's wait before they ask SQL: a Redis that hangs must not make a badge slow.
 	defaultReadTimeout  = 400 * time.Millisecond
 	embeddedReadTimeout = 5 * time.Second
 	dialTimeout         = time.Second
@@ -65,14 +67,18 @@ const (
 	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
 	clusterRedirects    = 3
 	connectionsPerCPU   = 32 // callers without one wait in no order, and some too long
-	bufferBytes         = 32 << 10
-	minClusterBackoff   = 2 * time.Millisecond
-	maxClusterBackoff   = 20 * time.Millisecond
+	// A page of a feed is an answer of a few KB, a batch of documents of a hundred.
+	bufferBytes = 32 << 10
+	// A moved slot is asked for at its new place after a pause between these two.
+	minClusterBackoff = 2 * time.Millisecond
+	maxClusterBackoff = 20 * time.Millisecond
+	// For this long after a failure, a cluster's client asks another node where the slots are.
 	failingNodeSeconds  = 1
 	sentinelUserParam   = "sentinel_username"
 	sentinelPasswordKey = "sentinel_password"
 )
 
+// withDefaults fills in what the caller left out. It is called once, before anything else looks at the options.
 func (o Options) withDefaults() Options {
 	o.URL = cmp.Or(o.URL, modeAuto)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, defaultReadTimeout)
@@ -88,9 +94,10 @@ func (o Options) withDefaults() Options {
 
 // target is a parsed URL: the addresses to dial, and the mode.
 type target struct {
-	mode             string
-	single           *redis.Options // for the modes single, private and embedded
-	addrs            []string       // sentinels or cluster nodes
+	mode   string
+	single *redis.Options // for the modes single, private and embedded
+	addrs  []string       // sentinels or cluster nodes
+	// Of sentinels alone: the name of the master's group, its database, and the login of the sentinels themselves.
 	master           string
 	db               int
 	user, password   string
@@ -128,6 +135,7 @@ func parseURL(text string) (*target, error) {
 		"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", services.Quote(scheme))
 }
 
+// parseSingle parses the URL of one server, in the library's form.
 func parseSingle(scheme, text string) (*target, error) {
 	options, err := redis.ParseURL(text)
 	if err != nil {
@@ -146,6 +154,7 @@ func parseSeveral(scheme, rest string) (*target, error) {
 	hosts, query, path := rest, "", ""
 	hosts, query, _ = strings.Cut(hosts, "?")
 	t := &target{mode: modeCluster}
+	// The last @ ends the login: a password may contain one, though it should be escaped.
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
 		// url.Parse decodes a user and a password, but refuses several hosts.
 		login, err := url.Parse("redis://" + hosts[:i] + "@host")
@@ -176,6 +185,7 @@ func parseSeveral(scheme, rest string) (*target, error) {
 	return t, t.sentinel(scheme, path, query)
 }
 
+// sentinel parses what follows the hosts in a URL of sentinels: the master, its database, and the sentinels' own login.
 func (t *target) sentinel(scheme, path, query string) error {
 	master, db, hasDB := strings.Cut(path, "/")
 	number, err := uint64(0), error(nil)
@@ -197,6 +207,7 @@ func (t *target) sentinel(scheme, path, query string) error {
 // singleOptions configures the single Redis. It uses RESP2, because the embedded Redis answers it identically and it has no
 // push frames to look for before every answer. The library retries nothing: the breaker and the caller decide.
 func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redis.Options {
+	// The URL's own settings for timeouts and pools are overwritten: those of Options hold in every mode.
 	r := *from
 	r.Protocol = 2
 	r.DisableIdentity = true

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The folder, the times and the settings of a private server. It saves nothing: all of its data is in SQL.
 const (
 	socketName      = "redis.sock"
 	folderPattern   = "tidings-redis-*"
@@ -45,8 +46,11 @@ type privateServer struct {
 	stop     context.CancelFunc
 	done     chan struct{}
 
-	state   atomic.Int32
-	mu      sync.Mutex
+	// state decides whether startPrivate or keep reports the first end, so that the error goes out exactly once.
+	state atomic.Int32
+	mu    sync.Mutex
+	// process is the running server, nil between two runs. The lock keeps close from killing one that has just been
+	// replaced.
 	process *os.Process
 }
 
@@ -67,6 +71,7 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	if err != nil {
 		return nil, err
 	}
+	// The server outlives the context of Open: only close ends it.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &privateServer{program: program, folder: folder, socket: filepath.Join(folder, socketName), password: rand.Text(), log: log,
 		stop: stop, done: make(chan struct{})}
@@ -75,6 +80,7 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
 	defer cancel()
 	err = s.awaitPong(deadline, first)
+	// It answered, and then ended before this line.
 	if err == nil && !s.state.CompareAndSwap(stateStarting, stateReady) {
 		err = <-first
 	}
@@ -89,6 +95,7 @@ func socketFolder(dataDir string) (string, error) {
 	if dataDir == "" {
 		dataDir = os.TempDir()
 	}
+	// The system's limit of a socket's path is short, and a data folder may lie deep.
 	for _, parent := range []string{dataDir, os.TempDir(), "/tmp"} {
 		parent, err := filepath.Abs(parent)
 		if err != nil {
@@ -121,12 +128,15 @@ func removeDeadFolders(parent string) {
 			_ = connection.Close()
 			continue
 		}
+		// A socket without a listener belongs to a dead server. Any other error may be that of a server of another
+		// user, which stays.
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			_ = os.RemoveAll(filepath.Dir(socket))
 		}
 	}
 }
 
+// options are what a client needs to reach it. They stay the same when the server is restarted.
 func (s *privateServer) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: s.socket, Password: s.password}
 }
@@ -176,6 +186,7 @@ func (s *privateServer) run(ctx context.Context) error {
 	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s",
 		privateSettings, s.socket, s.password, compactSettings()))
 	command.Stdout, command.Stderr = words, words
+	// The lock makes the check and the start one step: close either stops the start or finds the process to kill.
 	s.mu.Lock()
 	err := ctx.Err()
 	if err == nil {
@@ -242,6 +253,7 @@ type lastWords struct {
 	text []byte
 }
 
+// Write keeps the last bytes of both outputs.
 func (w *lastWords) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,6 +262,7 @@ func (w *lastWords) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// String is what was written last.
 func (w *lastWords) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

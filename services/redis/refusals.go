@@ -16,6 +16,7 @@ import (
 // first refusal on it is not trusted: reads are UNAVAILABLE, so that callers answer from SQL and say STALE, until Redis accepts
 // writes again. A probe each second detects a refusal on a node that only reads, and its end.
 
+// How refusals are probed.
 const (
 	// healedAfter is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
 	healedAfter   = 2
@@ -43,6 +44,8 @@ func (c *Client) Trusted() error {
 	return nil
 }
 
+// noteRefusal looks whether an answer refuses a write. It sees every error of every command, so a job's refused write
+// counts at once.
 func (c *Client) noteRefusal(err error) {
 	for _, prefix := range refusedPrefixes {
 		if !redis.HasErrorPrefix(err, prefix) {
@@ -80,6 +83,7 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 		return []string{probeKey}
 	}
 	keys, known := []string{}, map[string]bool{}
+	// Keys are spread at random: 64 of them miss a given one of ten masters about once in a thousand times.
 	for i := range probeAttempts {
 		key := probeKey + strconv.Itoa(i)
 		master, err := cluster.MasterForKey(ctx, key)
@@ -94,10 +98,12 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 // refusalsHook sees the answers to all commands.
 type refusalsHook struct{ client *Client }
 
+// DialHook leaves dialling alone.
 func (refusalsHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
+// ProcessHook sees the answer to a single command.
 func (h refusalsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
@@ -108,6 +114,7 @@ func (h refusalsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook sees each answer of a pipeline: a refused write among them has an error of its own.
 func (h refusalsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)

@@ -14,6 +14,7 @@ func (c *Client) EmptyBy(empty func(ctx context.Context, keys []string) error) {
 func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
 	commands, err := c.Pipeline(ctx, fill)
 	var wrong []string
+	// The first argument after the name is the key, in every command that is read here.
 	for _, command := range commands {
 		if IsWrongType(command.Err()) {
 			wrong = append(wrong, command.Args()[1].(string))
@@ -37,6 +38,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	var again []int
 	var wrong []string
 	var repeated []Call
+	// Which of a script's keys it was Redis does not say. All belong to one user, and the first names them.
 	for i, reply := range replies {
 		if IsWrongType(reply.Err) {
 			again, repeated, wrong = append(again, i), append(repeated, calls[i]), append(wrong, calls[i].Keys[0])
@@ -55,6 +57,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	return replies, err
 }
 
+// emptyAll empties what the keys belong to, by the function of EmptyBy.
 func (c *Client) emptyAll(ctx context.Context, keys []string) error {
 	c.Log().Warn("keys in Redis have the wrong type: their projections are emptied and rebuilt", "keys", len(keys))
 	if c.empty != nil {

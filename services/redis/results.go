@@ -68,6 +68,7 @@ func ParseResult(value any) (result Result, err error) {
 	}
 	status, _ := parts[0].(int64)
 	result.Status = Status(status)
+	// Scripts answer a status alone where nothing changed.
 	if result.Status != Applied {
 		return result, nil
 	}
@@ -111,6 +112,7 @@ func (c *Client) Stamp(ctx context.Context, script *Script, call Call) (Stamp, e
 	return stamps[0], nil
 }
 
+// parseStamp reads what a script returned as a stamp.
 func parseStamp(reply Reply) (Stamp, error) {
 	if reply.Err != nil {
 		return 0, Unavailable(reply.Err)

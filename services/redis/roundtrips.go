@@ -18,6 +18,7 @@ type RoundTrips struct{ count atomic.Int64 }
 // Count is the number of round trips so far.
 func (r *RoundTrips) Count() int { return int(r.count.Load()) }
 
+// roundTripsKey is the key of a context's innermost count.
 type roundTripsKey struct{}
 
 // WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
@@ -26,11 +27,13 @@ func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
 }
 
+// roundTripsChain is a count and the one around it. Both are counted: a request's and that of one of its parts.
 type roundTripsChain struct {
 	own   RoundTrips
 	outer *roundTripsChain
 }
 
+// chainFrom is the innermost count of a context, nil without any.
 func chainFrom(ctx context.Context) *roundTripsChain {
 	chain, _ := ctx.Value(roundTripsKey{}).(*roundTripsChain)
 	return chain
@@ -41,19 +44,23 @@ func uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, roundTripsKey{}, (*roundTripsChain)(nil))
 }
 
+// countRoundTrip adds one to every count of a context.
 func countRoundTrip(ctx context.Context) {
 	for chain := chainFrom(ctx); chain != nil; chain = chain.outer {
 		chain.own.count.Add(1)
 	}
 }
 
-// roundTripHook counts, and records a span for each round trip, on the client that is called, not on the cluster nodes behind it: those are called concurrently.
+// roundTripHook counts, and records a span for each round trip, on the client that is called, not on the cluster nodes
+// behind it: those are called concurrently.
 type roundTripHook struct{}
 
+// DialHook counts nothing: a connection is made for many calls.
 func (roundTripHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
+// ProcessHook counts one command.
 func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if handshakes(cmd) {
@@ -67,6 +74,7 @@ func (roundTripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook counts a pipeline as one.
 func (roundTripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if handshakes(cmds[0]) {

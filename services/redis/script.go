@@ -20,7 +20,8 @@ const pipelineCalls = 500
 type Script struct {
 	Name   string
 	Source string
-	sha1   string
+	// sha1 is the hex digest of Source, by which EVALSHA names the script.
+	sha1 string
 }
 
 // loaded are the registered scripts, in the order of their registration; every Client loads them into its masters.
@@ -136,6 +137,7 @@ func (c *Client) sendPart(ctx context.Context, count int, queue func(p redis.Pip
 	})
 	replies = make([]Reply, count)
 	for i := range replies {
+		// A pipeline that could not be sent has no commands: every call gets its error.
 		if i >= len(commands) {
 			replies[i].Err = err
 			continue
@@ -188,6 +190,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 // silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as lost.
 type once struct{ redis.Cmder }
 
+// NoRetry is the library's interface for such commands.
 func (once) NoRetry() bool { return true }
 
 // answered is once for a pipeline over several masters. If one of them is unreachable, the cluster client repeats the pipeline,
@@ -198,6 +201,7 @@ type answered struct {
 	done bool
 }
 
+// SetErr stores an error until an answer comes, which is nil. After that the answer stays.
 func (a *answered) SetErr(err error) {
 	if a.done {
 		return
@@ -225,7 +229,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 	return c.EachMaster(ctx, load)
 }
 
-// EachMaster runs a function on every master: the only one, or those of the cluster concurrently.
+// EachMaster runs a function on every master: the only one, or those of the cluster concurrently. do must then be safe
+// for that. The error is the first of all.
 func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch client := c.redis.(type) {
 	case *redis.ClusterClient:
@@ -239,6 +244,7 @@ func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis
 // scriptsMissing prepares all masters again in the background: a master that does not know one script has been restarted,
 // flushed or newly elected, and knows none. It runs once at a time.
 func (c *Client) scriptsMissing() {
+	// Close must not begin to wait between the check and the start of the work.
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	if c.ctx.Err() != nil || !c.loading.CompareAndSwap(false, true) {
@@ -252,6 +258,7 @@ func (c *Client) scriptsMissing() {
 			c.log.Warn("the scripts could not be loaded: until they are, each call sends its whole script", "error", err)
 			return
 		}
+		// A new master also lacks the settings.
 		c.raiseCompact(ctx)
 	})
 }

@@ -26,6 +26,7 @@ type Step struct {
 // steps after it are not sent.
 func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
 	replies := make([]Reply, 0, len(steps))
+	// Parts go out one after the other, because a step may rely on a trace of one before it.
 	for part := range slices.Chunk(steps, pipelineCalls) {
 		got, missing := c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
 		if missing {

@@ -7,6 +7,7 @@ import (
 	"tidings/services"
 )
 
+// watchEvery bounds how long a node that only reads trusts a Redis that has lost data or refuses writes.
 const watchEvery = time.Second
 
 // Watch asks the masters each second until ctx ends: for their lineages, which show whether they have lost anything, and to
