@@ -85,6 +85,18 @@ func TestBadLinesOfAnEarlierRun(t *testing.T) {
 			t.Errorf("after line %d (-want +got):\n%s", done, diff)
 		}
 	}
+	// A run that died while it wrote a remark left its beginning, which no line number can be read from.
+	cut := badLines{path: im.file("f.bad", "# line 3: reason\nx\n# line 1"), out: &im.out}
+	if err := cut.startAfter(3); err != nil {
+		t.Fatal(err)
+	}
+	cut.add(17, []byte("z"), errBroken)
+	if err := cut.close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("# line 3: reason\nx\n# line 17: "+errBroken.Error()+"\nz\n", im.read(cut.path)); diff != "" {
+		t.Errorf("after half a remark (-want +got):\n%s", diff)
+	}
 	missing := badLines{path: im.dir + "/none.bad", out: &im.out}
 	if err := missing.startAfter(5); err != nil || missing.count != 0 || missing.file() != "" {
 		t.Errorf("without a file: %v, %d", err, missing.count)
