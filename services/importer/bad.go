@@ -16,20 +16,24 @@ import (
 // mostPrinted is how many bad lines are printed one by one.
 const mostPrinted = 20
 
-// badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the line as it was, so that the file can be
-// imported itself once it is corrected. Nothing is written before flush.
+// badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the line as it was. Imports
+// skip lines that begin with #, so the file can be imported itself once its lines are corrected. Nothing is written before
+// flush, because a batch may be planned again.
 type badLines struct {
 	path  string
 	out   io.Writer
 	count int64 // in the file and waiting
 
+	// These bound what a broken file costs: bytes for each line, and lines on the screen.
 	longest int // bytes of a line that are kept; 0 is maxLineBytes
 	printed int
 	handle  *os.File
+	// The entries that flush has yet to write, and how many they are. count includes them.
 	pending bytes.Buffer
 	queued  int
 }
 
+// remark precedes each bad line in the file. startAfter reads the number back by the same format.
 const remark = "# line %d: "
 
 // startAfter opens the file of an earlier run and removes the entries of later lines, because those lines are read again. A new import
@@ -49,6 +53,8 @@ func (b *badLines) startAfter(line int64) error {
 	if err := file.Chmod(0o600); err != nil { // an older program may have written it with other permissions
 		return b.faultOf(err)
 	}
+	// Find the byte behind the last entry that stays, and cut the file there. The numbers may fall within a batch, but a
+	// batch lies on one side of the saved position, so all entries after the first greater number go too.
 	var keep int64
 	reader := bufio.NewReader(file)
 	for {
@@ -75,10 +81,12 @@ func (b *badLines) startAfter(line int64) error {
 	if err := file.Truncate(keep); err != nil {
 		return b.faultOf(err)
 	}
+	// The reader has read ahead, so the file's offset is not the cut.
 	_, err = file.Seek(keep, io.SeekStart)
 	return b.faultOf(err)
 }
 
+// ignoreMissing takes a file that does not exist for one that was removed.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -91,8 +99,10 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
 	b.queued++
 	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
+	// A line that is too long arrives with one byte more than allowed, which only says that it is.
 	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
+	// A failure to print stops nothing: the file is what counts.
 	switch b.printed++; {
 	case b.printed <= mostPrinted:
 		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)
@@ -101,7 +111,8 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	}
 }
 
-// waiting is how many lines wait for flush.
+// waiting is how many lines wait for flush. Imports commit when they are a batch: without that, a file with no good line
+// would collect in memory.
 func (b *badLines) waiting() int { return b.queued }
 
 // file is where the bad lines are, "" when there are none.
@@ -112,11 +123,13 @@ func (b *badLines) file() string {
 	return b.path
 }
 
-// flush writes the pending lines.
+// flush writes the pending lines. Every commit calls it first: a saved position promises that the bad lines before it are on
+// file.
 func (b *badLines) flush() error {
 	if b.queued == 0 {
 		return nil
 	}
+	// Bad lines hold keys and texts of users, so only the owner of the file may read them.
 	if b.handle == nil {
 		file, err := os.OpenFile(b.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -132,6 +145,8 @@ func (b *badLines) flush() error {
 	return b.faultOf(err)
 }
 
+// close writes what is pending and closes the file, also after a failure of the import. The next run cuts entries that lie
+// behind the saved position.
 func (b *badLines) close() error {
 	err := b.flush()
 	if b.handle != nil {
@@ -140,6 +155,7 @@ func (b *badLines) close() error {
 	return err
 }
 
+// faultOf gives an error of the file the advice to the operator. It is UNAVAILABLE, because the data are not at fault.
 func (b *badLines) faultOf(err error) error {
 	if err == nil {
 		return nil

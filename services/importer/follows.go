@@ -12,6 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
+// follows is the form of a file of follows.
 var follows = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
 
 // Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines
@@ -52,6 +53,7 @@ type row struct {
 	since              services.PostID // 0: the time of the import
 }
 
+// full counts follows rather than rows, because Batch bounds the size of a transaction.
 func (im *followImport) full() bool {
 	return len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch
 }
@@ -62,6 +64,7 @@ var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a 
 
 // take parses one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(_ context.Context, line []byte) error {
+	// Only the first line can be a header. A resumed run does not meet it again.
 	if im.source.line == 1 {
 		if header, err := isHeader(line); err != nil || header {
 			if err != nil {
@@ -97,6 +100,8 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	var inserted int
 	var users map[string]services.UserID
 	fresh := im.keys.fresh()
+	// Write may run its function again, after a conflict with another transaction: whatever the function sets it sets
+	// anew.
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
@@ -111,6 +116,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	if err != nil {
 		return im.at(err)
 	}
+	// The table learns after the commit only: a rollback takes new users back, and their IDs go to others.
 	im.keys.learn(users)
 	im.report.Rows += int64(len(im.batch))
 	im.report.New += int64(inserted)
@@ -123,6 +129,8 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 
 // edges makes the follows of the batch, with the IDs of those keys that are new in it.
 func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
+	// One ID serves the batch: follows without a time begin together, before anything that is published after the
+	// commit.
 	now := im.ids.Next()
 	for _, next := range im.batch {
 		edge := services.Edge{Follower: im.keys.id(next.follower, users), Followee: im.keys.id(next.followee, users), Since: next.since}
@@ -141,6 +149,7 @@ func (im *followImport) edges(into []services.Edge, users map[string]services.Us
 	return into
 }
 
+// edgesPerRow is how many follows a row makes.
 func (im *followImport) edgesPerRow() int {
 	if im.opts.Both {
 		return 2
@@ -148,7 +157,8 @@ func (im *followImport) edgesPerRow() int {
 	return 1
 }
 
-// latestSince allows for clocks that differ by some minutes.
+// latestSince is the latest moment that a row may name: five minutes ahead, because the clocks of the application and of
+// this machine differ. It is taken anew for each batch, since an import may last for hours.
 func (im *followImport) latestSince() services.PostID {
 	return services.PostIDAt(im.ids.Next().Time().Add(5 * time.Minute))
 }

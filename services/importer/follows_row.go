@@ -20,13 +20,15 @@ const (
 	eitherColumn               // one of the two: the other column says which
 )
 
-// The names that the first line may give the columns, in small letters.
+// The names that the first line may give the columns, in small letters: what exports of applications and public data sets of
+// graphs call them.
 var columnNames = map[column][]string{
 	aFollower:    {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
 	aFollowee:    {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},
 	eitherColumn: {"user", "user_id"},
 }
 
+// columnOf finds a column by its name, in small letters.
 func columnOf(name []byte) column {
 	for column, names := range columnNames {
 		if slices.Contains(names, string(name)) {
@@ -37,7 +39,8 @@ func columnOf(name []byte) column {
 }
 
 // isHeader reports whether the first line of a file names its columns. One that names the followee first is INVALID: the
-// whole graph would be imported in the wrong direction. A line with an unknown name is a row.
+// whole graph would be imported in the wrong direction. A line with an unknown name is a row: headers are optional, and two
+// keys of users look like names.
 func isHeader(line []byte) (bool, error) {
 	fields, err := split(bytes.ToLower(line))
 	if err != nil || len(fields) < 2 {
@@ -62,6 +65,7 @@ func isBlank(line []byte) bool {
 
 // split splits a line into columns and trims blanks. Quotes are those of CSV; a field cannot continue in the next line.
 func split(line []byte) ([][]byte, error) {
+	// Most files have no quotes, and splitting at commas is much faster than a CSV reader for each line.
 	if bytes.IndexByte(line, '"') < 0 {
 		fields := bytes.Split(line, []byte{','})
 		for i := range fields {
@@ -82,7 +86,7 @@ func split(line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// row parses a line. The error describes its fault.
+// row parses a line. The error describes its fault. newest bounds the time of a follow.
 func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	if len(line) > maxLineBytes {
 		return row{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
@@ -113,11 +117,14 @@ func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
 	return next, nil
 }
 
+// readSince parses the third column. It is INVALID after newest, because a follow that begins in the future would count
+// nothing.
 func readSince(text string, newest services.PostID) (services.PostID, error) {
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return 0, services.Errorf(services.Invalid, "since is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(text))
 	}
+	// The ID of millisecond 0 is 0, which means that a row has no time.
 	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
 		return 0, services.Errorf(services.Invalid, "since is %s: it is before 1970 or in the future", services.Quote(text))
 	}

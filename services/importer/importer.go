@@ -1,10 +1,19 @@
-// Package importer takes files of an application's data into the database: follows from CSV; site messages, posts and shows from
-// JSON Lines.
+// Package importer takes files of an application's data into the database: follows from CSV; site messages, posts and shows
+// from JSON Lines.
 //
-// An import guarantees that each good line takes effect once, also when it breaks off and runs again: the position in the file is saved
-// in the transaction of the lines before it. Bad lines stop nothing. They are put into a file beside the one that was read, each with its
-// number and the reason, and that file can be imported itself once it is mended. No jobs are queued for follows and posts:
-// feeds are built from the facts when their readers come.
+// An import guarantees that each good line takes effect once, also when it breaks off and runs again: the position in the
+// file is saved in the transaction of the lines before it. Bad lines stop nothing. They are put into a file beside the one
+// that was read, each with its number and the reason, and that file can be imported itself once it is mended. No jobs are
+// queued for follows and posts: feeds are built from the facts when their readers come.
+//
+// The path of a line: source.next reads it, take parses it and adds it to the batch, or puts it aside. When the batch is
+// full, commit flushes the bad lines and then writes the batch with the position in one transaction. fileRun has this loop,
+// and what all imports share; each kind of file is a lineImport. Posts and shows plan a batch before they write it, because
+// their IDs and refs may be taken by a server that runs at the same time; see commitPlan. A replay of shows has no batches:
+// its events happen one by one, at their times.
+//
+// On failure: an error of the database ends the import with the position of the last commit, and the same command continues
+// there. The caller queues what the import itself does not, such as the rebuild of feeds that Redis still holds.
 package importer
 
 import (
@@ -23,7 +32,8 @@ type Store interface {
 	Write(ctx context.Context, fn func(tx *sql.Tx) error) error
 }
 
-// Options selects what is imported and where the progress is written.
+// Options selects what is imported and where the progress is written. Both and Prefix are parts of what a file is recognized
+// by: with others the same file starts anew.
 type Options struct {
 	File   string // a path, or "-" for Input
 	Both   bool   // each row is two follows, one in each direction
@@ -40,7 +50,7 @@ type Options struct {
 	sleep func(ctx context.Context, d time.Duration) error // waits, in a replay; nil waits by the machine's clock
 }
 
-// form is the form of the lines of an import.
+// form is the form of the lines of an import. It is comparable: the zero form in Options stands for follows.
 type form struct {
 	name    string // of the import
 	lines   string // the expected form of a line
@@ -48,6 +58,7 @@ type form struct {
 	longest int    // bytes of a line
 }
 
+// formOf is the form of the file. Tests and Follows leave it out.
 func (o Options) formOf() form {
 	if o.form == (form{}) {
 		return follows
@@ -73,6 +84,8 @@ func (o Options) withDefaults() Options {
 }
 
 const (
+	// Large transactions make an import fast, as each commit waits for the disk. A batch that is lost to a crash is read
+	// again, and all of it is in memory.
 	defaultBatch = 20_000
 	// mostKeys bounds the memory for the keys that were met: beyond it they are forgotten and asked for again.
 	mostKeys = 1_000_000

@@ -4,8 +4,11 @@ import (
 	"tidings/services"
 )
 
-// keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the keys that are in
-// the database. Keys are stored as the file has them, without the prefix.
+// keyTable gives each key of the file a small index, so that a row is three integers, and remembers the user IDs of the keys
+// that are in the database: most lines of a file of follows name users of earlier lines, and need no look-up. places has the
+// keys as the file has them, without the prefix.
+//
+// Every key in the table becomes a user with the next commit. So rows are checked whole before their keys are placed.
 type keyTable struct {
 	prefix string
 	places map[string]int32
@@ -14,10 +17,13 @@ type keyTable struct {
 	known  int // keys[:known] have their IDs
 }
 
+// newKeyTable makes an empty table, for a file or after too many keys.
 func newKeyTable(prefix string) *keyTable {
 	return &keyTable{prefix: prefix, places: map[string]int32{}}
 }
 
+// check reports whether a key is valid. A key of the table was checked when it came, which saves most of the work in a file
+// of follows.
 func (k *keyTable) check(field []byte) error {
 	if _, found := k.places[string(field)]; found {
 		return nil
@@ -28,6 +34,8 @@ func (k *keyTable) check(field []byte) error {
 	return services.CheckUserKey(k.prefix + string(field))
 }
 
+// place is the index of a key that was checked, a new one if the table does not have it. An index is valid until the next
+// learn.
 func (k *keyTable) place(field []byte) int32 {
 	place, found := k.places[string(field)]
 	if !found {
@@ -49,7 +57,8 @@ func (k *keyTable) id(index int32, read map[string]services.UserID) services.Use
 	return read[k.keys[index]]
 }
 
-// learn keeps the IDs that a transaction has read. It is called after its commit. A table that has become large is emptied.
+// learn keeps the IDs that a transaction has read. It is called after its commit, when no row of the batch needs its indexes
+// any more: a table that has become large is emptied here.
 func (k *keyTable) learn(read map[string]services.UserID) {
 	if len(k.keys) > mostKeys {
 		*k = *newKeyTable(k.prefix)

@@ -31,7 +31,8 @@ type messageRow struct {
 	text    messages.Text // all lines of a key share it
 }
 
-// messageImport is one import of site messages under way.
+// messageImport is one import of site messages under way. fresh has the messages that the next commit inserts, by their
+// keys: lines of the batch find their message there before the database has it.
 type messageImport struct {
 	*fileRun
 	facts *sql.DB // to look messages up
@@ -44,7 +45,7 @@ type messageImport struct {
 	bytes      int // of the texts of fresh
 }
 
-// mostText bounds the texts of a batch, in bytes.
+// mostText bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.
 const mostText = 8 << 20
 
 // Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines, runs
@@ -59,6 +60,8 @@ func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next(
 	return run.all(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
 }
 
+// full ends a batch at the first of three limits: the recipients of a transaction, the memory for texts, and bad lines that
+// wait. A line may name many recipients, so they are counted and not the lines.
 func (im *messageImport) full() bool {
 	return im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
@@ -69,6 +72,8 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 		return nil
 	}
 	row, err := im.row(ctx, line)
+	// Lines are looked up one by one, so an error may be the database's and not the line's: then the import breaks off
+	// here.
 	if services.IsUnavailable(err) {
 		return err
 	}
@@ -81,7 +86,9 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// row reads a line and finds its message, among those read before or in the database.
+// row reads a line and finds its message, among those read before or in the database. A message that neither has is a new
+// one, and joins fresh. Everything else of the line is checked before that: a bad line must not leave a message without
+// recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
 	if len(line) > messageForm.longest {
 		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
@@ -102,6 +109,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 		}
 	}
 	given := messages.Text{Type: row.Type, Title: row.Title, Content: row.Content}
+	// A message that the batch does not have may be one of an earlier batch, run or file, or one that ingest sent.
 	known, found := im.fresh[row.Key]
 	if !found {
 		if known.message, known.text, found, err = im.stored(ctx, row.Key); err != nil {
@@ -112,16 +120,19 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 		row.message, row.text = known.message, known.text
 		return row, checkFits(given, known.text, row.Key)
 	}
+	// The first line of a key has to have the whole text.
 	if err := given.Check(im.types); err != nil {
 		return row, err
 	}
+	// The ID is the order of messages in a user's list: the first line of a key has it.
 	row.message, row.text = messages.ID(im.ids.Next()), given
 	im.fresh[row.Key] = row
 	im.bytes += len(row.text.Content)
 	return row, nil
 }
 
-// stored finds a message in the database by its key.
+// stored finds a message in the database by its key. The statements read outside of the transaction; should another client
+// take the key in between, importRefs finds it, and the import breaks off with CONFLICT.
 func (im *messageImport) stored(ctx context.Context, key string) (id messages.ID, text messages.Text, found bool, err error) {
 	known, err := findRefs(ctx, im.facts, services.SiteMessageType, []string{key})
 	holder, found := known[messageRef(key)]
@@ -133,11 +144,12 @@ func (im *messageImport) stored(ctx context.Context, key string) (id messages.ID
 	return id, text, found, err
 }
 
+// messageRef is the ref of a message with a key.
 func messageRef(key string) services.Ref {
 	return services.Ref{Type: services.SiteMessageType, Text: key}
 }
 
-// checkFits reports whether a further line of a key agrees with the earlier ones.
+// checkFits reports whether a further line of a key agrees with the earlier ones. A part that the line leaves out agrees.
 func checkFits(given, known messages.Text, key string) error {
 	for _, part := range []struct{ field, given, known string }{
 		{"type", given.Type, known.Type}, {"title", given.Title, known.Title}, {"content", given.Content, known.Content},
@@ -154,6 +166,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
+	// One statement finds the users of all rows; a user may be in many of them.
 	var keys []string
 	for _, row := range im.batch {
 		keys = append(keys, row.To...)
@@ -177,6 +190,8 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 			return err
 		}
 		for _, row := range im.batch {
+			// The jobs deliver each row: the server's workers write the recipients' rows, however many there
+			// are, and a recipient who has the message already gets it no second time.
 			users := make([]services.UserID, len(row.To))
 			for i, key := range row.To {
 				users[i] = numbers[key]
@@ -192,6 +207,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		if im.source.identity == "" {
 			return nil
 		}
+		// At the end line is 0, so that the same file may be imported again: refs and recipients make that harmless.
 		return setProgress(ctx, tx, im.source.identity, line)
 	})
 	if err != nil {

@@ -19,7 +19,8 @@ var postLines = form{
 	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
 }
 
-// postRow is one line: a post and, if the line has a key, the post's ref.
+// postRow is one line: a post and, if the line has a key, the post's ref. It keeps the text of the line, because planning
+// may find that the row is bad, long after it was read.
 type postRow struct {
 	Key    string `json:"key"`
 	Author string `json:"author"`
@@ -59,10 +60,12 @@ func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.all(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
 }
 
+// full ends a batch at the first of three limits: the rows of a transaction, the memory for texts, and bad lines that wait.
 func (im *postImport) full() bool {
 	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
 
+// take parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole batch.
 func (im *postImport) take(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
@@ -71,6 +74,7 @@ func (im *postImport) take(_ context.Context, line []byte) error {
 	if err != nil {
 		return im.refuse(line, err)
 	}
+	// The source reuses its buffer for the next line.
 	row.number, row.line = im.source.line, bytes.Clone(line)
 	im.batch = append(im.batch, row)
 	im.bytes += len(line)
@@ -86,6 +90,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
 	}
+	// A key that looks like an ID could not be named as a parent: such a name is taken for the ID.
 	if row.Key != "" {
 		if err := checkName("key", row.Key); err != nil {
 			return row, err
@@ -101,6 +106,8 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, err
 	}
 	if isPostID(row.Parent) {
+		// An ID names any post of the database, and a key one of a file or of ingest. Whether there is such a post
+		// is found when the batch is planned.
 		if row.parent, err = services.ParsePostGlobalID("parent", row.Parent); err != nil {
 			return row, err
 		}
@@ -116,6 +123,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if err != nil {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
+	// The ID of millisecond 0 could not be told from none.
 	if row.moment = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.moment > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}
@@ -125,9 +133,11 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 // isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errTaken means that another object has taken an ID or a ref of the batch meanwhile.
+// errTaken means that another object has taken an ID or a ref of the batch since it was planned. The transaction is rolled
+// back and the batch planned again; callers see the error when that happened planTries times.
 var errTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
 
+// commit plans and writes the batch and the position in the file, 0 at the end of the file.
 func (im *postImport) commit(ctx context.Context, line int64) error {
 	write := func(ctx context.Context, planned []plannedPost) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
@@ -153,6 +163,7 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		named := make([]refs.Named, 0, len(planned))
 		for i, plan := range planned {
 			post := plan.Post
+			// Until here the author is an index in the table of keys, because planning creates no users.
 			post.Author = im.keys.id(int32(post.Author), users)
 			numbered[i] = post
 			if plan.ref.Text != "" {

@@ -15,7 +15,9 @@ type plannedPost struct {
 }
 
 // plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and
-// gives each the next id of its millisecond. Bad rows are set aside and leave the batch.
+// gives each the next ID of its millisecond. Bad rows are set aside and leave the batch. It reads outside of the transaction
+// and holds no lock, so that a slow plan delays nobody; write finds out whether the plan still holds. It runs again if it
+// does not.
 func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	known, err := im.mentioned(ctx)
 	if err != nil {
@@ -26,8 +28,11 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 		return nil, err
 	}
 	planned := make([]plannedPost, 0, len(im.batch))
+	// Rows move towards the front in place: good never overtakes the row that is read.
 	good := im.batch[:0]
 	for _, row := range im.batch {
+		// The key was imported before, by this file or another, or an earlier row of the batch has it: the row
+		// counts as a duplicate.
 		if _, exists := known.ids[postRef(row.Key)]; exists && row.Key != "" {
 			good = append(good, row)
 			continue
@@ -39,6 +44,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 		}
 		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
 		post.Author = services.UserID(im.keys.place([]byte(row.Author)))
+		// Later rows of the batch may answer this post or repeat its key.
 		if row.Key != "" {
 			known.ids[post.ref] = post.ID
 			known.posts[post.ID] = post.Post
@@ -50,12 +56,14 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	return planned, nil
 }
 
-// planOne makes the post of one row, except for its author.
+// planOne makes the post of one row, except for its author, and takes the next ID of the millisecond in last. NOT_FOUND and
+// CONFLICT make the row a bad line.
 func planOne(row postRow, known mentioned, last map[services.PostID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
 	post.UpdatedAt = row.moment.Time()
 	if row.Parent != "" {
 		id := row.parent
+		// A key that nobody has leaves 0, which is no post.
 		if id == 0 {
 			id = known.ids[postRef(row.Parent)]
 		}
@@ -63,11 +71,14 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 		switch {
 		case !found:
 			return post, services.Errorf(services.NotFound, "parent: there is no %s; a parent must come before its answers", services.Quote(row.Parent))
+		// A deleted post keeps its row for the answers that it has, and gets no new ones.
 		case parent.Deleted:
 			return post, services.Errorf(services.NotFound, "parent: %s is deleted", services.Quote(row.Parent))
 		}
 		post.Parent, post.Kind = parent.ID, parent.Kind.AnswerKind()
 	}
+	// A millisecond has room for two million posts, those of the server included. IDs of one millisecond sort as the
+	// lines do.
 	post.ID = row.moment
 	if newest, some := last[row.moment]; some {
 		post.ID = newest + 1
@@ -79,12 +90,13 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	return post, nil
 }
 
-// mentioned is the objects that a batch names by key or by ID and that exist.
+// mentioned has the objects that a batch names by key or by ID and that exist. plan adds the posts that it makes.
 type mentioned struct {
 	ids   map[services.Ref]services.PostID
 	posts map[services.PostID]services.Post // those that the batch may answer
 }
 
+// postRef is the ref of a post with a key.
 func postRef(key string) services.Ref { return services.Ref{Type: services.PostType, Text: key} }
 
 // mentioned reads what the batch names, in one statement for the refs and one for the posts that rows answer.
@@ -101,14 +113,17 @@ func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error
 			parents = append(parents, row.Parent)
 		}
 	}
+	// Keys of rows show which posts exist already; parents lead to their posts.
 	holders, err := findRefs(ctx, im.stored, services.PostType, append(names, parents...))
 	if err != nil {
 		return known, err
 	}
 	known.ids = make(map[services.Ref]services.PostID, len(im.batch))
+	// Refs of deleted posts are found too: their keys are taken for good.
 	for ref, holder := range holders {
 		known.ids[ref] = services.PostID(holder.Object.Number)
 	}
+	// Parents in this batch are absent here: plan adds them when it comes to them.
 	for _, parent := range parents {
 		if id, found := known.ids[postRef(parent)]; found {
 			ids = append(ids, id)
@@ -123,7 +138,8 @@ func (im *postImport) mentioned(ctx context.Context) (known mentioned, err error
 	return known, err
 }
 
-// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after every post has none.
+// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after every post has none, so
+// that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
 func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
 	newest, err := posts.Newest(ctx, im.stored)
 	if err != nil {

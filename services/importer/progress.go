@@ -18,8 +18,11 @@ const (
 // progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is computed from
 // the bytes of the stored file.
 type progress struct {
-	out      io.Writer
-	now      func() time.Time
+	// io.Discard if the import is quiet; nothing here fails when the writer does.
+	out io.Writer
+	now func() time.Time
+	// The file's size as it is stored, which the bytes given to show are compared with; 0: unknown, and neither a share
+	// nor a remaining time is shown.
 	size     int64
 	started  time.Time
 	skipped  int64 // bytes that an earlier run has done
@@ -29,6 +32,7 @@ type progress struct {
 	drawn    int    // letters of the bar that are on the screen
 }
 
+// newProgress makes the progress of an import that begins at started.
 func newProgress(opts Options, size int64, started time.Time) *progress {
 	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal, unit: opts.formOf().unit}
 	if opts.Quiet {
@@ -37,7 +41,8 @@ func newProgress(opts Options, size int64, started time.Time) *progress {
 	return p
 }
 
-// resumed says that the work begins here.
+// resumed says that the work begins here. What an earlier run has done took no time of this one and must not make it look
+// fast.
 func (p *progress) resumed(bytes int64) {
 	p.skipped = bytes
 	p.started = p.now()
@@ -57,7 +62,7 @@ func (p *progress) showAt(report Report, event, events int64, at time.Time) {
 	}
 }
 
-// due reports whether it is time to draw again.
+// due reports whether it is time to draw again, and if so starts the next wait.
 func (p *progress) due(now time.Time) bool {
 	every := lineEvery
 	if p.terminal {
@@ -70,6 +75,7 @@ func (p *progress) due(now time.Time) bool {
 	return true
 }
 
+// draw writes a line, or draws over the bar of before: the text is padded to its length, so that no letter of it is left.
 func (p *progress) draw(text string) {
 	if !p.terminal {
 		_, _ = fmt.Fprintln(p.out, text)
@@ -94,6 +100,7 @@ func (p *progress) text(report Report, bytes int64, took time.Duration) string {
 	}
 	perSecond := float64(report.counted()) / max(took.Seconds(), 0.001)
 	fmt.Fprintf(&text, "%s rows  %s %s/s", humanize.Comma(report.Rows), humanize.Comma(int64(perSecond)), p.unit)
+	// The rest takes as long for each byte as this run has taken so far.
 	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
 		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))
 		fmt.Fprintf(&text, "  %s left", max(left, 0).Round(time.Second))

@@ -19,7 +19,8 @@ func checkName(field, key string) error {
 	return nil
 }
 
-// findRefs finds the objects of one type that have some keys, in one statement.
+// findRefs finds the objects of one type that have some keys, in one statement. It sorts keys in place. A key without an
+// object is absent.
 func findRefs(ctx context.Context, stored sql.Reader, kind string, keys []string) (map[services.Ref]refs.Holder, error) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
@@ -35,7 +36,8 @@ func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.Named 
 	return refs.Named{Ref: ref, Holder: refs.Holder{Object: services.Object{Type: ref.Type, Number: id}, Owner: owner}}
 }
 
-// importRefs gives new objects their refs, or returns errTaken.
+// importRefs gives new objects their refs, or returns errTaken: another import or an ingest took one of the keys since the
+// batch was planned, and the caller's transaction is to be rolled back.
 func importRefs(ctx context.Context, tx *sql.Tx, named []refs.Named) error {
 	inserted, err := refs.Import(ctx, tx, named)
 	if err == nil && inserted < len(named) {

@@ -46,7 +46,8 @@ func (r Report) String() string {
 	return text.String()
 }
 
-// counted is the number that the progress shows.
+// counted is the number that the progress shows. A message is one row of the report but may have a million recipients, which
+// are the work.
 func (r Report) counted() int64 {
 	if r.What == messageForm.name {
 		return r.Recipients
@@ -54,7 +55,8 @@ func (r Report) counted() int64 {
 	return r.New + r.Duplicates
 }
 
-// fileRun is one run over a file, with the parts that all imports share.
+// fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and all
+// passes it the lines.
 type fileRun struct {
 	db       Store
 	opts     Options
@@ -77,7 +79,9 @@ type lineImport interface {
 	commit(ctx context.Context, line int64) error
 }
 
+// newRun opens the file of an import. The caller passes the run to all, or closes it by close: there the file is closed.
 func newRun(db Store, opts Options, form form) (*fileRun, error) {
+	// The form travels with the options, because opening the source and drawing the progress need it.
 	opts.form = form
 	opts = opts.withDefaults()
 	source, err := openSource(opts)
@@ -104,6 +108,8 @@ func (r *fileRun) all(ctx context.Context, im lineImport) (Report, error) {
 // close closes the files, after success or failure, and completes the report.
 func (r *fileRun) close(err error) (Report, error) {
 	r.progress.end()
+	// The first error is the one to report: what fails here afterwards follows from it, or is a file that could not be
+	// closed.
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
 		if fault := closing(); err == nil {
 			err = fault
@@ -118,9 +124,11 @@ func (r *fileRun) close(err error) (Report, error) {
 func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	lines := &r.report.Lines
 	for {
+		// A line is valid until the next call, so take copies what it keeps.
 		line, err := r.source.next()
 		*lines = r.source.line
 		if err == io.EOF {
+			// What is left of the batch, and the end of the import, in one transaction.
 			return im.commit(ctx, 0)
 		}
 		if err != nil {
@@ -141,7 +149,8 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	}
 }
 
-// planTries is how often a batch is planned. A plan is repeated if a post is published in the same milliseconds as its rows.
+// planTries is how often a batch is planned. Another client has to publish in the same milliseconds, or take the same keys,
+// between plan and commit each time: for a file of the past that hardly happens once.
 const planTries = 10
 
 // commitPlan plans a batch and writes its new items. write returns errTaken if the plan is no longer valid. rows is the
@@ -149,6 +158,7 @@ const planTries = 10
 func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
 	var planned []P
 	for range planTries {
+		// Each plan reads anew what exists, so one that lost to another client sees what it lost to.
 		if planned, err = plan(ctx); err != nil {
 			break
 		}
@@ -166,7 +176,8 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 	return nil
 }
 
-// resume skips the lines that an earlier run of the same file has imported.
+// resume skips the lines that an earlier run of the same file has imported. They are read all the same, because a packed
+// file cannot be entered in the middle and lines have no fixed length.
 func (r *fileRun) resume(ctx context.Context) (err error) {
 	var done int64
 	if r.source.identity != "" {
@@ -174,6 +185,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 			return fmt.Errorf("the progress of %s: %w", r.opts.File, err)
 		}
 	}
+	// A new import, or one that came to its end and starts anew.
 	if done == 0 {
 		return r.bad.startAfter(0)
 	}
@@ -184,11 +196,13 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 	}
 	r.progress.resumed(r.source.bytes())
 	_, _ = fmt.Fprintf(r.opts.Out, "%s: continuing after line %s\n", r.opts.File, humanize.Comma(done))
+	// The earlier run got this far, so the file has good lines: refuse need not doubt it.
 	r.report.ResumedAfter, r.hasGood = done, true
 	return r.bad.startAfter(done)
 }
 
-// refuse puts the last line aside. It returns an error after many bad lines without a good one.
+// refuse puts the last line aside. It returns an error after many bad lines without a good one: the wrong file should stop
+// soon, and not fill a second file with its copy.
 func (r *fileRun) refuse(line []byte, reason error) error {
 	r.putAside(r.source.line, line, reason)
 	if !r.hasGood && r.bad.count >= hopeless {
@@ -197,6 +211,7 @@ func (r *fileRun) refuse(line []byte, reason error) error {
 	return nil
 }
 
+// putAside records a bad line of any number, and ends the bar so that the remark has a line of its own.
 func (r *fileRun) putAside(number int64, line []byte, reason error) {
 	r.progress.end()
 	r.bad.add(number, line, reason)

@@ -48,10 +48,13 @@ func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.all(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
 }
 
+// full ends a batch as that of posts does.
 func (im *showImport) full() bool {
 	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
 }
 
+// take parses one line: a good one enters the batch, a bad one is put aside. Times are compared with the clock of IDs, which
+// is never behind the newest ID of this process.
 func (im *showImport) take(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
@@ -60,6 +63,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 	if err != nil {
 		return im.refuse(line, err)
 	}
+	// The source reuses its buffer for the next line.
 	row.number, row.line = im.source.line, bytes.Clone(line)
 	im.batch = append(im.batch, row)
 	im.bytes += len(line)
@@ -67,6 +71,7 @@ func (im *showImport) take(_ context.Context, line []byte) error {
 	return nil
 }
 
+// commit plans and writes the batch and the position in the file, 0 at the end of the file.
 func (im *showImport) commit(ctx context.Context, line int64) error {
 	write := func(ctx context.Context, planned []plannedShow) error { return im.write(ctx, planned, line) }
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
@@ -83,7 +88,7 @@ type plannedShow struct {
 }
 
 // plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves
-// the batch.
+// the batch. Like the plan of posts it reads outside of the transaction, and runs again if a key was taken meanwhile.
 func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 	hosts, err := hostsOf(ctx, im.stored, im.batch)
 	if err != nil {
@@ -97,10 +102,12 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 			im.putAside(row.number, row.line, row.moved(host))
 			continue
 		case !known:
+			// Shows have no time in their ID: one is as new as its import, whenever it took place.
 			id := im.ids.Next()
 			show := row.show(id, id.Time())
 			show.Host = services.UserID(im.keys.place([]byte(row.Host)))
 			planned = append(planned, plannedShow{show, showRef(row.Key)})
+			// A later row of the key is a duplicate, or bad if it names another host.
 			hosts[row.Key] = im.opts.Prefix + row.Host
 		}
 		good = append(good, row)
@@ -115,6 +122,7 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 	if err := im.bad.flush(); err != nil {
 		return err
 	}
+	// Hosts of bad rows are not in the table: they become no users.
 	fresh := im.keys.fresh()
 	var users map[string]services.UserID
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -143,11 +151,14 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 	return err
 }
 
-// insert writes shows. Shows of hosts whom all documents name are on boards at once.
+// insert writes shows. Shows of hosts whom all documents name are on boards at once. A new host is named by a job first: a
+// board reads the shows of those hosts that its reader's document has.
 func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Show) error {
 	if len(planned) == 0 {
 		return nil
 	}
+	// The lock comes before anything that gets a version: versions are then committed in their order, and no reader of
+	// the log skips one.
 	if _, err := changelog.LockLog(ctx, tx, live.LogKind); err != nil {
 		return err
 	}
@@ -162,6 +173,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 		return err
 	}
 	var version uint64
+	// One entry of the log makes every node load all shows again, however many this batch has.
 	if len(unnamed) < len(hosts) {
 		if version, err = live.AppendReload(ctx, tx); err != nil {
 			return err
@@ -184,8 +196,9 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// place gives shows the version from which boards have them, unless some documents do not name their hosts yet, and marks the replays that
-// are in no list. A live show counts for the present followers of its host, whenever it started: for them it went live with the import.
+// place gives shows the version from which boards have them, unless some documents do not name their hosts yet: the job that
+// names a host gives them theirs. It marks the replays of huge authors, which are in no follower's list but pulled. A live
+// show counts for the present followers of its host, whenever it started: for them it went live with the import.
 func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {
@@ -217,7 +230,8 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 	return nil
 }
 
-// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
+// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of
+// followers: one for each host and not for each show, because a job reads all of a host's replays.
 func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"tidings/services/sql"
 )
 
-// ShowService schedules, starts, ends and cancels shows, as their hosts do.
+// ShowService schedules, starts, ends and cancels shows, as their hosts do: the same commands as of the API, with reminders,
+// pushes and jobs.
 type ShowService interface {
 	Schedule(host services.UserID, draft live.ShowDraft) *jobs.Command
 	Start(host services.UserID, id services.PostID, at time.Time) *jobs.Command
@@ -29,10 +30,11 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// announced is how long before its start, in the time of the file, a show is scheduled.
+// announced is how long before its start, in the time of the file, a show is scheduled: files do not say when a show was announced.
 const announced = time.Hour
 
-// showStep is what happens to a show.
+// showStep is what happens to a show. Of events at one moment the lower step comes first: a show is scheduled before it
+// starts.
 type showStep int
 
 const (
@@ -42,14 +44,15 @@ const (
 	stepEnd
 )
 
-// showEvent is one step of one row, at its time in the file.
+// showEvent is one step of one row, at its time in the file. row is an index in rows.
 type showEvent struct {
 	at   time.Time
 	step showStep
 	row  int
 }
 
-// showReplay is one replay of a file under way.
+// showReplay is one replay of a file under way. It holds the whole file, because the events of its rows are out of their
+// order. rows and events do not change once the file was read.
 type showReplay struct {
 	*fileRun
 	stored  Store
@@ -62,11 +65,14 @@ type showReplay struct {
 	first  time.Time // in the file's time: of the first event of this run
 }
 
-// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened. Each show is
-// scheduled an hour of the file's time before its start; then it starts, ends or is cancelled through the service, with all effects, in the
-// order of the events. Their times are shifted and scaled, so that the first event is now. On a slow machine, late events run at once. A
-// run that was interrupted, also by ctx, continues with the next event, whose time is then now. Bad lines are treated as by Shows. A show
-// that exists already is skipped. Nothing happens before the whole file was read.
+// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened.
+// Each show is scheduled an hour of the file's time before its start; then it starts, ends or is cancelled through the
+// service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is now.
+// On a slow machine, late events run at once.
+//
+// A run that was interrupted, also by ctx, continues with the next event, whose time is then now. Its position is a count of
+// events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that exists
+// already is skipped. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, shows)
 	if err != nil {
@@ -79,6 +85,7 @@ func ReplayShows(ctx context.Context, db Store, service ShowService, factor int,
 	return re.run(ctx)
 }
 
+// sleep waits by the machine's clock; a time that has passed does not wait. It returns the error of ctx if that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -90,6 +97,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// run reads the file and lets its events happen.
 func (re *showReplay) run(ctx context.Context) (Report, error) {
 	err := re.read(ctx)
 	if err == nil {
@@ -101,6 +109,7 @@ func (re *showReplay) run(ctx context.Context) (Report, error) {
 // read reads the whole file and sorts the events. A repeated line of a key is ignored; one that moves a show of the file or
 // the database to another host is bad.
 func (re *showReplay) read(ctx context.Context) error {
+	// Every run reads the whole file, so the bad lines are written anew too.
 	if err := re.bad.startAfter(0); err != nil {
 		return err
 	}
@@ -110,6 +119,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		if err == io.EOF {
 			break
 		}
+		// A file that is cut off replays nothing: its last shows would have no end.
 		re.report.Lines = re.source.line
 		if err != nil {
 			return services.Wrapf(services.Invalid, err, "%s is cut off in line %d: nothing is replayed", re.opts.File, re.source.line)
@@ -137,6 +147,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		row.number, row.line = re.source.line, bytes.Clone(line)
 		re.rows = append(re.rows, row)
 	}
+	// The keys may name shows of the database: look them up in parts, so that no statement carries the whole file.
 	for part := range slices.Chunk(re.rows, defaultBatch) {
 		stored, err := hostsOf(ctx, re.stored, part)
 		if err != nil {
@@ -144,6 +155,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		maps.Copy(hosts, stored)
 	}
+	// Set aside the rows that would move one to another host. Those of the right host stay: let skips what has happened.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
 		moves := host != re.opts.Prefix+row.Host
@@ -160,11 +172,13 @@ func (re *showReplay) read(ctx context.Context) error {
 func eventsOf(rows []showRow) []showEvent {
 	var events []showEvent
 	for i, row := range rows {
+		// A show may start before its plan: it is still announced before its start.
 		first := row.PlannedAt.Time
 		if !row.StartedAt.IsZero() && row.StartedAt.Before(first) {
 			first = row.StartedAt.Time
 		}
 		events = append(events, showEvent{first.Add(-announced), stepSchedule, i})
+		// The order does not matter here, because all events are sorted below.
 		for step, at := range map[showStep]time.Time{stepStart: row.StartedAt.Time, stepEnd: row.EndedAt.Time} {
 			if !at.IsZero() {
 				events = append(events, showEvent{at, step, i})
@@ -180,7 +194,7 @@ func eventsOf(rows []showRow) []showEvent {
 	return events
 }
 
-// happen waits for the time of each event and applies it.
+// happen waits for the time of each event and applies it. The end of ctx is no error: the operator stopped the replay.
 func (re *showReplay) happen(ctx context.Context) error {
 	var done int64
 	var err error
@@ -189,12 +203,14 @@ func (re *showReplay) happen(ctx context.Context) error {
 			return fmt.Errorf("the progress of %s: %w", re.opts.File, err)
 		}
 	}
+	// The file was replayed to its end. Unlike an import it does not start anew: its shows exist.
 	if done >= int64(len(re.events)) {
 		return nil
 	}
 	if done > 0 {
 		_, _ = fmt.Fprintf(re.opts.Out, "%s: continuing after event %s\n", re.opts.File, humanize.Comma(done))
 	}
+	// The first event that is left is now, so that an interruption leaves no burst of late events.
 	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
@@ -212,14 +228,14 @@ func (re *showReplay) happen(ctx context.Context) error {
 	return nil
 }
 
-// here converts a time of the file into the time of the replay.
+// here converts a time of the file into the time of the replay. The bound keeps centuries of a wrong file within a Duration.
 func (re *showReplay) here(at time.Time) time.Time {
 	after := float64(at.Sub(re.first)) / float64(re.factor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
-// let applies one event and saves the progress in one transaction. If the show refuses the event, because another client has changed the
-// show meanwhile, the event is reported and skipped.
+// let applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
+// refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
@@ -227,10 +243,13 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 		return err
 	}
 	show, exists := known[showRef(row.Key)]
+	// A schedule makes a show that does not exist; the other steps need one. Other cases are repeats, or follow a
+	// schedule that was refused.
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
 		re.report.Duplicates++
 	}
+	// Write may run its function again: what it made counts when the transaction is committed.
 	var made bool
 	err = re.db.Write(ctx, func(tx *sql.Tx) error {
 		made = false
@@ -242,6 +261,7 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 		}
 		return re.note(ctx, tx, number)
 	})
+	// The event can never succeed. Save the position alone, or every further run would stop here.
 	if code := services.CodeOf(err); code == services.Conflict || code == services.Invalid || code == services.Forbidden {
 		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
 		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.note(ctx, tx, number) })
@@ -252,6 +272,7 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 	return err
 }
 
+// note saves how many events have happened, where the file can be resumed at all.
 func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error {
 	if re.source.identity == "" {
 		return nil
@@ -259,9 +280,11 @@ func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error 
 	return setProgress(ctx, tx, re.source.identity, number)
 }
 
+// apply runs the command of an event in the transaction. show is the present one of its key; a schedule has none.
 func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
 		id := services.PostID(show.Object.Number)
+		// The zero time means now: a replay is not an event of the past, which would be silent.
 		cmd := re.service.Cancel(show.Owner, id)
 		switch event.step {
 		case stepStart:
@@ -273,6 +296,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 		return err
 	}
 	key := re.opts.Prefix + row.Host
+	// A host becomes a user with the first show.
 	numbers, err := people.Ensure(ctx, tx, []string{key})
 	if err != nil {
 		return err
@@ -282,6 +306,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}
+	// The command claims the ref with the show, so that the later steps find it, also after a restart.
 	cmd := re.service.Schedule(numbers[key], live.ShowDraft{Title: row.Title, CoverURL: row.CoverURL, PlannedAt: plan})
 	refs.OnCreate(cmd, services.ShowType, services.Label{Ref: row.Key})
 	_, err = cmd.Apply(ctx, tx)

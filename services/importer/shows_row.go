@@ -28,7 +28,8 @@ type showRow struct {
 	line   []byte
 }
 
-// showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond.
+// showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond,
+// which is the precision of shows. The zero time is none.
 type showTime struct{ time.Time }
 
 // UnmarshalJSON reads a moment; null and "" are none.
@@ -79,7 +80,8 @@ func readShow(line []byte, keys *keyTable, now time.Time) (row showRow, err erro
 	return row, row.checkTimes(now)
 }
 
-// checkTimes checks that the times of a row can be those of a show: in order, and none in the future but the plan.
+// checkTimes checks that the times of a row can be those of a show: in order, and none in the future but the plan. Boards
+// sort by them, so a wrong one would stay at the top.
 func (r showRow) checkTimes(now time.Time) error {
 	text := func(t showTime) string { return t.Format(time.RFC3339Nano) }
 	switch first := time.UnixMilli(1); {
@@ -101,7 +103,8 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
-// moved is the error for a row whose key belongs to another host's show.
+// moved is the error for a row whose key belongs to another host's show: followers of that host may have the show in their
+// lists.
 func (r showRow) moved(host string) error {
 	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
 }
@@ -114,7 +117,9 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 	}
 	switch {
 	case r.Cancelled:
+		// The file has no time of it: at the plan, or now if the plan is still to come.
 		show.Status, show.CancelledAt = live.ShowCancelled, r.PlannedAt.Time
+		// To the millisecond, as the plan is.
 		if now = now.Truncate(time.Millisecond); now.Before(show.CancelledAt) {
 			show.CancelledAt = now
 		}
@@ -126,9 +131,11 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 	return show
 }
 
+// showRef is the ref of a show with a key.
 func showRef(key string) services.Ref { return services.Ref{Type: services.ShowType, Text: key} }
 
-// hostsOf finds the hosts of the shows of a batch that exist already, by the keys of the shows.
+// hostsOf finds the hosts of the shows of a batch that exist already: the host's key, with the prefix, by the key of the
+// show.
 func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {

@@ -18,6 +18,7 @@ import (
 )
 
 const (
+	// Two keys and a time are far shorter. What is longer is not a row of follows.
 	maxLineBytes = 4096
 	sampleBytes  = 64 << 10 // bytes of the beginning of a file, by which it is recognized
 )
@@ -27,7 +28,8 @@ var (
 	byteOrder = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
-// source is the file to import, read line by line.
+// source is the file to import, read line by line. identity, badPath and size are set when it is opened; line, packed and
+// open are about the line read last.
 type source struct {
 	identity string // made of a regular file and its options; "" when reading cannot be resumed
 	badPath  string
@@ -42,7 +44,7 @@ type source struct {
 	reader  *bufio.Reader
 }
 
-// countingReader counts the bytes as they are stored, before anything is unpacked.
+// countingReader counts the bytes as they are stored, before anything is unpacked: the size of a packed file says nothing of its rows.
 type countingReader struct {
 	io.Reader
 	n int64
@@ -54,8 +56,10 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// openSource opens the file of an import, or its input. INVALID if it cannot be read.
 func openSource(opts Options) (*source, error) {
 	form := opts.formOf()
+	// Without a regular file there is no folder beside it: bad lines go into the working folder.
 	s := &source{badPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
 	if opts.File == "-" {
 		if opts.Input == nil {
@@ -77,8 +81,9 @@ func openSource(opts Options) (*source, error) {
 	return s, nil
 }
 
-// identify makes the name under which the progress is stored: of the path, the size, the first 64 KB and the options that change rows. Only
-// a regular file has one.
+// identify makes the name under which the progress is stored: of the path, the size, the first 64 KB and the options that
+// change rows. A file that was edited behind the first 64 KB, and has its old size, is taken for the same. Only a regular
+// file has a name: a pipe cannot be read again.
 func (s *source) identify(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -108,7 +113,8 @@ func (s *source) identify(opts Options) error {
 	return nil
 }
 
-// unpack detects gzip by the first bytes, because the name of a file proves nothing.
+// unpack prepares the reader of lines. It detects gzip by the first bytes, because the name of a file proves nothing, and
+// skips the mark of the byte order, which would become a part of the first key.
 func (s *source) unpack(name string) error {
 	room := max(64<<10, s.form.longest+2) // room for a line that is not too long
 	raw := bufio.NewReaderSize(s.counter, room)
@@ -122,6 +128,7 @@ func (s *source) unpack(name string) error {
 		}
 		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
 	}
+	// An error is met again, and reported, by the first read.
 	if start, _ := s.reader.Peek(len(byteOrder)); bytes.Equal(start, byteOrder) {
 		_, _ = s.reader.Discard(len(byteOrder))
 	}
@@ -129,13 +136,15 @@ func (s *source) unpack(name string) error {
 }
 
 // next is the next line without its end, valid until the next call. A line that is longer than its form allows is cut to one
-// byte more than that. io.EOF comes after the last line; with another error the line is incomplete.
+// byte more than that, by which its parser sees that it is too long. io.EOF comes after the last line; with another error
+// the line is incomplete.
 func (s *source) next() ([]byte, error) {
 	line, err := s.reader.ReadSlice('\n')
 	if err == io.EOF && len(line) == 0 {
 		return nil, err
 	}
 	s.line++
+	// Keep the begin of the line and read past the rest, so that no line needs more memory than the buffer.
 	if err == bufio.ErrBufferFull {
 		line = bytes.Clone(line[:s.form.longest+1])
 		for err == bufio.ErrBufferFull {
@@ -145,14 +154,17 @@ func (s *source) next() ([]byte, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+	// A packed file that is cut off ends with an error of its own. A last line that ends with CR is whole: nothing but
+	// its LF can be missing.
 	s.open = err == io.EOF && !s.packed && !bytes.HasSuffix(line, []byte{'\r'})
 	line = bytes.TrimRight(line, "\r\n")
 	return line[:min(len(line), s.form.longest+1)], nil
 }
 
-// bytes is how much of the file was read, as it is stored.
+// bytes is how much of the file was read, as it is stored: up to a buffer more than the lines that were returned.
 func (s *source) bytes() int64 { return s.counter.n }
 
+// close closes the file; the standard input stays open.
 func (s *source) close() error {
 	if s.file == nil {
 		return nil
