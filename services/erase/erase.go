@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// At is the position of a run of a step.
+// At is the position of a run of a step. Key is the user's key, which no table of users has any more.
 type At struct {
 	User  services.UserID
 	Key   string
@@ -24,7 +24,7 @@ type At struct {
 	Late bool
 }
 
-// Done is the outcome of a run of a step.
+// Done is the outcome of a run of a step. It is recorded in the run's transaction, so that a step goes on after a crash where it ended.
 type Done struct {
 	Removed map[string]int // how many of each kind
 	After   int64          // where the next run goes on
@@ -32,7 +32,8 @@ type Done struct {
 	Waits   bool           // another pass is needed, after a while
 }
 
-// Step is one step. It writes in the transaction only.
+// Step is one step. It writes in the transaction only: whatever else it did could not be undone with it, and a run is repeated
+// after a conflict.
 type Step struct {
 	Name string // stored: unique and the same across releases
 	Run  func(ctx context.Context, tx *sql.Tx, at At) (Done, error)
@@ -40,23 +41,26 @@ type Step struct {
 
 // These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
 const (
+	// Few enough that requests hardly notice the lock of SQLite's writer.
 	Batch = 200
+	// Rows that are only passed over are much cheaper than rows that are removed.
 	reach = 10_000
 )
 
-// Rows is the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key. kind names
-// the rows for the answer; "" for what the other counts include.
+// Rows is the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by which the
+// subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for what the other counts include.
 func Rows(kind, table, column, keys string) Step {
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s WHERE %[2]s = $1 LIMIT $2)`, table, column, keys))
 	return Step{Name: table + "." + column, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
 		n, err := tx.Run(ctx, st, at.User, Batch)
+		// No position is needed: what was removed is not found again.
 		return Done{Removed: Count(kind, n), More: n == Batch}, err
 	}}
 }
 
-// Sweep is the step that deletes the rows of a table that have the user in a column without an index: it walks along the first
-// column of the primary key.
+// Sweep is the step that deletes the rows of a table that have the user in a column without an index: it walks along the first column
+// of the primary key. That reads the whole table, but a part at a time; an index for the sake of erasures would slow each write.
 func Sweep(kind, table, first, column string) Step {
 	bound := Bound(table, first)
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
@@ -71,8 +75,9 @@ func Sweep(kind, table, first, column string) Step {
 	}}
 }
 
-// Bound makes the function that finds the end of a part of a table: a value of the first column of its primary key, a bounded number
-// of rows after a position. last is true for the last part.
+// Bound makes the function that finds the end of a part of a table: a value of the first column of its primary key, a bounded
+// number of rows after a position. last is true for the last part, which has no end: rows that are added meanwhile belong to it.
+// Rows with the same value stay together, so a part may be longer than the bound.
 func Bound(table, first string) func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
 	st := sql.NewStatement("bound of "+table, fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT 1 OFFSET $2`, table, first))
 	return func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
@@ -100,6 +105,7 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 		if err != nil {
 			return done, err
 		}
+		// There may be more: go on behind the last one that was found.
 		if len(found) == Batch {
 			end, last = found[Batch-1], false
 		}
@@ -111,7 +117,7 @@ func Found(name string, find sql.Statement, bound func(context.Context, *sql.Tx,
 	}}
 }
 
-// Of is the step that a function does at once, as for a few rows.
+// Of is the step that a function does at once, as for a few rows. It is not bounded: do must not have a list that grows.
 func Of(name, kind string, do func(ctx context.Context, tx *sql.Tx, user services.UserID) (int, error)) Step {
 	return Step{Name: name, Run: func(ctx context.Context, tx *sql.Tx, at At) (Done, error) {
 		n, err := do(ctx, tx, at.User)

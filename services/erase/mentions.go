@@ -8,12 +8,14 @@ import (
 	"tidings/services"
 )
 
-// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in small letters.
+// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in small letters. A new kind
+// of payload with a user in another field has to add its name here: erasures would leave the payload.
 var userFields = map[string]bool{
 	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
 }
 
-// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line.
+// NamedBy reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It goes by
+// the names of fields, so that every feature's jobs are found by one function, and removes a job too many rather than one too few.
 func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 	number := services.UserIDText(user)
 	before, after, pair := strings.Cut(key, "/")
@@ -22,9 +24,11 @@ func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 		return true
 	}
 	decoder := json.NewDecoder(bytes.NewReader(payload))
+	// A float would make two large IDs equal.
 	decoder.UseNumber()
 	for {
 		var value any
+		// The end of the payload, or one that is not JSON and so has no user.
 		if err := decoder.Decode(&value); err != nil {
 			return false
 		}
@@ -34,7 +38,7 @@ func NamedBy(user services.UserID, kind, key string, payload []byte) bool {
 	}
 }
 
-// holds reports whether a JSON value has the number where a user stands.
+// holds reports whether a JSON value has the number where a user stands. A list takes the meaning of its field.
 func holds(value any, number string, isUser bool) bool {
 	switch value := value.(type) {
 	case json.Number:

@@ -7,11 +7,13 @@ import (
 	"tidings/services/sql"
 )
 
-// roundHeld is how long a round stands still until another erasure begins one of its own.
+// roundHeld is how long a round stands still until another erasure begins one of its own. Its leader's job may have died, or wait
+// long for a worker.
 const roundHeld = time.Minute
 
-// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it began: what
-// they left behind was there by then. Those that come later wait for the next one. After a restart an erasure ends its round alone.
+// round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it
+// began: what they left behind was there by then. Those that come later wait for the next one. Without that, twenty erasures at
+// once would read a large file twenty times. After a restart an erasure ends its round alone.
 type round struct {
 	leader       string   // whose job scrubs; "" while there is no round
 	serves       []string // the erasures, the leader among them
@@ -20,14 +22,17 @@ type round struct {
 }
 
 var (
+	// after is 0 only in those that have not begun the step: others end it alone.
 	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
 
 	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
 
+	// An erasure that has begun to scrub alone meanwhile is not moved.
 	moveServed = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
 )
 
-// join makes an erasure the leader of a round, if there is none. wait is how long to wait for the end of another's.
+// join makes an erasure the leader of a round, if there is none. wait is how long to wait for the end of another's, and 0 if the
+// caller may scrub. A caller who has been told to scrub calls pause at the end of the part.
 func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err error) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
@@ -49,7 +54,7 @@ func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err e
 	return 0, err
 }
 
-// pause notes that the leader's job has ended a part.
+// pause notes that the leader's job has ended a part. From then on the round stands still until its next one.
 func (s *Service) pause(erasure string) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
@@ -58,7 +63,7 @@ func (s *Service) pause(erasure string) {
 	}
 }
 
-// leave ends the round of an erasure.
+// leave ends the round of an erasure, so that the next erasure may begin one. An erasure without a round leaves none.
 func (s *Service) leave(erasure, step string) {
 	s.scrubbing.Lock()
 	ended := s.scrubbing.round
@@ -71,7 +76,7 @@ func (s *Service) leave(erasure, step string) {
 	}
 }
 
-// served lists the erasures for which an erasure scrubs.
+// served lists the erasures for which an erasure scrubs: itself alone, if it leads no round.
 func (s *Service) served(erasure string) []string {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()

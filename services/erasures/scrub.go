@@ -27,12 +27,12 @@ const (
 	logPages = 16384       // that are written between two tries to empty the log: about 64 MB
 )
 
-// scrubs reports whether the erasure is at one of these steps.
+// scrubs reports whether the erasure is at one of these steps, which are no steps of features.
 func (at place) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
 
-// scrubbing is what this node's erasures share: one at a time scrubs.
+// scrubbing is what this node's erasures share: one at a time scrubs. SQLite has one process, so this node has them all.
 type scrubbing struct {
 	sync.Mutex
 	logged int // pages that were written since the log was emptied
@@ -40,7 +40,8 @@ type scrubbing struct {
 	round  round
 }
 
-// scrub does the next part of these steps. wait is how long the next one has to wait. done is true when the erasure is.
+// scrub does the next part of these steps. wait is how long the next one has to wait. done is true when the erasure is. The part
+// is scrubbed before its position is saved: a crash in between repeats it, which does no harm.
 func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
 	if at.step == emptyLog {
 		return s.emptyLog(ctx, user, at)
@@ -54,6 +55,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 		return false, wait, err
 	}
 	next, ended, serves := at, false, s.served(at.id)
+	// Find where the erasure goes on. A scrub that is given up goes to the log, past the second round.
 	switch next.after = part.Next; {
 	case given != "":
 		next.step, ended = emptyLog, true
@@ -90,7 +92,7 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 	return false, 0, err
 }
 
-// emptyLog is the last step of scrub.
+// emptyLog is the last step of scrub: the log has the pages as they were before they were overwritten. Here after counts the tries.
 func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
 	emptied, fault := s.cfg.DB.EmptyLog(ctx)
 	next := at
@@ -111,6 +113,7 @@ func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) 
 }
 
 // moveOn runs a function in a transaction, unless another worker has moved the erasure on. moved reports whether it did.
+// Scrubbing needs it, because its work is done outside of the transaction that records it.
 func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do func(tx *sql.Tx) error) (moved bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		now, err := s.lock(ctx, tx, user)
@@ -125,6 +128,7 @@ func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do
 // scrubPart scrubs the next part of the file. given says why it is given up: the file is damaged, or a reader holds the log, which would
 // grow by as much as is overwritten. wait is how long to wait for such a reader.
 func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, given string, wait time.Duration, err error) {
+	// Before the first page is overwritten: a damaged file would lose more by it. The check reads the whole file.
 	if at.step == scrubFile && at.after == 0 {
 		damage, err := s.cfg.DB.Damage(ctx)
 		if damage != "" && s.cfg.Logger != nil {
@@ -137,6 +141,7 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 	now := &s.scrubbing
 	now.Lock()
 	defer now.Unlock()
+	// What is overwritten is in the log until that is emptied. Without this a scrub of a large file would double it on the disk.
 	if now.logged >= logPages {
 		emptied, err := s.cfg.DB.EmptyLog(ctx)
 		switch {
@@ -151,6 +156,7 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 		}
 	}
 	part, err = s.cfg.DB.Scrub(ctx, at.after)
+	// No later try would know them either.
 	if errors.Is(err, sql.ErrUnknownPages) {
 		return part, err.Error(), 0, nil
 	}
@@ -158,6 +164,7 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 	return part, "", 0, err
 }
 
+// warn writes to the server's log, if there is one.
 func (s *Service) warn(text string, more ...any) {
 	if s.cfg.Logger != nil {
 		s.cfg.Logger.Warn(text, more...)

@@ -1,0 +1,79 @@
+package erasures
+
+import (
+	"context"
+	"encoding/json"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+var (
+	// The first pass begins at a step without a name, which is the first one: see step.
+	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
+		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
+
+	deleteUser = sql.NewStatement("delete a user", `DELETE FROM users WHERE number = $1`)
+
+	// The lock makes requests at once wait for the one that deletes the row.
+	lockKey = sql.NewStatement("lock a user by key", `SELECT number FROM users WHERE key = $1 {for update}`)
+
+	erasureByName = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
+
+	// The key is '' in erasures that are done, of which there may be any number; the index has the others only.
+	erasureByKey = sql.NewStatement("the erasure of a key", `SELECT id, began_at, done_at, counts FROM erasures WHERE key = $1 AND key <> ''`)
+
+	// The lock waits for the end of an erasure that is being committed.
+	erasedUser = sql.NewStatement("the user of an erasure", `SELECT user_number FROM erasures WHERE key = $1 AND key <> '' {for update}`)
+
+	// An erasure whose key was freed already is in the scrub, and has nothing left that a node could know.
+	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
+
+	// Number 0 is an erasure that is done.
+	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
+		WHERE user_number = $1 AND user_number > 0 {for update}`)
+
+	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
+
+	// The row that stays has counts and times, and nothing of whom.
+	endErasure = sql.NewStatement("end an erasure", `UPDATE erasures SET user_number = 0, key = '', step = '', done_at = $2 WHERE id = $1`)
+)
+
+// read reads one erasure by a statement that finds it by an argument.
+func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Erasure, found bool, err error) {
+	var began, done int64
+	var counts string
+	if found, err = r.One(ctx, st, []any{arg}, &e.Name, &began, &done, &counts); err != nil || !found {
+		return e, found, err
+	}
+	if e.BeganAt = sql.FromMicros(began); done > 0 {
+		e.DoneAt = sql.FromMicros(done)
+	}
+	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
+}
+
+// lock reads how far the erasure of a user is, and keeps other workers from moving it until this transaction ends: two may have
+// the job when the lease of one ran out. errNone if there is none.
+func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
+	var began int64
+	var counts string
+	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &at.key, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
+	if err == nil && !found {
+		err = errNone
+	}
+	if err != nil {
+		return at, err
+	}
+	at.began = sql.FromMicros(began)
+	return at, json.Unmarshal([]byte(counts), &at.counts)
+}
+
+// save writes how far an erasure is, in the transaction of what was removed: so the counts are exact after a crash too.
+func (s *Service) save(ctx context.Context, tx *sql.Tx, at place) error {
+	counts, err := json.Marshal(at.counts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Run(ctx, moveErasure, at.id, at.pass, at.step, at.after, at.found, string(counts))
+	return err
+}

@@ -1,0 +1,148 @@
+package erasures
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/services"
+	"tidings/services/changelog"
+	"tidings/services/erase"
+	"tidings/services/jobs"
+	"tidings/services/sql"
+)
+
+// place is how far an erasure has come. It is a row of erasures as lock has read it.
+type place struct {
+	id, key, step string
+	began         time.Time
+	pass, found   int
+	after         int64
+	counts        map[string]int
+	ended         bool // the pass came to its end
+}
+
+const (
+	stepsAtOnce = 200 // in one run of the job: other bulk work comes between
+	// A pass that follows at once would often find what the jobs of the pass before are about to remove.
+	passAfter = time.Second // the least time between two passes, so that the jobs of the first are done
+	// After many passes something adds again and again: it must not keep a worker busy.
+	longestWait = time.Minute
+)
+
+// run runs the next steps. The job ends with the erasure. It is replaced rather than kept for long: a job holds a worker of its
+// class and has a lease that must be renewed.
+func (s *Service) run(ctx context.Context, job jobs.Job) error {
+	user, err := services.ParseUserIDText(job.Key)
+	if err != nil {
+		return fmt.Errorf("key of %s: %w", job.Kind, err)
+	}
+	// Each run of the job deletes the keys again: the job of another user may have written one meanwhile.
+	if err := s.cfg.Redis.Erase(ctx, user); err != nil {
+		return err
+	}
+	for range stepsAtOnce {
+		at, done, err := s.step(ctx, user)
+		wait := time.Duration(0)
+		// step does nothing for these: they need more than one transaction.
+		if err == nil && at.scrubs() && !at.ended && !done {
+			done, wait, err = s.scrub(ctx, user, at)
+		}
+		// Another worker has ended the erasure, or this job is a late copy.
+		if errors.Is(err, errNone) {
+			done, err = true, nil
+		}
+		switch {
+		case err != nil:
+			return err
+		case done:
+			if s.cfg.Logger != nil && at.id != "" {
+				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
+			}
+			return s.cfg.Redis.Erase(ctx, user) // should this fail, the job comes again
+		case at.ended:
+			wait = min(passAfter*time.Duration(at.pass), longestWait)
+		}
+		if wait > 0 {
+			return s.again(ctx, job, user, wait)
+		}
+	}
+	return s.again(ctx, job, user, 0)
+}
+
+// again replaces the job by one that goes on after a while.
+func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID, wait time.Duration) error {
+	next := jobs.UserKeyed(JobKind, user)
+	if wait > 0 {
+		next.NotBefore = s.cfg.DB.Now().Add(wait)
+	}
+	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
+}
+
+// errNone says that there is no erasure of the user any more. To run it is success.
+var errNone = errors.New("the erasure is done")
+
+// step runs one step in one transaction with the new position, but none of scrub. done is true when the erasure is. at is where
+// the erasure is afterwards.
+func (s *Service) step(ctx context.Context, user services.UserID) (at place, done bool, err error) {
+	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
+		done = false
+		if at, err = s.lock(ctx, tx, user); err != nil {
+			return err
+		}
+		if at.scrubs() {
+			return nil
+		}
+		index := s.places[at.step] // 0 for a step of another version: all of them can be repeated
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.At{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
+		if err != nil {
+			return fmt.Errorf("step %s: %w", at.step, err)
+		}
+		for kind, n := range result.Removed {
+			at.counts[kind] += n
+			at.found += n
+		}
+		// A step that waits for others counts as one that found something: this pass cannot be the last.
+		if result.Waits {
+			at.found++
+		}
+		switch {
+		case result.More:
+			at.after = result.After
+		case index+1 < len(s.cfg.Steps):
+			at.step, at.after = s.cfg.Steps[index+1].Name, 0
+		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
+			if s.cfg.DB.Scrubs() {
+				at.step, at.after, at.ended = scrubFile, 0, true // others that began with it come to the same round
+				break
+			}
+			done = true
+			return s.end(ctx, tx, at)
+		default:
+			return s.nextPass(ctx, tx, &at)
+		}
+		return s.save(ctx, tx, at)
+	})
+	return at, done, err
+}
+
+// end ends an erasure.
+func (s *Service) end(ctx context.Context, tx *sql.Tx, at place) error {
+	_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
+	return err
+}
+
+// nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the erasure
+// began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it finds
+// nothing: a request may still add something behind it.
+func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *place) error {
+	at.pass, at.step, at.after, at.found, at.ended = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
+		at.found = 1
+	}
+	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
+		return err
+	}
+	return s.save(ctx, tx, *at)
+}
