@@ -14,13 +14,14 @@ import (
 )
 
 // special are networks of the public internet's form that lead elsewhere: to this machine, its neighbours, or through a gateway
-// into IPv4. Of IPv6 only 2000::/3 is public at all.
+// into IPv4. Of IPv6 only 2000::/3 is public at all, so its list has only the parts of that: Teredo, documentation and 6to4.
 var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 var publicSix = netip.MustParsePrefix("2000::/3")
 
+// prefixes parses the lists above; a mistake in one stops the program at once.
 func prefixes(texts ...string) (list []netip.Prefix) {
 	for _, text := range texts {
 		list = append(list, netip.MustParsePrefix(text))
@@ -44,7 +45,7 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
 	return networks, ""
 }
 
-// Guard says which addresses may be called.
+// Guard says which addresses may be called. The zero value allows public addresses by https alone.
 type Guard struct {
 	Allow   []netip.Prefix // networks that may be called though they are not public, also without https
 	Setting string         // that lists them, for errors
@@ -58,7 +59,8 @@ func public(address netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// checkAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed.
+// checkAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed. It
+// judges ::ffff:10.0.0.1 as 10.0.0.1, which is where the connection would go.
 func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	address = address.WithZone("").Unmap()
 	switch {
@@ -72,8 +74,8 @@ func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	return nil
 }
 
-// CheckURL is a first look at an address, the value of field. Whether the server behind a name may be called is known once it is
-// dialled.
+// CheckURL is a first look at an address, the value of field: INVALID for one that could never be called. Whether the server
+// behind a name may be called is known once it is dialled.
 func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 	if text == "" {
 		return nil, services.Errorf(services.Invalid, "%s: is missing", field)
@@ -85,6 +87,7 @@ func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 	if err != nil || at.Hostname() == "" {
 		return nil, services.Errorf(services.Invalid, "%s: %s is not an address", field, services.Quote(text))
 	}
+	// A password would be stored and shown with the address; a fragment is never sent.
 	if at.User != nil || at.Fragment != "" {
 		return nil, services.Errorf(services.Invalid, "%s: a user, a password or a fragment is not allowed", field)
 	}

@@ -1,11 +1,14 @@
-// Package outbound makes requests to addresses that others have named: webhooks, push services. It has what such requests share: the
-// guard of addresses, the client, and the times between attempts.
+// Package outbound makes requests to addresses that others have named: webhooks, push services. It has what such requests
+// share: the guard of addresses, the client, and the times between attempts.
 //
 // It guarantees that no request goes to an address that is neither public nor allowed, whatever its name resolves to when it is
 // dialled; that no redirect is followed, whose target would be chosen by the receiver; and that a request ends within its time.
 //
-// On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated here: the
-// callers keep what is to be sent in SQL, and ask Pause when.
+// The path of a request: CheckURL refuses a bad address when it is named. Client.Send builds the request, and its dialer asks
+// the guard again, by the address that the name resolved to. judge turns the answer into what the caller keeps.
+//
+// On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated
+// here: the callers keep what is to be sent in SQL, and ask Pause when.
 package outbound
 
 import (
@@ -23,10 +26,12 @@ import (
 )
 
 const (
+	// An answer beyond this costs a connection and not memory.
 	mostRead   = 16 << 10    // bytes of an answer
 	longestAsk = time.Hour   // that a receiver may ask for by Retry-After
 	longError  = 200         // characters
 	idleFor    = time.Minute // of a connection
+	// Short enough that a receiver's restart goes unnoticed.
 	firstPause = 5 * time.Second
 )
 
@@ -41,14 +46,15 @@ const (
 	Breaker      = 5
 )
 
-// Pause is the time to wait after so many failures before the last one: doubled after each up to most, and up to a fifth less so that
-// attempts do not come together.
+// Pause is the time to wait after so many failures before the last one: doubled after each up to most, and up to a fifth less
+// so that attempts do not come together. The bound of the shift keeps it from overflowing.
 func Pause(failures int, most time.Duration) time.Duration {
 	long := min(firstPause<<min(failures, 20), most)
 	return long - rand.N(long/5)
 }
 
-// Client makes requests. It is safe for concurrent use.
+// Client makes requests. It is safe for concurrent use. It has a transport for each scheme, because the guard must know when
+// it dials whether the connection is going to be encrypted.
 type Client struct {
 	encrypted, plain *http.Transport
 	timeout          time.Duration
@@ -80,7 +86,8 @@ type Answer struct {
 	Took   time.Duration
 }
 
-// Send makes one request, within the client's time or the deadline of ctx if that is sooner.
+// Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes the request anew, so
+// that what it signs has the time of this attempt; its error counts as a failure of the request.
 func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*http.Request, error)) (a Answer) {
 	began := time.Now()
 	defer func() { a.Took = time.Since(began) }()
@@ -100,18 +107,21 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 	}
 	got, err := over.RoundTrip(request) // a round trip follows no redirect
 	if err != nil {
+		// The transport's own error would say "context deadline exceeded", which tells an operator nothing.
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return Answer{Err: fmt.Sprintf("there was no answer within %s", within.Round(time.Millisecond))}
 		}
 		return Answer{Err: plainError(err)}
 	}
 	defer got.Body.Close()
+	// A body of unknown or great length is left unread; closing it closes the connection.
 	if got.ContentLength >= 0 && got.ContentLength <= mostRead {
 		_, _ = io.Copy(io.Discard, got.Body) // so that the connection can be used again; what it says does not matter
 	}
 	return judge(got)
 }
 
+// judge says what an answer means: only 200 to 299 is success.
 func judge(got *http.Response) Answer {
 	a := Answer{Status: got.StatusCode}
 	switch {
@@ -136,6 +146,7 @@ func retryAfter(header http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
+	// The receiver's clock may be wrong by hours; the difference of its two times is not.
 	now, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		now = time.Now()

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// NewEndpoint is an endpoint to add.
+// NewEndpoint is an endpoint to add. Nothing of it changes later: an endpoint that is to be another one is removed and added.
 type NewEndpoint struct {
 	Name      string
 	URL       string
@@ -21,12 +21,14 @@ type NewEndpoint struct {
 	FromStart bool // everybody's present state first; otherwise only what changes from now on
 }
 
+// newSecret makes a secret in the form of the Standard Webhooks specification: 32 random bytes, the strength of the signature's SHA-256.
 func newSecret() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
+// secretsText is the column secrets of the table.
 func secretsText(secrets []secret) string {
 	text, err := json.Marshal(secrets)
 	if err != nil {
@@ -35,12 +37,14 @@ func secretsText(secrets []secret) string {
 	return string(text)
 }
 
+// unknown is the error for a name that no endpoint has.
 func unknown(name string) error {
 	return services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(name))
 }
 
-// Add adds an endpoint and answers its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT for a
-// name that is taken, beyond maxEndpoints, and while the change stream is off.
+// Add adds an endpoint and answers its secret, which nothing shows again. INVALID for a bad name, address or filter; CONFLICT
+// for a name that is taken, beyond maxEndpoints, and while the change stream is off: without a writer the endpoint would get
+// nothing, and nobody would see why.
 func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err error) {
 	if err := checkName(e.Name); err != nil {
 		return "", err
@@ -54,6 +58,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err := s.needStream(ctx); err != nil {
 		return "", err
 	}
+	// Read the head before the endpoint exists: a change in between comes to the endpoint, which is the safe side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
 		return "", err
@@ -68,9 +73,13 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 		if _, err := tx.One(ctx, countWebhooks, nil, &count); err != nil {
 			return err
 		}
+		// Two at the same moment may pass the limit by one. It guards against a script that adds without end, and need
+		// not be exact.
 		if count >= maxEndpoints {
 			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 		}
+		// head is since, which nothing older alerts after, even for an endpoint that begins at 0: everybody's present
+		// state is no news.
 		added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: text}}), e.Filter.Away, e.Filter.Totals,
 			strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
 		if err == nil && added == 0 {
@@ -81,11 +90,12 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err != nil {
 		return "", err
 	}
+	// This node looks at once; another one that is to take the endpoint finds it at its next look.
 	s.wake()
 	return text, nil
 }
 
-// needStream is the error while no change is written.
+// needStream is the error while no change is written. The command line runs in a process without a stream, so a writer elsewhere counts.
 func (s *Service) needStream(ctx context.Context) error {
 	if s.cfg.Stream.On() {
 		return nil
@@ -98,7 +108,8 @@ func (s *Service) needStream(ctx context.Context) error {
 		Message: "webhooks: the change stream is off, from which events are made: start every node with --changes (TIDINGS_CHANGES=true)"}
 }
 
-// Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name.
+// Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name. A node that delivers it loses
+// its token with the row: what it wanted to record of its last round goes nowhere, so that no letter comes back.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
 		removed, err := tx.Run(ctx, deleteWebhook, name)
@@ -122,6 +133,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 	}
 	text = newSecret()
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		// Without the lock two rotations at once would each keep the old secrets, and lose one of the new.
 		e, found, err := readEndpoint(ctx, tx, lockWebhook, name)
 		if err != nil {
 			return err
@@ -130,6 +142,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 			return unknown(name)
 		}
 		secrets := []secret{{Text: text}}
+		// No secret lives longer by a rotation: it ends at its own end or after this overlap.
 		for _, old := range e.secrets {
 			if end := tx.Now.Add(overlap); old.Until.IsZero() || end.Before(old.Until) {
 				old.Until = end
@@ -157,7 +170,8 @@ type Tested struct {
 	Took   time.Duration // the whole request
 }
 
-// Test sends an event of the type TestEvent from this process, once. NOT_FOUND if there is no endpoint of that name.
+// Test sends an event of the type TestEvent from this process, once. It takes no part in the delivery: it records nothing, and
+// an endpoint that is down or gone can be tested. NOT_FOUND if there is no endpoint of that name.
 func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	e, found, err := readEndpoint(ctx, s.db, readWebhook, name)
 	if err != nil {
@@ -166,6 +180,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	if !found {
 		return Tested{}, unknown(name)
 	}
+	// Keep a tenth of the caller's time for the answer, or the caller would hear of a timeout and not of the receiver.
 	if end, some := ctx.Deadline(); some { // so that there is time to say that nobody answered
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)
@@ -175,6 +190,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	text := body(TestEvent, now, struct {
 		Webhook string `json:"webhook"`
 	}{name})
+	// The id is a new one each time: receivers drop an id that they have seen.
 	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
 	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
 }
@@ -190,11 +206,12 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 	return letters(ctx, s.db, deadLetters, name, 0, limit)
 }
 
-// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and answers how many. An
-// endpoint whose receiver was gone, or is down, is tried again at once, as is what it refused, if key is "". NOT_FOUND if there is no endpoint of that name, or
-// no user of that key.
+// Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and answers how many.
+// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", so is what it refused and is not dead.
+// NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
+		// The statement also locks the row, so that the endpoint cannot be removed meanwhile.
 		found, err := tx.Run(ctx, resumeWebhook, name)
 		if err != nil {
 			return err
@@ -202,6 +219,7 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 		if found == 0 {
 			return unknown(name)
 		}
+		// Of one user only the dead letter is meant: the operator has mended something for that user.
 		if key == "" {
 			if replayed, err = tx.Run(ctx, replayAll, name, tx.Now); err == nil {
 				_, err = tx.Run(ctx, wakeLetters, name, tx.Now)

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	// Requests are begun for roundFor at most; what is left of a batch by then is planned again in the next round.
 	batch     = 500              // changes of one round
 	batchDue  = 100              // letters of one round
 	roundFor  = 3 * time.Second  // after which a round begins no further request
@@ -22,7 +23,8 @@ const (
 	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
 )
 
-// deliverer delivers one endpoint. Only one goroutine uses it.
+// deliverer delivers one endpoint, as long as this node has its lease. Only one goroutine uses it. Everything that the next
+// node needs is in SQL: the position and the letters.
 type deliverer struct {
 	s       *Service
 	held    *leases.Held
@@ -33,11 +35,12 @@ type deliverer struct {
 	sent map[services.UserID]uint64
 }
 
+// deliverer makes the worker of an endpoint that this node may hold.
 func (s *Service) deliverer(held *leases.Held) *deliverer {
 	return &deliverer{s: s, held: held, name: held.Name, sent: map[services.UserID]uint64{}}
 }
 
-// fate is what became of one item of a round.
+// fate is what became of one item of a round. outcome turns it into a letter, the end of one, or nothing.
 type fate int
 
 const (
@@ -49,7 +52,8 @@ const (
 	erased   // its user has no change any more
 )
 
-// item is one user in a round: a letter, or a change of the stream with the letter that the user has.
+// item is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
+// once: two requests at once could arrive in the wrong order.
 type item struct {
 	user   services.UserID
 	change stream.Change
@@ -61,18 +65,23 @@ type item struct {
 	answer answer
 }
 
-// Step does one round: due letters, then changes of the stream. It returns how long to wait before the next.
+// Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
+// Redis, and the round is tried again; those of receivers are in the items. ErrDeposed if the endpoint is gone or another node's.
 func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err := d.held.Hold(ctx); err != nil {
 		return 0, err
 	}
+	// A round that is not on disk would be sent again by the next node. So nothing new is sent until it is, however long
+	// SQL does not answer.
 	if d.unsaved != nil {
 		return 0, d.save(ctx)
 	}
+	// Read the row anew for each round: it tells of a rotation, a removal, and a replay that has ended a pause.
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
 	if err != nil {
 		return 0, err
 	}
+	// Hold asks SQL only at intervals, and the lease may have gone to another node since.
 	if !found || e.token != d.held.Token() {
 		return 0, leases.ErrDeposed
 	}
@@ -88,7 +97,7 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	return 0, d.save(ctx)
 }
 
-// Resign lets another node deliver at once.
+// Resign lets another node deliver at once, after the last round was recorded.
 func (d *deliverer) Resign(ctx context.Context) {
 	if d.unsaved != nil {
 		saving, cancel := context.WithTimeout(ctx, leases.PauseFor)
@@ -98,7 +107,8 @@ func (d *deliverer) Resign(ctx context.Context) {
 	d.held.Resign(ctx)
 }
 
-// plan lists what to do next, a user at most once. all says that nothing else is in the stream.
+// plan lists what to do next, a user at most once. all says that nothing else is in the stream. While the endpoint is down one
+// item is enough, as send tries one: a letter and a change of the stream take turns.
 func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
 	down := e.failures >= breaker
 	if down && e.failures%2 == 0 { // a user whose events always fail must not be the only trial
@@ -110,6 +120,7 @@ func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all boo
 	if err != nil {
 		return nil, false, err
 	}
+	// Letters come first: they are older, and a stream that is always full would hold them up.
 	if !down || len(items) == 0 {
 		fresh, whole, err := d.fresh(ctx, e, seen)
 		if err != nil {
@@ -120,7 +131,8 @@ func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all boo
 	return items, all, d.sift(ctx, e, items, nil)
 }
 
-// retries lists letters to try again, with the newest changes of their users, whom seen has.
+// retries lists letters to try again, with the newest changes of their users, whom seen has. One letter is enough while the
+// endpoint is down.
 func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
 	var waiting []Letter
 	if down { // a letter that failed is as good a trial as a new change, due or not
@@ -135,6 +147,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	for i, letter := range waiting {
 		users[i] = letter.User
 	}
+	// A letter has no text: what is sent is the user's newest change, which replaces the one that failed.
 	newest, err := d.s.cfg.Stream.Of(ctx, users)
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +168,7 @@ func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items [
 	return items, seen, nil
 }
 
-// fresh lists the next changes of the stream; all says that there are no others.
+// fresh lists the next changes of the stream, up to the first of a user in seen; all says that there are no others.
 func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
 	changes, err := d.s.cfg.Stream.After(ctx, e.readTo, d.s.batch)
 	if err != nil || len(changes) == 0 {
@@ -165,6 +178,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	for i, change := range changes {
 		users[i] = change.User
 	}
+	// A change goes past a letter that waits for its next attempt, or is dead: it is the newer one, and takes the place of the letter.
 	kept, err := letters(ctx, d.s.db, lettersOf, e.Name, users)
 	if err != nil {
 		return nil, false, err
@@ -178,6 +192,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 			return items, false, nil // it changed since the letters were read: it comes with the next round, and so does all behind it
 		}
 		one := item{user: change.User, change: change, base: max(e.fullTo, d.sent[change.User]), letter: of[change.User], fresh: true}
+		// The letter knows better than the position what the endpoint has: changes before the position may have failed.
 		if one.letter != nil {
 			one.base, one.heard = one.letter.Base, one.letter.Heard
 		}
@@ -186,12 +201,13 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift decides which items are not sent now, unless there was an error.
+// sift decides which items are not sent now, unless there was an error. It sets their fates; the others stay untouched until send.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
 	}
 	online := map[services.UserID]bool{}
+	// One look for the whole round: who comes online during it gets the event all the same.
 	if e.Filter.Away && len(items) > 0 {
 		users := make([]services.UserID, len(items))
 		for i, one := range items {
@@ -205,6 +221,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 		one := &items[i]
 		switch {
 		case one.fate != untouched:
+		// The filter comes before the sockets: what it does not choose needs no letter.
 		case !e.Filter.wants(one.change, one.base):
 			one.fate = passed
 		case online[one.user]:
@@ -215,23 +232,28 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 }
 
 // send makes the requests of a round, some at once, in the order of the items. It begins none after roundFor, or once the
-// endpoint is down; those items stay untouched. It returns the failures since the last success.
+// endpoint is down; those items stay untouched. It returns the failures since the last success, those of earlier rounds included.
 func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
+	// A receiver that is down gets one request, which is a trial and not a load.
 	workers, down := d.s.cfg.Requests, e.failures >= breaker
 	if down {
 		workers = 1
 	}
+	// A request must not outlast the lease: another node might send a newer change of the user before it arrives.
 	ctx, cancel := context.WithDeadline(ctx, d.held.Until())
 	defer cancel()
+	// The lease and the rounds go by the machine's time, whatever clock the service has.
 	ends := time.Now().Add(roundFor)
 	secrets := signing(e.secrets, d.s.db.Now())
 	var recent atomic.Int64
 	recent.Store(int64(e.failures))
 	var mu sync.Mutex
 	next, trials := 0, 0
+	// take gives a worker the next item to send, nil when the round is over.
 	take := func() *item {
 		mu.Lock()
 		defer mu.Unlock()
+		// An item whose fate is known needs no request.
 		for next < len(items) {
 			one := &items[next]
 			if one.fate != untouched {
@@ -252,6 +274,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		group.Go(func() {
 			for one := take(); one != nil; one = take() {
 				now := d.s.cfg.Clock.Now()
+				// What is older than the endpoint alerts nobody, nor what an open socket has alerted the user of.
 				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
 				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 				if ctx.Err() != nil {

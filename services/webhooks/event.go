@@ -21,7 +21,7 @@ type event struct {
 	Data      any    `json:"data"`
 }
 
-// badges are the data of a ChangedEvent. The names are those of BadgeChange in the schema.
+// badges are the data of a ChangedEvent. The names are those of BadgeChange in the schema, so that an application reads both by one type.
 type badges struct {
 	UserID  string   `json:"userId"`
 	Key     string   `json:"key"`
@@ -35,6 +35,7 @@ type badges struct {
 	Silent  bool     `json:"silent"`
 }
 
+// count is one part of the badges. Part is null where a source has one count.
 type count struct {
 	Source  services.Source `json:"source"`
 	Part    *string         `json:"part"`
@@ -44,6 +45,7 @@ type count struct {
 	Changed bool            `json:"changed"`
 }
 
+// cause is the newest item that alerts.
 type cause struct {
 	Source services.Source `json:"source"`
 	Part   *string         `json:"part"`
@@ -51,8 +53,10 @@ type cause struct {
 	At     string          `json:"at"`
 }
 
+// timeText prints a time to the millisecond, always with as many digits, so that texts sort as their times do.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// orNone is null for an empty text.
 func orNone(text string) *string {
 	if text == "" {
 		return nil
@@ -60,6 +64,7 @@ func orNone(text string) *string {
 	return &text
 }
 
+// body is the text of a request. It is made once for each attempt, and signed as it is.
 func body(kind string, at time.Time, data any) []byte {
 	text, err := json.Marshal(event{Type: kind, Timestamp: timeText(at), Data: data})
 	if err != nil {
@@ -69,7 +74,7 @@ func body(kind string, at time.Time, data any) []byte {
 }
 
 // shown is the body about a change, for an endpoint that has all changes of the user up to base; up to heard nothing is to be
-// alerted of.
+// alerted of. A part that is 0 is left out, unless the endpoint must hear that it became 0.
 func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 	state := change.State
 	data := badges{
@@ -78,15 +83,18 @@ func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 	}
 	if !f.Totals {
 		for _, part := range state.Parts {
+			// Changed since what the endpoint has, and not since the user's last change: those between may have been replaced.
 			changed := part.Changed > base
 			if f.has(part.Source, part.Name) && (part.Value > 0 || changed) {
 				data.Sources = append(data.Sources, count{part.Source, orNone(part.Name), part.Value, part.Display, part.InTotal, changed})
 			}
 		}
+		// A filter cannot name a dot.
 		if len(f.Sources) == 0 {
 			data.Dots = append(data.Dots, state.Dots...)
 		}
 	}
+	// In quiet hours nothing alerts; the change itself is sent, as counts have to be right all the time.
 	if !state.Quiet {
 		if newest := state.NewestOf(f.has, max(base, heard)); newest != nil {
 			data.Silent, data.Cause = false, &cause{newest.Source, orNone(newest.Part), newest.ID, timeText(newest.At)}

@@ -12,9 +12,11 @@ import (
 	"tidings/services/sql"
 )
 
+// ofEndpoint are the columns that readEndpoint scans, in its order.
 const ofEndpoint = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
 
 var (
+	// $7 is where the endpoint begins, for read_to and full_to. The token of nobody, and a lease that has ended, let any node take it.
 	insertWebhook = sql.NewStatement("add a webhook", `INSERT INTO webhooks (name, url, secrets, away, totals, sources, since, read_to, full_to, created_at,
 			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
@@ -23,6 +25,7 @@ var (
 
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
 
+	// No foreign key removes the letters of a webhook: see Remove.
 	deleteLetters = sql.NewStatement("remove the letters of a webhook", `DELETE FROM webhook_letters WHERE webhook = $1`)
 
 	lockWebhook = sql.NewStatement("lock a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1 {for update}`)
@@ -41,12 +44,15 @@ var (
 
 	leased = leases.NewTable("webhooks", "webhooks")
 
-	// Only the holder of the lease moves the position: a node that was paused for longer finds another token.
+	// Only the holder of the lease moves the position: a node that was paused for longer finds another token, and no row.
+	// $4 are the events delivered, $7 the time, $8 the last error or '', $9 whether the receiver is gone. What did not
+	// happen keeps its former time.
 	moveWebhook = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,
 			ok_at = CASE WHEN $4 > 0 THEN $7 ELSE ok_at END, failed_at = CASE WHEN $8 = '' THEN failed_at ELSE $7 END,
 			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
 		WHERE name = $1 AND token = $2`)
 
+	// One letter for each user: the newest replaces the one before.
 	putLetters = sql.NewInsertion("put letters", "webhook_letters",
 		"webhook TEXT, user_number BIGINT, base BIGINT, heard BIGINT, seq BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, status BIGINT, error TEXT",
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
@@ -56,32 +62,40 @@ var (
 
 	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
 
-	// What has a newer change in the stream comes from there.
+	// What has a newer change in the stream comes from there: without the join a user would be in one round twice. A user without
+	// a change is erased, and the letter is listed to be dropped. The index by webhook, dead_at and due_at has them in this order.
 	dueLetters = sql.NewStatement("due letters", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.due_at <= $2 AND (c.seq IS NULL OR c.seq <= $3) ORDER BY l.due_at LIMIT $4`)
 
+	// As dueLetters, but whether due or not: one of these is the trial of an endpoint that is down. attempts is 0 in
+	// letters that only wait.
 	failedLetters = sql.NewStatement("letters that failed", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.attempts > 0 AND (c.seq IS NULL OR c.seq <= $2) ORDER BY l.due_at LIMIT $3`)
 
+	// Dead letters too: a new change of the user goes on from their base.
 	lettersOf = sql.NewStatement("letters of users", `SELECT user_number, '', base, heard, seq, attempts, first_at, due_at, dead_at, status, error
 		FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 
+	// Users who are being erased have no row of users, and are not shown.
 	deadLetters = sql.NewStatement("dead letters", `SELECT l.user_number, u.key, l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l JOIN users u ON u.number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at > $2 ORDER BY l.dead_at DESC, l.user_number LIMIT $3`)
 
+	// attempts 1 and first_at now give the letter a whole day again, and keep it among those that failed.
 	replayAll = sql.NewStatement("replay dead letters", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2 WHERE webhook = $1 AND dead_at > 0`)
 
 	replayOne = sql.NewStatement("replay a dead letter", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2
 		WHERE webhook = $1 AND user_number = $3 AND dead_at > 0`)
 
+	// failures stays: whether the receiver works again is for the next request to show.
 	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
 
 	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
 )
 
+// moment reads a time of the table; 0 is the zero time.
 func moment(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -89,6 +103,7 @@ func moment(us int64) time.Time {
 	return sql.FromMicros(us)
 }
 
+// micros is the time for a column; the zero time is 0.
 func micros(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -96,6 +111,7 @@ func micros(at time.Time) int64 {
 	return at.UnixMicro()
 }
 
+// secretsOf reads the column secrets. The error does not hold its text.
 func secretsOf(text string) (secrets []secret, err error) {
 	if err := json.Unmarshal([]byte(text), &secrets); err != nil {
 		return nil, fmt.Errorf("the secrets of a webhook: %w", err)
@@ -103,6 +119,7 @@ func secretsOf(text string) (secrets []secret, err error) {
 	return secrets, nil
 }
 
+// sourcesOf reads the column sources. Names of parts have no comma.
 func sourcesOf(text string) []string {
 	if text == "" {
 		return nil
@@ -110,6 +127,7 @@ func sourcesOf(text string) []string {
 	return strings.Split(text, ",")
 }
 
+// readEndpoint reads one endpoint by readWebhook or lockWebhook.
 func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name string) (e endpoint, found bool, err error) {
 	var secrets, sources string
 	var retryAt, haltedAt int64
@@ -143,6 +161,7 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 	return list, err
 }
 
+// scanLetter reads a letter. Its key is "" where the statement does not look it up.
 func scanLetter(scan func(...any) error) (l Letter, err error) {
 	var first, due, dead int64
 	err = scan(&l.User, &l.Key, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
@@ -150,6 +169,7 @@ func scanLetter(scan func(...any) error) (l Letter, err error) {
 	return l, err
 }
 
+// letters lists letters by a statement that has the columns of scanLetter.
 func letters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Letter, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		letter, err := scanLetter(scan)
@@ -159,11 +179,13 @@ func letters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (li
 	return list, err
 }
 
+// row is the letter as putLetters takes it.
 func (l Letter) row(webhook string) []any {
 	return []any{webhook, l.User, int64(l.Base), int64(l.Heard), int64(l.Seq), int64(l.Attempts), micros(l.FirstAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
 }
 
-// forget removes everything that webhooks hold of a user, and answers how many rows.
+// forget removes everything that webhooks hold of a user, and answers how many rows. A round that is under way may put a letter
+// back; the next pass of the erasure removes it.
 func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetLetters, user)
 }

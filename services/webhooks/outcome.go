@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// outcome is what a round changes in SQL.
+// outcome is what a round changes in SQL. It is kept until it is on disk, and saving it again changes nothing: it has absolute
+// values but for delivered, which is added in the same transaction.
 type outcome struct {
 	readTo    uint64
 	fullTo    uint64
@@ -27,9 +28,13 @@ type outcome struct {
 }
 
 // outcome says what a round changes. all: the items are all that is in the stream.
+//
+// The position moves up to the first change that was not tried. Changes behind it that were delivered are read again and sent
+// again under the same id, as at-least-once allows. Those that failed get a letter at once: it keeps their attempts.
 func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *outcome {
 	now := d.s.db.Now()
 	o := &outcome{readTo: e.readTo, fullTo: e.fullTo, failures: failures}
+	// whole says that no item before was left untouched.
 	whole := true
 	for _, one := range items {
 		if one.fate == untouched {
@@ -47,8 +52,10 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		switch one.fate {
 		case failing:
 			o.fail(one, now)
+		// The position moves past it; the letter waits instead, so that a user who stays online does not hold the others up.
 		case deferred:
 			o.letters = append(o.letters, waitingLetter(one, now))
+		// Delivered, not chosen or erased: whatever letter there was is settled.
 		default:
 			if one.letter != nil {
 				o.dropped = append(o.dropped, one.user)
@@ -56,22 +63,27 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		}
 		if one.fate == delivered {
 			o.delivered++
+			// Beyond the bound a user counts as one who has only the changes up to full_to: an alert may come twice.
 			if len(d.sent) < mostSent {
 				d.sent[one.user] = one.change.Seq
 			}
 		}
 	}
+	// The endpoint has everything, so full_to says it for all users.
 	if all && whole {
 		o.fullTo = o.readTo
 		clear(d.sent)
 	}
+	// What failed while the receiver was down need not wait out pauses that grew meanwhile.
 	o.recovered = e.failures >= breaker && failures < breaker
+	// A round that tried nothing is no reason for a pause.
 	if o.failures >= breaker && o.delivered+o.failed > 0 {
 		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-breaker, outbound.LongestDown)))
 	}
 	return o
 }
 
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -84,9 +96,12 @@ func (o *outcome) fail(one item, now time.Time) {
 	letter := Letter{
 		User: one.user, Base: one.base, Heard: one.heard, Seq: one.change.Seq, Attempts: 1, FirstAt: now, Status: one.answer.status, Error: one.answer.err,
 	}
+	// Attempts and their first time go on over newer changes: a receiver that refuses this user for a day is given up on,
+	// whatever changed in that day. A letter that was dead, or only waited, begins anew.
 	if before := one.letter; before != nil && before.DeadAt.IsZero() && before.Attempts > 0 {
 		letter.Attempts, letter.FirstAt = before.Attempts+1, before.FirstAt
 	}
+	// The last attempt is at the end of the day, not an hour behind it.
 	end := letter.FirstAt.Add(outbound.GiveUp)
 	letter.DueAt = now.Add(outbound.Pause(letter.Attempts-1, outbound.LongestPause))
 	if end.Before(letter.DueAt) {
@@ -99,12 +114,14 @@ func (o *outcome) fail(one item, now time.Time) {
 	o.failed++
 	o.err = one.answer.err
 	o.halted = o.halted || one.answer.gone
+	// Retry-After stops the endpoint and not one user: it says that the receiver has too much to do.
 	if one.answer.after > 0 {
 		o.retryAt = later(o.retryAt, now.Add(one.answer.after))
 	}
 }
 
 // waitingLetter keeps an item until its user is away. The longer the user has been there, the less often that is looked at.
+// What the open socket has shown meanwhile is heard, and alerts nobody afterwards.
 func waitingLetter(one item, now time.Time) Letter {
 	letter := Letter{User: one.user, Base: one.base, Heard: one.change.Seq, Seq: one.change.Seq, FirstAt: now}
 	if before := one.letter; before != nil && before.Attempts == 0 {
@@ -114,17 +131,20 @@ func waitingLetter(one item, now time.Time) Letter {
 	return letter
 }
 
-// save records a round, if this node still delivers the endpoint.
+// save records a round, if this node still delivers the endpoint. It is not cut short by the end of ctx: a round that was sent
+// and not recorded is sent again. Whatever other error it returns, unsaved stays and Step tries again.
 func (d *deliverer) save(ctx context.Context) error {
 	o := d.unsaved
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.s.cfg.Timeout)
 	defer cancel()
 	rows := make([][]any, len(o.letters))
+	// In the order of users, as every writer of these rows locks them.
 	slices.SortFunc(o.letters, func(a, b Letter) int { return int(int64(a.User) - int64(b.User)) })
 	for i, letter := range o.letters {
 		rows[i] = letter.row(d.name)
 	}
 	err := d.s.db.Write(ctx, func(tx *sql.Tx) error {
+		// First the position, whose row is the lock of all the rest: a node without the token writes nothing.
 		n, err := tx.Run(ctx, moveWebhook, d.name, d.held.Token(), int64(o.readTo), o.delivered, o.failures, micros(o.retryAt), tx.Now, o.err, o.halted, int64(o.fullTo))
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed

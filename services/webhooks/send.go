@@ -14,13 +14,13 @@ import (
 	"tidings/services/outbound"
 )
 
-// sender makes the requests.
+// sender makes the requests. Its guard also checks the addresses of endpoints that are added.
 type sender struct {
 	guard  outbound.Guard
 	client *outbound.Client
 }
 
-// answer is what became of a request.
+// answer is what became of a request. Its error may be shown to operators: it has neither the address nor the secrets.
 type answer struct {
 	status int           // HTTP's; 0: there was no answer
 	err    string        // why it counts as a failure; "" if it does not
@@ -48,13 +48,15 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		return request, nil
 	})
 	a := answer{status: got.Status, err: got.Err, after: got.After, took: got.Took}
+	// The specification has a receiver say so by 410. The endpoint rests until somebody replays it.
 	if a.status == http.StatusGone {
 		a.gone, a.err = true, "the receiver answered 410: it wants no more events"
 	}
 	return a
 }
 
-// sign is the header with the signatures, one for each secret: the receiver accepts any.
+// sign is the header with the signatures, one for each secret: the receiver accepts any. So a secret can be exchanged on the
+// other side at any time of the overlap.
 func sign(id string, now time.Time, text []byte, secrets []string) (string, error) {
 	var signatures []string
 	for _, secret := range secrets {

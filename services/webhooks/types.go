@@ -13,19 +13,20 @@ import (
 
 // The limits of endpoints.
 const (
+	// A goroutine and a walk over the stream for each.
 	maxEndpoints = 50
 	MaxOverlap   = 30 * 24 * time.Hour
 	maxSecrets   = 5 // that sign at once
 )
 
-// Filter chooses the changes that an endpoint gets.
+// Filter chooses the changes that an endpoint gets. The zero value chooses all.
 type Filter struct {
 	Away    bool     // only of users without an open socket; those who have one get theirs once they have closed it
 	Totals  bool     // only changes of the total, and of quiet hours, without the counts behind the total
 	Sources []string // only changes of these: SOURCE, or SOURCE:PART; none: all
 }
 
-// Endpoint is an address that events are sent to.
+// Endpoint is an address that events are sent to, as operators see it.
 type Endpoint struct {
 	Name      string
 	URL       string
@@ -47,7 +48,8 @@ type Endpoint struct {
 	Error     string    // of the last failure
 }
 
-// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds.
+// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It is derived from the
+// failures, so that there is no state to fall out of step with them.
 func (e Endpoint) Down() bool { return e.Failures >= breaker }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
@@ -63,13 +65,13 @@ func (e Endpoint) State() string {
 	return "ok"
 }
 
-// secret is a key that signs. The newest has no end.
+// secret is a key that signs, as the column secrets has it. The newest has no end.
 type secret struct {
 	Text  string    `json:"secret"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// signing lists the secrets that sign at a time.
+// signing lists the secrets that sign at a time, the newest first.
 func signing(secrets []secret, now time.Time) (texts []string) {
 	for _, one := range secrets {
 		if one.Until.IsZero() || now.Before(one.Until) {
@@ -79,7 +81,8 @@ func signing(secrets []secret, now time.Time) (texts []string) {
 	return texts
 }
 
-// endpoint is the row that a node delivers by.
+// endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
+// one. See the table's migration for since, readTo and fullTo.
 type endpoint struct {
 	Name     string
 	URL      string
@@ -94,7 +97,8 @@ type endpoint struct {
 	halted   bool
 }
 
-// Letter is what an endpoint has yet to get of one user.
+// Letter is what an endpoint has yet to get of one user. It has no event: that is made of the user's newest change when it is sent.
+// Base is the version up to which the endpoint has the user's changes, and Heard the one up to which an open socket alerted the user.
 type Letter struct {
 	User     services.UserID
 	Key      string
@@ -109,8 +113,10 @@ type Letter struct {
 	Error    string
 }
 
+// A name is part of each webhook-id and of the command line: no escaping is needed in either.
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
+// checkName is INVALID for a name that is no name of an endpoint.
 func checkName(name string) error {
 	if !nameForm.MatchString(name) {
 		return services.Errorf(services.Invalid, "name: %s is not a name of a webhook: up to 40 of a-z, 0-9 and - are allowed, not - first", services.Quote(name))
@@ -118,7 +124,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parts lists what a filter can name.
+// parts lists what a filter can name. types are those of site messages.
 func parts(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))
@@ -132,6 +138,7 @@ func parts(types []string) (names []string) {
 	return append(names, services.PartName(services.SourceConversations, services.MentionsPart))
 }
 
+// check is INVALID for a filter that names something else: it would choose nothing, silently.
 func (f Filter) check(types []string) error {
 	known := parts(types)
 	for _, name := range f.Sources {
@@ -151,12 +158,14 @@ func (f Filter) has(source services.Source, part string) bool {
 	return slices.Contains(f.Sources, string(source)) || slices.Contains(f.Sources, services.PartName(source, part))
 }
 
-// wants reports whether a change is one for an endpoint that has all changes of the user up to a version.
+// wants reports whether a change is one for an endpoint that has all changes of the user up to a version. It asks what changed
+// since that version, and not in the last change: the endpoint may have missed those between.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
 	if change.Seq <= base {
 		return false
 	}
+	// The events of such an endpoint show the total and quiet hours alone: others would be the same text again.
 	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
 		return false
 	}
@@ -181,7 +190,7 @@ func (f Filter) String() string {
 	return strings.Join(words, " ")
 }
 
-// eventID is the same for every attempt to deliver a version.
+// eventID is the same for every attempt to deliver a version, by any node, so that receivers can drop what they have.
 func eventID(webhook string, seq uint64) string {
 	return fmt.Sprintf("%s_%s", webhook, stream.VersionText(seq))
 }

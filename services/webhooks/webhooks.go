@@ -1,18 +1,23 @@
-// Package webhooks sends the changes of badges to endpoints of the host application, as requests signed by the Standard Webhooks
-// specification.
+// Package webhooks sends the changes of badges to endpoints of the host application, as requests signed by the Standard
+// Webhooks specification.
 //
-// The change stream is the queue: an endpoint is a position in it, and has a letter for each user whose newest change failed, or
-// waits until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number of
-// requests at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
+// The change stream is the queue: an endpoint is a position in it, and has a letter for each user whose newest change failed,
+// or waits until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number
+// of requests at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
 //
 // It guarantees that each change of a user that the filter chooses is delivered once or more, or replaced by a newer one of the
 // user; that a user's versions arrive in their order, because at most one request for a user is under way; that every attempt
 // for a version has one webhook-id; and that no request goes to an address that is neither public nor allowed.
 //
-// On failure: a letter is tried again with growing pauses for a day, and is dead afterwards: it is shown, and can be replayed. After
-// some failures in a row the endpoint is down: one request at a time is tried, and all else waits in the stream, where it costs
-// nothing and the newest change replaces older ones. If the node dies, another one takes over after the lease, and repeats what
-// was not recorded. Without an endpoint a node reads one empty table at intervals; with the change stream off not even that.
+// The path of a change: the writer of the stream gives it a position. The node that holds the lease of an endpoint reads it in
+// the next round (deliverer.Step, plan), with the user's letter if there is one. sift leaves out what the filter does not
+// choose and whose user is online, send posts the rest, outcome makes of the answers a new position, letters and a pause, and
+// save writes them in one transaction.
+//
+// On failure: a letter is tried again with growing pauses for a day, and is dead afterwards: it is shown, and can be replayed.
+// After some failures in a row the endpoint is down: one request at a time is tried, and all else waits in the stream, where it
+// costs nothing and the newest change replaces older ones. If the node dies, another one takes over after the lease, and repeats
+// what was not recorded. Without an endpoint a node reads one empty table at intervals; with the change stream off not even that.
 package webhooks
 
 import (
@@ -31,12 +36,14 @@ import (
 
 // Config is what webhooks need.
 type Config struct {
-	DB     *sql.DB
+	DB *sql.DB
+	// The stream that is read. While it is off, no endpoint is delivered.
 	Stream *stream.Service
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
 
-	Node  string   // the name of this node
+	Node string // the name of this node
+	// Node is shown to operators. Types are those of the settings: a filter cannot name another.
 	Types []string // of site messages, for filters
 	Clock services.Clock
 	Log   *slog.Logger
@@ -47,9 +54,11 @@ type Config struct {
 }
 
 const (
-	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it.
+	// leaseBeside is how much longer a lease is than a request: a round of requests ends within it. A lease is renewed
+	// after a quarter, so a round begins with at least three quarters of it: roundFor and one request more.
 	leaseBeside = 15 * time.Second
-	poll        = 500 * time.Millisecond // for new changes
+	// It is also how soon the end of a pause is seen.
+	poll = 500 * time.Millisecond // for new changes
 )
 
 // Service is the webhooks on one node. It is safe for concurrent use.
@@ -71,8 +80,10 @@ func New(cfg Config) *Service {
 	if cfg.Requests == 0 {
 		cfg.Requests = 8
 	}
+	// One client for all endpoints: it keeps connections to each of their hosts.
 	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests)}, batch: batch}
+	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewPool(leases.Config{
 		DB: cfg.DB, Table: leased, What: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseBeside, On: s.On, Log: cfg.Log,
 		Work: func(held *leases.Held) leases.Worker { return s.deliverer(held) },
@@ -80,7 +91,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Stats are this node's numbers since its start.
+// Stats are this node's numbers since its start, for its metrics.
 type Stats struct {
 	Delivered uint64 // events that receivers accepted
 	Failed    uint64 // requests that failed
@@ -92,17 +103,17 @@ func (s *Service) Stats() Stats {
 	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Endpoints: s.pool.Running()}
 }
 
-// On reports whether this node delivers: it does while the change stream is on.
+// On reports whether this node delivers: it does while the change stream is on. Otherwise it holds no lease.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
-// Any reports whether there is an endpoint.
+// Any reports whether there is an endpoint, which makes the change stream be written.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	count := 0
 	_, err := s.db.One(ctx, countWebhooks, nil, &count)
 	return count > 0, err
 }
 
-// wake makes this node look for endpoints now.
+// wake makes this node look for endpoints now, rather than at its next look.
 func (s *Service) wake() { s.pool.Wake() }
 
 // Run delivers the endpoints that no other node does, until ctx ends.
@@ -112,6 +123,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.pool.Run(ctx)
 }
 
+// warnWhileOff tells the operator of a node that was started without the stream while there are endpoints.
 func (s *Service) warnWhileOff(ctx context.Context) {
 	if s.On() {
 		return
