@@ -29,11 +29,13 @@ ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (alert
 const testedPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
 import { followIcon, forgetIcon } from '/page.js';
 window.icons = [];
+navigator.setAppBadge = async (number) => { window.icons.push('page ' + number); };
+navigator.clearAppBadge = async () => { window.icons.push('page none'); };
 new BroadcastChannel('icon').onmessage = (event) => window.icons.push(event.data);
 window.asked = [];
 const ask = async (query, variables) => {
   window.asked.push([query.match(/\w+(?=[(]input| [}] [}]$)/)?.[0] ?? '', variables]);
-  return { viewer: { pushKey: 'AQID' } };
+  return { viewer: { pushKey: 'AQID' }, registerDevice: { badges: window.badges } };
 };
 let subscription = null;
 const of = (n, key) => ({
@@ -79,7 +81,7 @@ func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))
 }
 
-// The page of the example registers the browser, subscribes anew for another key of the server, and forgets; its service worker sets the icon
+// The page of the example registers the browser, sets its icon to the user's number, subscribes anew for another key of the server, and forgets; its service worker sets the icon
 // and alerts by messages that come late, twice, without the one before, and for another user.
 func TestWebPushExample(t *testing.T) {
 	origin := serveExample(t)
@@ -87,8 +89,17 @@ func TestWebPushExample(t *testing.T) {
 	browsertest.Permit(tab, t, origin, "notifications")
 	browsertest.Navigate(tab, t, origin+"/")
 	browsertest.WaitFor(tab, t, "the page is ready", `window.forget`)
-	browsertest.Evaluate[bool](tab, t, `(window.oldKey(), window.follow().then((done) => { window.followed = done }), true)`)
-	browsertest.WaitFor(tab, t, "the browser is registered", `window.followed`)
+	browsertest.Evaluate[bool](tab, t, `(window.oldKey(), true)`)
+	for _, c := range []struct{ badges, icon string }{
+		{`{total: {value: 3}, quiet: false}`, "page 3"}, {`{total: {value: 3}, quiet: true}`, "page none"}, {`null`, ""}, {`{total: {value: 0}, quiet: false}`, "page none"},
+	} {
+		browsertest.Evaluate[bool](tab, t, `(window.badges = `+c.badges+`, window.icons = [], window.followed = false, window.follow().then((done) => { window.followed = done }), true)`)
+		browsertest.WaitFor(tab, t, "the browser is registered", `window.followed`)
+		if icon := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icon != c.icon {
+			t.Errorf("with the badges %s the icon is %q, want %q", c.badges, icon, c.icon)
+		}
+	}
+	browsertest.Evaluate[bool](tab, t, `(window.icons = [], true)`)
 	asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1))`)
 	if want := `["registerDevice",{"input":{"endpoint":"https://push.example/1","p256dh":"p1","auth":"a1"}}]`; asked != want {
 		t.Errorf("the page asked %s, not %s", asked, want)

@@ -7,9 +7,13 @@ export async function followIcon(ask) {
   const worker = await navigator.serviceWorker.register('/worker.js');
   const subscription = await subscribe(worker.pushManager, pushKey);
   const { endpoint, keys } = subscription.toJSON();
-  await ask('mutation Register($input: RegisterDeviceInput!) { registerDevice(input: $input) { changed } }', {
-    input: { endpoint, p256dh: keys.p256dh, auth: keys.auth },
-  });
+  const { registerDevice } = await ask(`mutation Register($input: RegisterDeviceInput!) {
+    registerDevice(input: $input) { badges { total { value } quiet } }
+  }`, { input: { endpoint, p256dh: keys.p256dh, auth: keys.auth } });
+  // What the icon has may be the number of whoever sat here before, or one that fell without a message.
+  const { total, quiet } = registerDevice.badges ?? {};
+  if (total?.value > 0 && !quiet) await navigator.setAppBadge?.(total.value);
+  else if (total) await navigator.clearAppBadge?.();
   return true;
 }
 
