@@ -150,7 +150,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 			return false, err
 		}
 	}
-	now := c.s.db.Now()
+	now, until := c.s.db.Now(), c.held.Until()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range list {
@@ -163,7 +163,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		case online[r.user]:
 			c.ended = append(c.ended, r.deferred(change, now))
 		case c.lanes.begin(r.service, now):
-			c.sending.Go(func() { c.send(ctx, r, change) })
+			c.sending.Go(func() { c.send(ctx, until, r, change) })
 		default:
 			continue // the push service is busy
 		}
@@ -174,8 +174,8 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 }
 
 // send sends one message.
-func (c *courier) send(ctx context.Context, r row, change stream.Change) {
-	within, cancel := context.WithDeadline(ctx, c.held.Until())
+func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
+	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	m := r.shown(change)
 	a := c.s.send(within, r, m)
