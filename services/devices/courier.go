@@ -16,12 +16,18 @@ import (
 	"tidings/services/stream"
 )
 
+// An open socket alerts its user by itself, so a device of theirs waits; the pause grows with the time that they have been there.
 const (
 	awayFirst = 30 * time.Second
 	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
 )
 
-// courier sends to all devices. Only one goroutine uses it, but for what mu guards.
+// courier sends to all devices, while this node has the lease. Only one goroutine uses it, but for what mu guards: requests are
+// goroutines of their own, which end at any time and leave an outcome.
+//
+// The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without
+// one; send puts what became of it into ended; the next Step writes that by record. From begin to record the device is under
+// way, and nothing else is done for it.
 type courier struct {
 	s    *Service
 	held *leases.Held
@@ -33,11 +39,13 @@ type courier struct {
 	ended    []outcome       // not recorded yet
 }
 
+// courier makes the worker of the one row that nodes hold.
 func (s *Service) courier(held *leases.Held) *courier {
 	return &courier{s: s, held: held, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
 }
 
-// Step records what became of messages, follows the change stream, and begins requests to due devices. No request is waited for.
+// Step records what became of messages, follows the change stream, and begins requests to due devices. No request is waited
+// for: a push service that hangs must not hold up the others. Errors are of SQL or Redis, and the step is tried again.
 func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if err == leases.ErrDeposed {
@@ -47,6 +55,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	if err := c.held.Hold(ctx); err != nil {
 		return 0, err
 	}
+	// Record first: a device whose outcome is on disk can be due again in this step.
 	if err := c.record(ctx); err != nil {
 		return 0, err
 	}
@@ -61,6 +70,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	// The stream has more.
 	case followed == c.s.batch:
 		return 0, nil
 	case began || len(c.underway) > 0:
@@ -78,7 +88,8 @@ func (c *courier) Resign(ctx context.Context) {
 	c.held.Resign(ctx)
 }
 
-// follow makes devices due whose users have a change after the position, and moves the position.
+// follow makes devices due whose users have a change after the position, and moves the position. Both are one transaction, so
+// that a change is neither missed nor depends on requests: a device that cannot be sent to does not hold the position.
 func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	var from uint64
 	found, err := c.s.db.One(ctx, readTo, []any{c.held.Token()}, &from)
@@ -92,6 +103,7 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	if err != nil || len(changes) == 0 {
 		return 0, err
 	}
+	// Most users have no device. The statement finds that by its index, without a list of devices in memory.
 	wanted := make(sql.Rows, len(changes))
 	for i, change := range changes {
 		wanted[i] = []any{change.User, int64(change.Seq)}
@@ -109,14 +121,15 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	return len(changes), err
 }
 
-// due lists devices to send to now, without those that are under way. Devices of a push service that can take no further request are
-// left out by the statement, so that they are in nobody's way.
+// due lists devices to send to now, without those that are under way. Devices of a push service that can take no further request are left
+// out by the statement, so that they are in nobody's way. The limit has room for those that are under way, because they are due too.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
 	among, services := c.lanes.open(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
+	// Leave out the services that are busy; or, if strangers are busy as a whole, ask for the known ones that are not.
 	st := dueDevices
 	if among {
 		st = dueAmong
@@ -129,7 +142,8 @@ func (c *courier) due(ctx context.Context) (list []row, err error) {
 	return slices.DeleteFunc(list, func(r row) bool { return c.underway[r.hash] }), nil
 }
 
-// begin begins requests to due devices, and settles those that need none. began says that there were any.
+// begin begins requests to due devices, and settles those that need none. began says that there were any. The changes and the
+// sockets are looked up for all devices at once.
 func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	list, err := c.due(ctx)
 	if err != nil || len(list) == 0 {
@@ -156,6 +170,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	for _, r := range list {
 		change, some := newest[r.user]
 		switch {
+		// A user without a change is erased, or has no badges yet.
 		case !some || change.Seq <= r.has || !r.wants(change):
 			c.ended = append(c.ended, r.passed(change))
 		case r.vapid != c.s.cfg.Keys.Public:
@@ -167,13 +182,15 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		default:
 			continue // the push service is busy
 		}
+		// Until its outcome is on disk the row still says that the device is due.
 		c.underway[r.hash] = true
 		began = true
 	}
 	return began, nil
 }
 
-// send sends one message.
+// send sends one message, in a goroutine of its own. until is the end of the lease as begin found it: the request must not outlast it,
+// since another node might send a newer version to the device before this one arrives. held itself belongs to the goroutine of Step.
 func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -187,6 +204,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 		delete(c.underway, r.hash)
 		return
 	}
+	// Both are answers of a service that works: it has forgotten the subscription, and no later message would arrive.
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
@@ -202,6 +220,7 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 }
 
 // outcome is what a message, or its absence, changes in a row. The version that the row wanted was looked at, or a newer one.
+// The zero dueAt is a device that has what it wants; record makes it due again if it wants more by then.
 type outcome struct {
 	row
 	dueAt       time.Time
@@ -212,7 +231,7 @@ type outcome struct {
 	removed     bool
 }
 
-// passed is a device that needs no message now.
+// passed is a device that needs no message now. It counts as having the change, so that only later ones are compared with.
 func (r row) passed(change stream.Change) outcome {
 	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // the version is 0 while the user has no badges yet
 	return outcome{row: r}
@@ -254,7 +273,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
 }
 
-// given is a device that is given up.
+// given is a device that is given up, until its user's next change. Its attempts are above 0: so lists show that it fails.
 func (r row) given(now time.Time, why string) outcome {
 	if r.attempts == 0 {
 		r.attempts, r.firstAt = 1, now
@@ -262,7 +281,7 @@ func (r row) given(now time.Time, why string) outcome {
 	return outcome{row: r, deadAt: now, err: why, failed: true}
 }
 
-// record writes what became of messages, if this node still sends.
+// record writes what became of messages, if this node still sends. What it could not write stays in ended, and is tried again.
 func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
 	ended := slices.Clone(c.ended)
@@ -270,6 +289,7 @@ func (c *courier) record(ctx context.Context) error {
 	if len(ended) == 0 {
 		return nil
 	}
+	// In the order of the key, as every writer of these rows locks them.
 	slices.SortFunc(ended, func(a, b outcome) int { return strings.Compare(a.hash, b.hash) })
 	var changed, removed sql.Rows
 	delivered, failed, last := 0, 0, ""
@@ -288,6 +308,7 @@ func (c *courier) record(ctx context.Context) error {
 			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
 	}
 	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
+		// The counters' row has the token: a node without the lease records nothing.
 		n, err := tx.Run(ctx, countSent, c.held.Token(), delivered, failed, len(removed), last)
 		if err == nil && n == 0 {
 			err = leases.ErrDeposed
@@ -308,6 +329,7 @@ func (c *courier) record(ctx context.Context) error {
 	for _, o := range ended {
 		delete(c.underway, o.hash)
 	}
+	// Requests that ended during the write are still under way, and stay in the list.
 	c.ended = slices.DeleteFunc(c.ended, func(o outcome) bool { return !c.underway[o.hash] })
 	if err == nil {
 		c.s.delivered.Add(uint64(delivered))

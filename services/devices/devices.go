@@ -1,18 +1,22 @@
 // Package devices brings the number of the icon to browsers whose page is closed, by Web Push.
 //
-// A device is a subscription of a browser, which its user registers. Devices are a consumer of the change stream: a position in it says
-// up to where devices know that they are due, and each device has the version that it has and the one that it wants. Both are in SQL. One node at a
-// time, by a lease, sends: to every device the newest badges of its user, encrypted for the browser (RFC 8291) and signed (VAPID, RFC 8292).
+// A device is a subscription of a browser, which its user registers. Devices are a consumer of the change stream: a position in
+// it says up to where devices know that they are due, and each device has the version that it has and the one that it wants.
+// Both are in SQL. One node at a time, by a lease, sends: to every device the newest badges of its user, encrypted for the
+// browser (RFC 8291) and signed (VAPID, RFC 8292).
 //
-// It guarantees that after quiet each device was sent the newest badges of its user; that the versions of a device rise, because one
-// request for a device is under way at most; that a burst of changes is one message, and what a push service still holds is replaced by
-// the next one; that a device belongs to the user who registered it last, and nobody else sees it or takes it away; and
-// that push services do not wait for each other.
+// It guarantees that after quiet each device was sent the newest badges of its user; that the versions of a device rise,
+// because one request for a device is under way at most; that a burst of changes is one message, and what a push service still
+// holds is replaced by the next one; that a device belongs to the user who registered it last, and nobody else sees it or takes
+// it away; and that push services do not wait for each other.
 //
-// On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push
-// service that fails for several devices in a row gets one request at a time until one succeeds. What it does not know any more (404, 410) is removed. If
-// the node dies, another one takes over after the lease, and repeats what was not recorded. Without keys nothing can be registered and
-// nothing runs; without a device a node reads one empty table at intervals.
+// The parts: Register writes the rows. look has the change stream on while there are devices. The courier follows the stream and
+// sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a change.
+//
+// On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
+// that fails for several devices in a row gets one request at a time until one succeeds. What it does not know any more (404,
+// 410) is removed. If the node dies, another one takes over after the lease, and repeats what was not recorded. Without keys
+// nothing can be registered and nothing runs; without a device a node reads one empty table at intervals.
 package devices
 
 import (
@@ -50,7 +54,8 @@ type Config struct {
 }
 
 const (
-	// leaseBeside is how much longer a lease is than a request: what begins in the first quarter of it ends within it.
+	// leaseBeside is how much longer a lease is than a request. A lease is renewed after a quarter, so a request has three
+	// quarters of it: with 15 s beside a request of any length, that is enough for timeouts up to 45 s.
 	leaseBeside = 15 * time.Second
 	poll        = 500 * time.Millisecond // for new changes
 	pollMore    = 50 * time.Millisecond  // while requests are under way
@@ -66,9 +71,11 @@ type Service struct {
 	guard  outbound.Guard
 	client *outbound.Client
 	batch  int // changes, or devices, of one step
-	some   atomic.Bool
-	first  chan struct{} // wakes look for the first device
+	// Whether there are devices, as look found it last; Register sets it at once.
+	some  atomic.Bool
+	first chan struct{} // wakes look for the first device
 
+	// Only the goroutine of Run uses these two.
 	looked, read bool // of look: whether the stream was read the last time
 
 	delivered, failed, removed atomic.Uint64
@@ -95,10 +102,11 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// On reports whether this node has keys.
+// On reports whether this node has keys. Without them it takes no lease: messages would be signed by nobody.
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
-// PublicKey is the key that browsers subscribe with, "" while Web Push is off.
+// PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another one has
+// to do it again: see begin.
 func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
 
 // Stats are this node's numbers since its start.
@@ -140,7 +148,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// look finds out whether there are devices, and has the change stream on if so.
+// look finds out whether there are devices, and has the change stream on if so. Without devices and webhooks the stream is off,
+// and jobs need not mark anybody. It does its work only when the answer is another one than before.
 func (s *Service) look(ctx context.Context) error {
 	some, err := s.any(ctx)
 	if err != nil {
@@ -167,7 +176,8 @@ func (s *Service) look(ctx context.Context) error {
 	return nil
 }
 
-// markFirst marks the users of the first devices: until now the jobs of this node have marked nobody.
+// markFirst marks the users of the first devices: until now the jobs of this node have marked nobody. A change between the
+// registration and this look would be lost otherwise, until the next lap.
 func (s *Service) markFirst(ctx context.Context) error {
 	users, err := sql.Column[services.UserID](ctx, s.db, firstUsers)
 	if err != nil {

@@ -9,21 +9,26 @@ import (
 	"tidings/services/sql"
 )
 
+// leased is the one row of device_readers: one node sends to all devices.
 var leased = leases.NewTable("devices", "device_readers")
 
 var (
+	// The lock also keeps an erasure from missing a device: it waits until the device is there.
 	holdUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
 
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
+	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps what is older
+	// from alerting, and registered_at tells outcomes of the former device apart. due_at is now, so that the icon is right at once.
 	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
 			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $12, $10, 0, 0, 0, 0, '')
 		ON CONFLICT (hash) DO UPDATE SET user_number = excluded.user_number, vapid = excluded.vapid, name = excluded.name, silent = excluded.silent, registered_at = excluded.registered_at, seen_at = excluded.seen_at,
 			has = excluded.has, heard = excluded.heard, want = excluded.want, due_at = excluded.due_at, attempts = 0, first_at = 0, dead_at = 0, delivered_at = 0, error = ''`)
 
+	// Those beyond $2, the ones that registered longest ago. The limit is there because SQLite has no OFFSET without one.
 	dropOldest = sql.NewStatement("drop a user's oldest devices", `DELETE FROM devices WHERE hash IN (
 		SELECT hash FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash LIMIT 1000 OFFSET $2)`)
 
@@ -42,24 +47,27 @@ var (
 
 	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
-	// Only the holder of the lease moves the position: a node that was paused for longer finds another token.
+	// Only the holder of the lease moves the position: a node that was paused for longer finds another token, and no row.
 	moveReader = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
 
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
 
-	// A device that waits for a further attempt goes on waiting; one that was given up is tried again, and one that waits until its user
-	// is away is looked at, for that may be so by now.
+	// A device that waits for a further attempt goes on waiting: its next message has the new change too. One that was
+	// given up is tried again, for another day. One that waits until its user is away is looked at, for that may be so by
+	// now. The last condition makes a repetition harmless.
 	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
 			due_at = CASE WHEN devices.due_at = 0 OR devices.attempts = 0 AND devices.due_at > $2 THEN $2 ELSE devices.due_at END,
 			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0
 		FROM {rows $1 user_number BIGINT, seq BIGINT} AS r WHERE devices.user_number = r.user_number AND devices.want < r.seq`)
 
+	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// A change that came while the request was under way makes the device due again.
+	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
+	// that was registered again meanwhile has another registered_at: the outcome is of the former registration, and is dropped.
 	recordDevices = sql.NewStatement("record what became of messages", `UPDATE devices SET has = r.has, heard = r.heard, attempts = r.attempts, first_at = r.first_at,
 			due_at = CASE WHEN r.due_at = 0 AND devices.want > r.want THEN $2 ELSE r.due_at END,
 			dead_at = CASE WHEN devices.want > r.want THEN 0 ELSE r.dead_at END,
@@ -67,6 +75,7 @@ var (
 		FROM {rows $1 hash TEXT, registered_at BIGINT, want BIGINT, has BIGINT, heard BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, delivered_at BIGINT, error TEXT} AS r
 		WHERE devices.hash = r.hash AND devices.registered_at = r.registered_at`)
 
+	// As above: a browser that subscribed again stays.
 	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
 		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
 
@@ -78,8 +87,10 @@ var (
 	forgetDevices = sql.NewStatement("forget a user's devices", `DELETE FROM devices WHERE user_number = $1`)
 )
 
+// ofRow are the columns that rows scans, in its order.
 const ofRow = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
 
+// moment reads a time of the table; 0 is the zero time.
 func moment(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -87,6 +98,7 @@ func moment(us int64) time.Time {
 	return sql.FromMicros(us)
 }
 
+// micros is the time for a column; the zero time is 0.
 func micros(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -137,6 +149,7 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 	return list, hashes, err
 }
 
+// rows lists devices to send to, by a statement with the columns of ofRow.
 func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var r row
@@ -149,7 +162,8 @@ func rows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list 
 	return list, err
 }
 
-// Counts are the numbers of all devices.
+// Counts are the numbers of all devices, on all nodes, for metrics and the console. Delivered, Failed and Removed are since the
+// first device of the installation.
 type Counts struct {
 	Registered int
 	Waiting    int       // that are due, or tried again later
@@ -173,7 +187,7 @@ func (s *Service) Counts(ctx context.Context) (c Counts, err error) {
 	return c, err
 }
 
-// forget removes a user's devices, and answers how many.
+// forget removes a user's devices, and answers how many. A registration that is under way finds no user any more: see register.
 func forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	return tx.Run(ctx, forgetDevices, user)
 }

@@ -17,10 +17,11 @@ type Keys struct {
 	Subject         string // whom a push service can ask: an address of mail or an https address
 }
 
-// NewKeys makes a pair of keys.
+// NewKeys makes a pair of keys, once for an installation: with other keys every browser has to subscribe again.
 func NewKeys() (private, public string, err error) { return webpush.GenerateVAPIDKeys() }
 
-// ParseKeys reads the private key, to which it finds the public one, and the subject. reason is what is wrong with one of them.
+// ParseKeys reads the private key, to which it finds the public one, and the subject. reason is what is wrong with one of them,
+// for the setting's error; "" if nothing is. An operator cannot give a pair that does not fit.
 func ParseKeys(private, subject string) (keys Keys, reason string) {
 	raw, err := decode(private)
 	if err != nil {
@@ -34,7 +35,8 @@ func ParseKeys(private, subject string) (keys Keys, reason string) {
 	return Keys{Private: base64.RawURLEncoding.EncodeToString(raw), Public: public, Subject: subject}, ""
 }
 
-// CheckSubject is what is wrong with a subject; "" if nothing is.
+// CheckSubject is what is wrong with a subject; "" if nothing is. Some push services refuse messages whose subject is no such
+// address, but only when the first is sent.
 func CheckSubject(subject string) string {
 	at, err := url.Parse(subject)
 	_, host, mail := strings.Cut(subject, "@")
@@ -47,7 +49,8 @@ func CheckSubject(subject string) string {
 	return services.Quote(subject) + " is not an address of the operator, by which a push service can reach them: mailto:NAME@HOST or https://HOST is expected"
 }
 
-// decode reads base64, of either alphabet and with padding or without: browsers and their helpers differ.
+// decode reads base64, of either alphabet and with padding or without: browsers and their helpers differ. Strict refuses spare
+// bits at the end, so that one key has one text.
 func decode(text string) ([]byte, error) {
 	text = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(text, "="))
 	return base64.RawURLEncoding.Strict().DecodeString(text)
@@ -58,7 +61,8 @@ const (
 	authLength   = 16
 )
 
-// checkKeys checks the keys of a subscription, and returns them in one form.
+// checkKeys checks the keys of a subscription, and returns them in one form, of which the hash is made. A bad key found later
+// would fail each message for a day.
 func checkKeys(p256dh, auth string) (point, secret string, err error) {
 	raw, err := decode(p256dh)
 	if err != nil {

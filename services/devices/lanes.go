@@ -8,19 +8,23 @@ import (
 	"tidings/services/outbound"
 )
 
+// Whoever registers a device chooses the host that the server calls. Hosts that never took a message get a small share, so that
+// hosts that hang cannot take the place of real push services.
 const (
 	strangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
 	each      = 2      // of them to one
 	mostLanes = 10_000 // remembered
 )
 
-// lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests.
+// lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
+// courier's mu guards them.
 type lanes struct {
 	most      int // to one that has accepted a message
 	of        map[string]*lane
 	strangers int // requests under way to others
 }
 
+// lane is one push service. It is down from outbound.Breaker failures on.
 type lane struct {
 	underway int
 	failures int // in a row
@@ -28,8 +32,11 @@ type lane struct {
 	known    bool // it has accepted a message
 }
 
+// newLanes makes lanes without a known push service.
 func newLanes(most int) *lanes { return &lanes{most: most, of: map[string]*lane{}} }
 
+// get finds or makes the lane of a push service. Too many lanes are forgotten, but for those with requests under way, whose
+// count must be right; a known service is a stranger again until its next success.
 func (l *lanes) get(service string) *lane {
 	one := l.of[service]
 	if one == nil {
@@ -42,9 +49,10 @@ func (l *lanes) get(service string) *lane {
 	return one
 }
 
+// down reports whether a push service fails as a whole.
 func (o *lane) down() bool { return o.failures >= outbound.Breaker }
 
-// takes reports whether a push service can take a further request.
+// takes reports whether a push service can take a further request: one at a time while it is down, after its pause.
 func (l *lanes) takes(o *lane, now time.Time) bool {
 	switch {
 	case o.down():
@@ -55,7 +63,8 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	return o.underway < min(each, l.most) && l.strangers < strangers
 }
 
-// open lists push services to leave out, or with among those to choose from: while no stranger can take a request.
+// open lists push services to leave out, or with among those to choose from: while no stranger can take a request. There is no
+// third list: a service that has no lane yet is a stranger.
 func (l *lanes) open(now time.Time) (among bool, services []string) {
 	among = l.strangers >= strangers
 	services = []string{}
@@ -68,7 +77,7 @@ func (l *lanes) open(now time.Time) (among bool, services []string) {
 	return among, services
 }
 
-// begin takes a place for a request, if there is one.
+// begin takes a place for a request, if there is one. Every place that was taken is freed by end, answered or failed, once.
 func (l *lanes) begin(service string, now time.Time) bool {
 	one := l.get(service)
 	if !l.takes(one, now) {
@@ -81,7 +90,7 @@ func (l *lanes) begin(service string, now time.Time) bool {
 	return true
 }
 
-// end frees the place of a request.
+// end frees the place of a request. By itself it is for one that was broken off here, which says nothing of the push service.
 func (l *lanes) end(service string) *lane {
 	one := l.get(service)
 	one.underway--
@@ -91,7 +100,8 @@ func (l *lanes) end(service string) *lane {
 	return one
 }
 
-// answered is a request that the push service did its work for; accepted says that it took the message.
+// answered is a request that the push service did its work for; accepted says that it took the message. A service that only
+// ever answers that it does not know a device stays a stranger.
 func (l *lanes) answered(service string, accepted bool) {
 	one := l.end(service)
 	one.failures, one.retryAt = 0, time.Time{}

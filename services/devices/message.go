@@ -26,7 +26,8 @@ const (
 	beside                  = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
 
-// message is what a service worker gets. The names are those of BadgeChange in the schema.
+// message is what a service worker gets, as JSON. The names are those of BadgeChange in the schema. It is small: push services
+// take 4 KB with the encryption.
 type message struct {
 	Version string  `json:"version"`
 	UserID  string  `json:"userId"`
@@ -37,6 +38,7 @@ type message struct {
 	Cause   *cause  `json:"cause"`
 }
 
+// cause is the newest item that alerts.
 type cause struct {
 	Source services.Source `json:"source"`
 	Part   *string         `json:"part"`
@@ -44,13 +46,14 @@ type cause struct {
 	At     string          `json:"at"`
 }
 
-// alerts reports whether a change has something to alert of to a reader who was alerted of everything up to heard.
+// alerts reports whether a change has something to alert of to a reader who was alerted of everything up to heard. In quiet
+// hours nothing has.
 func alerts(change stream.Change, heard uint64) bool {
 	return !change.Silent(heard)
 }
 
-// wants reports whether a device that has a version gets a change: the first that it gets, a total that changed, or something to
-// alert of.
+// wants reports whether a device that has a version gets a change: the first that it gets, a total that changed, or something
+// to alert of. A device that is not silent gets the last alone, because browsers show a notice for every message to it.
 func (r row) wants(change stream.Change) bool {
 	loud := alerts(change, max(r.has, r.heard))
 	if !r.silent && !loud {
@@ -59,13 +62,15 @@ func (r row) wants(change stream.Change) bool {
 	return r.has == 0 || change.State.Total.Changed > r.has || loud
 }
 
-// shown is the message about a change for a device.
+// shown is the message about a change for a device. Silent is about this change; Alert is a state: the service worker may have
+// missed a message that was replaced, and compares versions.
 func (r row) shown(change stream.Change) message {
 	state := change.State
 	m := message{
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
 		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
 	}
+	// What came in quiet hours is not shown in them, unless the device had it before they began.
 	if newest, loud := state.Alert(r.heard), state.Loud(); newest != nil && (!state.Quiet || loud <= r.has) {
 		alert := stream.VersionText(loud)
 		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
@@ -80,7 +85,7 @@ func (r row) shown(change stream.Change) message {
 // Nobody without the browser's keys has the same topic.
 func (r row) topic() string { return r.hash[:topicLength] }
 
-// errBuilt ends the library's sending once the request is made.
+// errBuilt ends the library's sending once the request is made: the library would use a client without the guard of addresses.
 var errBuilt = errors.New("the request is made")
 
 // builder takes the request that the library makes: the guarded client sends it.
@@ -114,6 +119,7 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 		if got != nil {
 			_ = got.Body.Close() // there is none: the builder answers with an error
 		}
+		// The keys of the browser were checked at its registration, so that this is rare.
 		if made.request == nil {
 			return nil, err
 		}

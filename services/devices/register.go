@@ -7,7 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Registered is the outcome of a registration.
+// Registered is the outcome of a registration. The ID is for Unregister.
 type Registered struct {
 	ID      string
 	Changed bool // false: the device was registered already, as it is
@@ -39,6 +39,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 			return Registered{}, err
 		}
 	}
+	// What is older than the registration alerts nobody. A change between this and the commit alerts, which is the safe side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
 		return Registered{}, err
@@ -51,6 +52,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	if err != nil {
 		return Registered{}, err
 	}
+	// The first device of the installation, as far as this node knows: have the stream on now and not at the next look.
 	if !s.some.Swap(true) {
 		select {
 		case s.first <- struct{}{}:
@@ -60,6 +62,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 	return done, nil
 }
 
+// register writes a registration, under a lock of the user and of the device. head is where the stream was before.
 func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID
@@ -78,6 +81,7 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 		return done, err
 	}
 	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
+	// Pages register at every visit: nothing is sent for it. A device that fails is put anew, as the browser shows that it is there.
 	if !done.Changed && attempts == 0 {
 		_, err = tx.Run(ctx, touchDevice, hash, tx.Now)
 		return done, err
@@ -92,8 +96,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 	return done, err
 }
 
-// Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. Another user's is as if
-// it were not there.
+// Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. Another user's is as
+// if it were not there: the hash is looked for among the user's own, so that an ID says nothing to others.
 func (s *Service) Unregister(ctx context.Context, user services.UserID, id, endpoint string) (changed bool, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false

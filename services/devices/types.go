@@ -15,7 +15,7 @@ const (
 	maxName    = 64 // characters
 )
 
-// Device is a browser that a user has registered.
+// Device is a browser that a user has registered, as its user sees it. It has neither its keys nor its hash.
 type Device struct {
 	ID           string
 	Name         string // "" for none
@@ -27,7 +27,8 @@ type Device struct {
 	Error        string    // of the last failure since the last delivery
 }
 
-// NewDevice is a device to register.
+// NewDevice is a device to register: what the browser's PushSubscription says, and what the application calls it. Silent means
+// that it also takes messages that show nothing.
 type NewDevice struct {
 	Endpoint, P256dh, Auth string
 	Name                   string
@@ -60,7 +61,8 @@ func ParseID(field, id string) (string, error) {
 	return id, nil
 }
 
-// row is a device as it is sent to.
+// row is a device as it is sent to. See the table's migration for its columns. registeredAt is in microseconds, as the
+// statements compare it.
 type row struct {
 	hash         string
 	user         services.UserID

@@ -23,6 +23,7 @@ import (
 	"time"
 )
 
+// b64 is the alphabet of all texts of Web Push.
 var b64 = base64.RawURLEncoding
 
 // Browser is a subscription of one browser.
@@ -34,7 +35,7 @@ type Browser struct {
 	auth []byte
 }
 
-// NewBrowser subscribes at an address.
+// NewBrowser subscribes at an address, with keys of its own.
 func NewBrowser(endpoint string) *Browser {
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
@@ -47,7 +48,7 @@ func NewBrowser(endpoint string) *Browser {
 	}
 }
 
-// Message is what a service worker gets.
+// Message is what a service worker gets. It is declared here once more, so that a change of the product's is found.
 type Message struct {
 	Version, UserID string
 	Total           int
@@ -61,13 +62,14 @@ type Message struct {
 	}
 }
 
+// By RFC 8188: a salt, the size of records, and the sender's public key; and the tag of AES-GCM.
 const (
 	headerLength = 86
 	tagLength    = 16
 	greatest     = 4096 // bytes that a push service takes
 )
 
-// Decrypt reads the body of a request, by RFC 8291 and RFC 8188.
+// Decrypt reads the body of a request, by RFC 8291 and RFC 8188. A field that Message does not have is an error.
 func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if len(body) < headerLength+tagLength+1 || len(body) > greatest {
 		return m, fmt.Errorf("a body of %d bytes", len(body))
@@ -84,6 +86,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
+	// The secret of both keys and the browser's auth make the key of the text and its nonce.
 	info := slices.Concat([]byte("WebPush: info\x00"), b.key.PublicKey().Bytes(), point)
 	ikm, err := hkdf.Key(sha256.New, secret, b.auth, string(info), 32)
 	if err != nil {
@@ -106,6 +109,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
+	// A record ends with 2 and zeros: those are the padding.
 	text = []byte(strings.TrimRight(string(text), "\x00"))
 	if len(text) == 0 || text[len(text)-1] != 2 {
 		return m, errors.New("the text has no end")
@@ -165,6 +169,7 @@ func CheckVAPID(header, public, origin string) (subject string, err error) {
 	return claims.Sub, nil
 }
 
+// decodePart reads a part of a JSON Web Token.
 func decodePart(part string, into any) error {
 	text, err := b64.DecodeString(part)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Service is a push service. A test scripts its answers, and can restart it.
+// Service is a push service. A test scripts its answers, and can restart it. It fails the test itself on what a real one would
+// not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards what is behind it.
 type Service struct {
 	t       testing.TB
 	public  string
@@ -50,6 +51,7 @@ func NewService(t testing.TB, public string) *Service {
 	return s
 }
 
+// start listens at an address, also at one that was just in use.
 func (s *Service) start(address string) {
 	s.t.Helper()
 	var listener net.Listener
