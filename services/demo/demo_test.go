@@ -209,6 +209,37 @@ func TestThePaceIsKept(t *testing.T) {
 	}
 }
 
+// A world that lives for weeks remembers what can still be acted on, and nothing else.
+func TestAnOldWorldForgets(t *testing.T) {
+	server := newCounting(t)
+	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(w.host.close)
+	if err := w.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		events := make([]event, mostEvents)
+		for i := range events {
+			events[i] = w.script.event()
+		}
+		if err := w.host.send(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, show := range append(w.script.planned, w.script.live...) {
+		if _, known := w.host.made[ref{"show", show}]; !known {
+			t.Errorf("show %d can be acted on and is forgotten", show)
+		}
+	}
+	kinds := map[string]int{}
+	for name := range w.host.made {
+		kinds[name.Kind]++
+	}
+	if want := map[string]int{"post": keptObjects + ownPosts, "show": keptObjects + ownPosts, "conversation": len(talks)}; !cmp.Equal(kinds, want) {
+		t.Errorf("it remembers %v, want %v", kinds, want)
+	}
+}
+
 // The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there are few
 // requests.
 func TestThePastIsAFewRequests(t *testing.T) {

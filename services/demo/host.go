@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	mostEvents = 500 // of one request, as the API has it
-	keptPosts  = 400 // this many of the newest posts can still be liked, and all posts of the viewer
+	mostEvents  = 500 // of one request, as the API has it
+	keptObjects = 400 // this many of the newest of each kind can still be acted on, and all posts of the viewer
 )
 
 // ref names an object that an event makes, before its ID is known.
@@ -92,8 +92,8 @@ func (h *host) send(ctx context.Context, events []event) error {
 		}
 		if e.Becomes.Kind != "" {
 			h.made[e.Becomes] = made{result.ID, e.As}
-			if old := e.Becomes.Number - keptPosts; old >= ownPosts {
-				delete(h.made, ref{"post", old})
+			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
+				delete(h.made, ref{e.Becomes.Kind, old})
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
-		h.made[ref{"post", len(s.authors) - 1 - i}] = made{post.ID, post.Author.Key}
+		h.made[ref{"post", s.published - 1 - i}] = made{post.ID, post.Author.Key}
 	}
 	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.own), len(answer.Viewer.User.Posts.Nodes))] {
 		h.made[ref{"post", s.own[i]}] = made{post.ID, Viewer}

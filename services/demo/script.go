@@ -28,13 +28,13 @@ const (
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time.
 type script struct {
-	random  *rand.Rand
-	people  []person
-	authors []int // of each post
-	own     []int // the posts of the viewer
-	shows   int
-	planned []int // shows that have not started
-	live    []int // oldest start first
+	random    *rand.Rand
+	people    []person
+	published int   // posts
+	own       []int // the posts of the viewer
+	shows     int
+	planned   []int // shows that have not started
+	live      []int // oldest start first
 
 	posts, mentions, comments, messages, titles deck
 }
@@ -59,7 +59,7 @@ func (s *script) past() [][]event {
 	step(s.profilesAndFollows(), 5*day, 5*day) // at one moment: follows are told by day
 	var posts, shows []event
 	for range ownPosts {
-		s.own = append(s.own, len(s.authors))
+		s.own = append(s.own, s.published)
 		posts = append(posts, s.post(0))
 	}
 	for range pastPosts {
@@ -178,7 +178,7 @@ func (s *script) somebody(besides int) int {
 }
 
 func (s *script) recentPost() int {
-	return len(s.authors) - 1 - s.random.IntN(min(recent, len(s.authors)))
+	return s.published - 1 - s.random.IntN(min(recent, s.published))
 }
 
 func (s *script) post(author int) event {
@@ -186,8 +186,8 @@ func (s *script) post(author int) event {
 	if author > 0 && s.random.IntN(30) == 0 {
 		text = "@" + Viewer + " " + s.mentions.deal()
 	}
-	s.authors = append(s.authors, author)
-	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", len(s.authors) - 1}}
+	s.published++
+	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", s.published - 1}}
 }
 
 func (s *script) like(who, post int) event {
