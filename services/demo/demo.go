@@ -34,7 +34,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called beside them.
+// World is a world on a server: Build makes it, Run keeps it alive. Hold, Look and Icon may be called beside them. Only the
+// goroutine of Build and Run uses script, next and due.
 type World struct {
 	cfg      Config
 	host     *host
@@ -53,7 +54,8 @@ func New(cfg Config) *World {
 	return &World{cfg: cfg, host: host, follower: newFollower(host), script: newScript(cfg.Seed)}
 }
 
-// Build makes the people and their past. If the server has them already, it only reads the objects that they can act on.
+// Build makes the people and their past. If the server has them already, it only reads the objects that they can act on. The
+// script makes the past in both cases, because its later acts depend on it.
 func (w *World) Build(ctx context.Context) error {
 	past := w.script.past()
 	known, err := w.host.resume(ctx, w.script)
@@ -63,6 +65,7 @@ func (w *World) Build(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the demo world cannot be built: %w", err)
 	}
+	// The first act comes after a pause, not with the visitor.
 	w.advance(w.cfg.Clock.Now())
 	return nil
 }
@@ -84,6 +87,7 @@ func (w *World) Run(ctx context.Context) error {
 // runOnce sends the acts that are due, in one request.
 func (w *World) runOnce(ctx context.Context) {
 	now := w.cfg.Clock.Now()
+	// A hold moves what is due to its end, instead of a burst then.
 	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
 		w.due = later(w.due, held)
 		return
@@ -93,6 +97,7 @@ func (w *World) runOnce(ctx context.Context) {
 		if now.Sub(w.due) <= tooLate {
 			events = append(events, w.next.event)
 		}
+		// From the time when it was due, and not from now: the pace is kept however late ticks are.
 		w.advance(w.due)
 	}
 	if len(events) == 0 {
@@ -116,12 +121,14 @@ func (w *World) Hold(pause time.Duration) {
 	w.held = later(w.held, w.cfg.Clock.Now().Add(pause))
 }
 
+// heldUntil is the end of the last hold.
 func (w *World) heldUntil() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held
 }
 
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

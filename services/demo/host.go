@@ -20,7 +20,8 @@ const (
 	keptObjects = 400 // this many of the newest of each kind can still be acted on, and all posts of the viewer
 )
 
-// ref names an object that an event makes, before its ID is known.
+// ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so that it
+// can speak of objects that the server has yet to make.
 type ref struct {
 	Kind   string // post, show or conversation
 	Number int
@@ -29,7 +30,8 @@ type ref struct {
 // fromNow is a time, as an input of an event that is sent now.
 type fromNow time.Duration
 
-// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent.
+// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent: the script knows no
+// IDs and no time, and so one seed gives one script.
 type event struct {
 	As      string // the key of a user, "" for the application itself
 	Do      string // the mutation
@@ -41,7 +43,7 @@ type event struct {
 // made is an object that an event has made, with the key of the user who made it.
 type made struct{ id, by string }
 
-// host speaks to the server for the application.
+// host speaks to the server for the application, with development tokens. mu guards made, which the follower of the icon does not use.
 type host struct {
 	cfg    Config
 	began  time.Time // the times of past events count back from it
@@ -50,16 +52,18 @@ type host struct {
 	made   map[ref]made
 }
 
+// newHost makes the host of a world that begins now. The client has connections of its own, which close ends.
 func newHost(cfg Config) *host {
 	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
 
+// An error of one event is in its result; the others take effect.
 const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
-// send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that
-// were not made.
+// send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were not
+// made: an act that was refused takes those that follow from it along.
 func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
@@ -90,6 +94,8 @@ func (h *host) send(ctx context.Context, events []event) error {
 			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Do, "code", result.Error.Code, "message", result.Error.Message)
 			continue
 		}
+		// The ring of newest objects bounds the memory of a world that lives for months. The first ones of all stay, for
+		// the posts of the viewer.
 		if e.Becomes.Kind != "" {
 			h.made[e.Becomes] = made{result.ID, e.As}
 			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
@@ -138,13 +144,14 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
+// The lists are long enough for all that the script can name.
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
-// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the names that the
-// script has for them.
+// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the names
+// that the script has for them. Which object gets which name hardly matters: the acts are random.
 func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
 		ID, Status, Title string
@@ -173,6 +180,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 			h.made[ref{"conversation", number}] = made{id: conversation.ID}
 		}
 	}
+	// Live and planned shows keep apart, because a show that is live cannot start.
 	numbers := map[string][]int{"LIVE": slices.Clone(s.live), "UPCOMING": slices.Clone(s.planned)}
 	for _, show := range answer.Viewer.LiveBoard.Nodes {
 		if left := numbers[show.Status]; len(left) > 0 {
@@ -183,7 +191,7 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	return true, nil
 }
 
-// ask sends one request with a development token and wants an answer without errors.
+// ask sends one request with a development token and wants an answer without errors. token says who asks, and with which scopes.
 func (h *host) ask(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

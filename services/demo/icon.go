@@ -10,7 +10,8 @@ import (
 	"tidings/services"
 )
 
-// iconEvery is how often the application asks for changes while somebody looks at the icon.
+// iconEvery is how often the application asks for changes while somebody looks at the icon. Real applications get webhooks; a
+// demo without an address of its own cannot.
 const iconEvery = 100 * time.Millisecond
 
 // Icon is what a phone of the viewer shows while its app is closed: the application set it, from the change stream.
@@ -31,7 +32,7 @@ type Alert struct {
 	Item json.RawMessage `json:"item"`
 }
 
-// changes is a page of the change stream.
+// changes is a page of the change stream, as readChanges asks for it.
 type changes struct {
 	Cursor  string
 	HasMore bool
@@ -59,8 +60,8 @@ const (
   ... on Show { show: title host { key name } } } }` // the aliases keep fields of different types apart
 )
 
-// follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor, and
-// only while somebody looks. It opens no subscription.
+// follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
+// and only while somebody looks. It opens no subscription. mu guards what is behind it; the rest belongs to the goroutine of run.
 type follower struct {
 	host  *host
 	after *string // the cursor; nil at the start of the stream
@@ -72,6 +73,7 @@ type follower struct {
 	changed chan struct{} // closed when the icon changes
 }
 
+// newFollower makes the follower of a host. It has read nothing.
 func newFollower(h *host) *follower {
 	return &follower{host: h, fresh: true, changed: make(chan struct{})}
 }
@@ -97,6 +99,7 @@ func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
 	return f.icon, f.changed
 }
 
+// seen reports whether somebody looks.
 func (f *follower) seen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,6 +109,7 @@ func (f *follower) seen() bool {
 // follow reads the changes since the last time. If the server does not answer, they are read the next time.
 func (f *follower) follow(ctx context.Context) {
 	if !f.seen() {
+		// What changes until the next look is caught up with in silence.
 		f.fresh = true
 		return
 	}
@@ -119,6 +123,7 @@ func (f *follower) follow(ctx context.Context) {
 		}
 		page := answer.Admin.Changes
 		f.take(ctx, page)
+		// Only after the page was taken: an error before it reads the page again.
 		f.after = &page.Cursor
 		if !page.HasMore {
 			f.fresh = false
@@ -127,7 +132,8 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// take takes the viewer's change out of a page, which has one at most.
+// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. Another one of
+// the same version was taken before.
 func (f *follower) take(ctx context.Context, page changes) {
 	for _, change := range slices.Backward(page.List) {
 		if change.Key != Viewer || change.Version <= f.icon.Version {
@@ -139,6 +145,7 @@ func (f *follower) take(ctx context.Context, page changes) {
 		}
 		f.mu.Lock()
 		f.icon = icon
+		// Everybody who waits wakes up, and gets the next channel with the icon.
 		close(f.changed)
 		f.changed = make(chan struct{})
 		f.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// act is one action of a person.
+// act is one action of a person. Its pause is random around 1, so that the people do not act like a clock.
 type act struct {
 	pause float64 // the pause before it; 1 is the mean
 	event event
@@ -26,7 +26,8 @@ const (
 	knownToViewer = 100 // one in this many follows is a follow of the viewer
 )
 
-// script is everything that happens, as far as the seed decides it. It knows no IDs and no time.
+// script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists are what the script
+// believes; what the server refused or Run dropped is not taken back, and events that follow from it are omitted by send.
 type script struct {
 	random    *rand.Rand
 	people    []person
@@ -39,6 +40,7 @@ type script struct {
 	posts, mentions, comments, messages, titles deck
 }
 
+// newScript makes the script of a seed. The order of the random numbers is a part of it: a new call in between makes another world.
 func newScript(seed uint64) *script {
 	s := &script{random: rand.New(rand.NewPCG(seed, 0x71d1965))}
 	s.people = makePeople(s.random)
@@ -115,6 +117,7 @@ func spread(events []event, from, to time.Duration) {
 	}
 }
 
+// profilesAndFollows are the people, and whom they follow: all but the viewer, who follows later and so has a feed to see.
 func (s *script) profilesAndFollows() (events []event) {
 	for _, one := range s.people {
 		events = append(events, event{As: one.key, Do: "setProfile", Input: map[string]any{"name": one.name}})
@@ -134,6 +137,7 @@ func (s *script) act() act {
 	return act{pause: 0.4 + 1.2*s.random.Float64(), event: s.event()}
 }
 
+// event is a random event. A third of them are posts; a tenth like or answer posts of the viewer, whose badges are to move.
 func (s *script) event() event {
 	switch dice := s.random.IntN(100); {
 	case dice < 34:
@@ -156,6 +160,7 @@ func (s *script) event() event {
 		follower := s.somebody(0)
 		return follow(s.people[follower], s.people[s.somebody(follower)])
 	}
+	// The rest keeps the board busy: plan until there are enough, then start, and end when too many are live.
 	switch {
 	case len(s.planned) < mostUpcoming:
 		return s.schedule()
@@ -177,10 +182,12 @@ func (s *script) somebody(besides int) int {
 	}
 }
 
+// recentPost chooses one of the newest posts.
 func (s *script) recentPost() int {
 	return s.published - 1 - s.random.IntN(min(recent, s.published))
 }
 
+// post is a new post of a person; some name the viewer. Person 0 is the viewer, whose posts are of the past only.
 func (s *script) post(author int) event {
 	text := s.posts.deal()
 	if author > 0 && s.random.IntN(30) == 0 {
@@ -190,14 +197,17 @@ func (s *script) post(author int) event {
 	return event{As: s.people[author].key, Do: "publishPost", Input: map[string]any{"body": text}, Becomes: ref{"post", s.published - 1}}
 }
 
+// like is a like. A second one of the same post changes nothing on the server.
 func (s *script) like(who, post int) event {
 	return event{As: s.people[who].key, Do: "likePost", Input: map[string]any{"postId": ref{"post", post}}}
 }
 
+// comment is an answer to a post.
 func (s *script) comment(who, post int) event {
 	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
 }
 
+// schedule is a new show of one of the cast, whom the viewer follows.
 func (s *script) schedule() event {
 	host := 1 + s.random.IntN(len(cast)-1)
 	s.planned = append(s.planned, s.shows)
@@ -207,6 +217,7 @@ func (s *script) schedule() event {
 		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
 }
 
+// start is the start of a random planned show. There must be one.
 func (s *script) start() event {
 	i := s.random.IntN(len(s.planned))
 	show := s.planned[i]
@@ -215,12 +226,14 @@ func (s *script) start() event {
 	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
+// end is the end of the show that is live for longest.
 func (s *script) end() event {
 	show := s.live[0]
 	s.live = s.live[1:]
 	return event{Do: "endShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
+// follow is a follow of one person by another.
 func follow(follower, followee person) event {
 	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
 }
@@ -235,6 +248,7 @@ func views() []event {
 	return events
 }
 
+// say is a message in a conversation.
 func say(who person, conversation int, text string) event {
 	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
 }
@@ -265,6 +279,7 @@ type deck struct {
 	left   []int
 }
 
+// deal is the next text.
 func (d *deck) deal() string {
 	if len(d.left) == 0 {
 		d.left = d.random.Perm(len(d.texts))

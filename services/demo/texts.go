@@ -10,11 +10,13 @@ var cast = []person{
 }
 
 // talk is a conversation that the viewer is in; members are the others, as numbers of the cast. One without a title is direct.
+// The first member creates it.
 type talk struct {
 	title   string
 	members []int
 }
 
+// The title finds the conversation again after a restart, so it is different for each.
 var talks = []talk{
 	{"Climbing on Thursday", []int{1, 2, 3, 5, 6}},
 	{"", []int{1}},
@@ -27,6 +29,7 @@ var talkOf = []string{
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",
 }
 
+// Names of people beside the cast: the key is ASCII, as applications have it, and the name is as people write it.
 var firstNames = []struct{ key, name string }{
 	{"ada", "Ada"}, {"ali", "Ali"}, {"ana", "Ana"}, {"anton", "Anton"}, {"aya", "Aya"}, {"bao", "Bao"}, {"chen", "Chen"}, {"clara", "Clara"},
 	{"dana", "Dana"}, {"david", "David"}, {"diego", "Diego"}, {"elif", "Elif"}, {"emil", "Emil"}, {"emma", "Emma"}, {"eva", "Eva"},

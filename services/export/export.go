@@ -1,8 +1,13 @@
 // Package export writes everything that SQL holds of a user, one JSON object in a line each.
 //
-// Each feature lists its kinds of lines, and services/node lists the features; a test there finds a table that no feature exports.
-// Write passes all of them: each kind of lines is one snapshot, and memory use does not grow with their number. Reader.Page reads them in
-// pages; a line that is there throughout is on exactly one page.
+// Each feature lists its kinds of lines, and services/node lists the features; a test there finds a table that no feature
+// exports. Write passes all of them: each kind of lines is one snapshot, and memory use does not grow with their number.
+// Reader.Page reads them in pages; a line that is there throughout is on exactly one page.
+//
+// A line is made in three steps: a statement of its Kind reads the row, line gives each column the form that the kind declares,
+// and emit gets the text. Nothing is cached or kept, so an export is as new as its reading.
+//
+// On failure: the reader has a part of the lines and an error; a page can be asked for again with the same position.
 package export
 
 import (
@@ -20,7 +25,8 @@ import (
 )
 
 // Kind is one kind of lines. Each row of its statements is one line; the user is the parameter $1, and other users are given by
-// their keys. The lines have an order by columns that do not change, so that a page goes on exactly where the one before ended.
+// their keys, because IDs of users mean nothing outside. The lines have an order by columns that do not change, so that a page
+// goes on exactly where the one before ended.
 type Kind struct {
 	name      string
 	fields    string              // NAME FORM, NAME FORM for the columns, in their order; see forms
@@ -39,6 +45,7 @@ func NewKind(name, fields, order, text string) Kind {
 		kind.Statement = sql.NewStatement("export "+name, text+" LIMIT $2")
 		return kind
 	}
+	// Each parameter needs a type: PostgreSQL cannot infer one inside a row that is compared.
 	var columns, values []string
 	for i, key := range strings.Split(order, ", ") {
 		column, form, _ := strings.Cut(key, " ")
@@ -46,19 +53,22 @@ func NewKind(name, fields, order, text string) Kind {
 		values = append(values, fmt.Sprintf("CAST($%d AS %s)", i+2, form))
 	}
 	keys := strings.Join(columns, ", ")
+	// The keys come first, and are no part of the line.
 	text = strings.Replace(text, "SELECT ", "SELECT "+keys+", ", 1)
 	kind.Statement = sql.NewStatement("export "+name, fmt.Sprintf("%s ORDER BY %s LIMIT $2", text, keys))
+	// A comparison of rows walks the index from the position on; OFFSET would read all lines before it, and miss some that move.
 	kind.onward = sql.NewStatement("export "+name+" onward", fmt.Sprintf("%s AND (%s) > (%s) ORDER BY %s LIMIT $%d", text, keys, strings.Join(values, ", "), keys, len(columns)+2))
 	return kind
 }
 
-// WithEnum adds a form: the texts of the numbers from 0 on.
+// WithEnum adds a form: the texts of the numbers from 0 on. A kind has one such form at most.
 func (k Kind) WithEnum(form string, texts []string) Kind {
 	k.enums = map[string][]string{form: texts}
 	return k
 }
 
-// forms define how a column is written. An empty value (null, no id, no time) is written as null.
+// forms define how a column is written. An empty value (null, no ID, no time) is written as null. A form gets the column as a
+// number or as a text, whichever the engine returns.
 var forms = map[string]func(value int64, text string) any{
 	"json":   func(_ int64, text string) any { return jsonOrNull(text) },
 	"text":   func(_ int64, text string) any { return text },
@@ -83,6 +93,7 @@ var forms = map[string]func(value int64, text string) any{
 	"conversation": func(value int64, _ string) any {
 		return services.ConversationID(value).GlobalID()
 	},
+	// The names of a set of sources, which is stored as bits.
 	"sources": func(value int64, _ string) any {
 		shown := services.UnpackSources(uint64(value))
 		return sourcesThat(func(source services.Source) bool { return shown[source] })
@@ -111,12 +122,14 @@ func totalForm(in bool) func(int64, string) any {
 	}
 }
 
+// placeForm writes an ID of a type; 0 is none.
 func placeForm(kind string) func(int64, string) any {
 	return func(value int64, _ string) any {
 		return orNull(services.GlobalID(kind, services.PostID(value).String()), value == 0)
 	}
 }
 
+// orNull is a text, or null for nothing.
 func orNull(text string, nothing bool) any {
 	if nothing {
 		return nil
@@ -124,10 +137,12 @@ func orNull(text string, nothing bool) any {
 	return text
 }
 
+// jsonOrNull is a text of JSON as it is, or null for none.
 func jsonOrNull(text string) any {
 	if text == "" {
 		return nil
 	}
+	// It was checked when it was stored.
 	return json.RawMessage(text)
 }
 
@@ -143,8 +158,8 @@ func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kin
 	return nil
 }
 
-// each passes up to limit lines of a user after some keys, nil from the first on, to emit, with the keys of each. An error of emit ends it and
-// is returned as it is.
+// each passes up to limit lines of a user after some keys, nil from the first on, to emit, with the keys of each. An error of
+// emit ends it and is returned as it is: Page knows its own error by that, which the engine would wrap.
 func (k Kind) each(ctx context.Context, db sql.Reader, user services.UserID, after []any, limit int64, emit func(line []byte, keys []any) error) error {
 	statement, args := k.Statement, []any{user}
 	if after != nil {
@@ -167,6 +182,7 @@ func (k Kind) each(ctx context.Context, db sql.Reader, user services.UserID, aft
 
 // line prints a row: its type first, then the fields in their order. It returns the keys of the row too.
 func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error) {
+	// Scan into any: the forms and the two engines decide the types.
 	fields := strings.Split(k.fields, ", ")
 	values := make([]any, len(k.keys)+len(fields))
 	into := make([]any, len(values))
@@ -190,6 +206,7 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 	for i, field := range fields {
 		name, form, _ := strings.Cut(field, " ")
 		var shown any
+		// A NULL has no value to give a form.
 		if values[i] != nil {
 			number, text := columnValue(values[i])
 			shown = k.shown(form, number, text)
@@ -204,7 +221,7 @@ func (k Kind) line(scan func(...any) error) (line []byte, keys []any, err error)
 	return printed.Bytes(), keys, nil
 }
 
-// shown is a column in a form.
+// shown is a column in a form. A form that is not declared panics: the test that exports every kind finds it.
 func (k Kind) shown(form string, number int64, text string) any {
 	if texts, found := k.enums[form]; found {
 		return texts[number]

@@ -19,16 +19,18 @@ const (
 	keyText   = "TEXT"
 )
 
-// pageBytes is the length from which on a page has no further line, so that a page of long texts fits into an answer.
+// pageBytes is the length from which on a page has no further line, so that a page of long texts fits into an answer. The line
+// that passes it is still on the page: every page has one line at least, and so the export comes to its end.
 const pageBytes = 1 << 20
 
-// Reader reads exports in pages.
+// Reader reads exports in pages. It keeps nothing between them: the position says it all, so any node can read the next page.
 type Reader struct {
 	DB    sql.Reader
 	Kinds []Kind
 }
 
-// Line is one line of an export, without its line break.
+// Line is one line of an export, without its line break. Position is opaque to clients, but not secret: it is the kind and the
+// keys of the line as JSON, and says nothing that the line does not.
 type Line struct {
 	Type     string
 	Text     string
@@ -49,6 +51,7 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	length := 0
 	for i := at; i < len(r.Kinds); i++ {
 		kind := r.Kinds[i]
+		// One line more than there is room for tells whether there are more.
 		err := kind.each(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
 			if len(lines) == size || length >= pageBytes {
 				return errFull
@@ -64,12 +67,14 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 		if err != nil {
 			return nil, false, err
 		}
+		// The next kinds begin at their first line.
 		keys = nil
 	}
 	return lines, false, nil
 }
 
 // position reads the position of a line: the kind with which a page begins, and the keys after which, nil for all of the kind.
+// The text comes from a client, and its keys are parameters of a statement: each must have the type of its column.
 func (r Reader) position(text string) (kind int, after []any, err error) {
 	if text == "" {
 		return 0, nil, nil

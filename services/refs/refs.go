@@ -2,9 +2,12 @@
 // address, and data.
 //
 // A ref belongs to one object of its type for ever, also when the object is deleted: a create that is repeated late must not
-// bring the object back. The removal of a user frees the refs of their objects, and those of their DIRECT conversations, which nobody
-// can create again. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
+// bring the object back. The removal of a user frees the refs of their objects, and those of their DIRECT conversations, which
+// nobody can create again. A ref is claimed in the transaction that creates its object, so that of two creates with one ref one
 // creates, and the other answers the same object. Labels are read from SQL; nothing of them is in Redis.
+//
+// Features make their commands without a thought of labels; the resolvers put OnCreate or OnEdit around them. The table's two
+// keys, by object and by ref, settle every race: a row that is not inserted is read again.
 package refs
 
 import (
@@ -16,7 +19,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Holder is the object that has a ref, and the user who created it: 0 for the host application.
+// Holder is the object that has a ref, and the user who created it: 0 for the host application. The object may be deleted.
 type Holder struct {
 	Object services.Object
 	Owner  services.UserID
@@ -35,12 +38,14 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		if err != nil {
 			return nil, err
 		}
+		// The object is there: do not run the create at all, as it may count against a limit or notify.
 		if found && kind != services.ConversationType {
 			return holder.answer(cmd.Actor, label.Ref)
 		}
 		ids, err := apply(ctx, tx)
 		unchanged := errors.Is(err, jobs.ErrUnchanged)
 		switch {
+		// The create came to the same conversation.
 		case found && (err == nil || unchanged) && ids[0] == holder.Object.GlobalID():
 			return ids, err
 		case found:
@@ -52,6 +57,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		if err != nil {
 			return nil, err
 		}
+		// 0 rows: the ref or the object has a row already, or has got one since holderIn.
 		made, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
 		if err == nil && made == 0 {
 			var had []string
@@ -59,6 +65,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 				return had, err
 			}
 		}
+		// The caller learns that the object was there, and that the label may be new.
 		if unchanged {
 			ids = append(ids, jobs.Existing)
 		}
@@ -66,7 +73,7 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	}
 }
 
-// holderIn is the object that has a ref, in a transaction.
+// holderIn is the object that has a ref, in a transaction. No object has the empty ref.
 func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder, found bool, err error) {
 	if ref == "" {
 		return holder, false, nil
@@ -76,7 +83,8 @@ func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder,
 	return holder, found, err
 }
 
-// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged.
+// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. CONFLICT for another creator,
+// who does not learn whose it is.
 func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 	if h.Owner != creator {
 		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
@@ -85,7 +93,7 @@ func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 }
 
 // attach is for a label that was not inserted: another transaction has claimed the ref meanwhile, whose object it then returns;
-// or the object was there before and has a label.
+// or the object was there before and has a label. nil and no error mean that the object has the ref now.
 func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) ([]string, error) {
 	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
 	switch {
@@ -96,6 +104,7 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	case found:
 		return holder.answer(creator, label.Ref)
 	}
+	// The row is of a label without a ref. The statement checks that again, since another transaction may have filled it.
 	named, err := tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
 		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())
@@ -103,8 +112,8 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	return nil, err
 }
 
-// OnEdit makes a command that edits an object change the url and the data of its label too, where they are not nil; "" removes them.
-// They have been checked.
+// OnEdit makes a command that edits an object change the url and the data of its label too, where they are not nil; "" removes
+// them. They have been checked. A command that changed nothing has succeeded if the label changed.
 func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -143,8 +152,8 @@ type Named struct {
 	Holder
 }
 
-// Import gives new objects their refs, in their order, and returns how many. A ref or an object that is taken is omitted: then the
-// caller rolls the others back. The refs have been checked.
+// Import gives new objects their refs, in their order, and returns how many. A ref or an object that is taken is omitted: then
+// the caller rolls the others back. The refs have been checked. One statement for all: an import has thousands.
 func Import(ctx context.Context, tx *sql.Tx, objects []Named) (inserted int, err error) {
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
@@ -195,13 +204,14 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	return found, nil
 }
 
-// Delete deletes the labels of objects that are gone for good: their refs are free again.
+// Delete deletes the labels of objects that are gone for good: their refs are free again. Objects that are only deleted keep theirs.
 func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
 	_, err := tx.Run(ctx, deleteLabels, kind, objects)
 	return err
 }
 
-// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays.
+// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays. A
+// label of which nothing is left has no row.
 func Free(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	freed, err := tx.Run(ctx, freeRef, object.Type, object.Number)
 	if err == nil && freed > 0 { // an object without a label has no row

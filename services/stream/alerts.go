@@ -9,16 +9,18 @@ import (
 	"tidings/services"
 )
 
-// items are what stands behind the difference of two states.
+// items are what stands behind the difference of two states. The zero value is for a difference without items.
 type items struct {
 	news []Cause          // of parts that rose, by an item newer than any that was reported
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
 }
 
-// alerts reports whether items of a part alert: those of the total. Mentions are in the total with the messages.
+// alerts reports whether items of a part alert: those of the total. Mentions are in the total with the messages. A part that is
+// only shown, such as a dot, is no reason to wake a phone.
 func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
 
-// fallen lists the parts with an alert that are smaller than before, and show something: what is left of them is to be looked up.
+// fallen lists the parts with an alert that are smaller than before, and show something: what is left of them is to be looked up,
+// because the counts do not say whether the item that alerted was read, or another one. They are in the order of their names.
 func (s State) fallen(before State) (parts []Part) {
 	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
 		alert := before.Alerts[name]
@@ -30,8 +32,8 @@ func (s State) fallen(before State) (parts []Part) {
 	return parts
 }
 
-// stillUnread are the alerts of the state before whose items are unread. An item was read if its part shows nothing, or fell and has
-// older ones only. The alert before it then counts again, for readers who have not heard of it.
+// stillUnread are the alerts of the state before whose items are unread. An item was read if its part shows nothing, or fell and has older
+// ones only. The alert before it then counts again, for readers who have not heard of it. left has the newest items of the parts that fell.
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
 	for name, alert := range before.Alerts {
@@ -39,11 +41,14 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 		if !s.alerts(part) {
 			continue
 		}
+		// A part that did not fall is believed to have its item: to look up every part for every change would cost a read
+		// of SQL each time.
 		if part.Value < before.of(alert.Source, alert.Part).Value {
 			newest, some := left[name]
 			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
 				continue
 			} else if older {
+				// Whoever has heard that alert does not hear of the older item again.
 				newest.Seq = alert.Earlier
 				alert = newest
 			}
@@ -78,7 +83,8 @@ func (s State) Loud() (version uint64) {
 	return version
 }
 
-// behind looks up the items behind the difference of two states. It returns nothing without a look if there are none.
+// behind looks up the items behind the difference of two states. It returns nothing without a look if there are none: most
+// changes only raise a version or clear a count.
 func (s *Service) behind(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
 	risen, fallen := now.risen(before), now.fallen(before)
 	if len(risen)+len(fallen) == 0 {
@@ -94,6 +100,7 @@ func (s *Service) behind(ctx context.Context, user services.UserID, badges *serv
 			}
 		}
 	}
+	// One call asks for the parts of both kinds, each source once.
 	ask(risen, rose)
 	ask(fallen, fell)
 	recent := s.cfg.Clock.Now().Add(-alertFor)
@@ -112,9 +119,11 @@ func (s *Service) behind(ctx context.Context, user services.UserID, badges *serv
 		if fell[name] {
 			found.left[name] = cause
 		}
+		// Older items raised the count without being news: an import, the end of a mute, a follow mode in which more counts.
 		if !rose[name] || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}
+		// It was reported already. Two items may have the same time; a later one of them is a new one.
 		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}

@@ -19,7 +19,7 @@ const (
 	alertFor    = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
 )
 
-// compared is a due user with what the comparison found.
+// compared is a due user with what the comparison found. A failed one keeps its mark and is tried again.
 type compared struct {
 	dueUser
 	before Change // its Seq is 0 without one
@@ -30,8 +30,8 @@ type compared struct {
 	failed error
 }
 
-// compareDue compares the badges of due users with their last changes, and writes those that differ. It returns how many users
-// it compared.
+// compareDue compares the badges of due users with their last changes, and writes those that differ. It returns how many users it
+// compared. Only the writer calls it.
 func (s *Service) compareDue(ctx context.Context) (int, error) {
 	due, err := dueUsers(ctx, s.db, batch)
 	if err != nil || len(due) == 0 {
@@ -42,6 +42,7 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	err = s.record(ctx, found)
+	// Another node writes, and compares the same users: their marks are still there. Ask for the lease at once.
 	if err == errDeposed {
 		s.leads = time.Time{}
 		return 0, nil
@@ -53,8 +54,8 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	return len(due), nil
 }
 
-// compare reads the badges of due users after their marks were read: what is marked later is compared again. An error means
-// that no user's badges can be read.
+// compare reads the badges of due users after their marks were read: what is marked later is compared again. An error means that
+// no user's badges can be read, and nothing is written.
 func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error) {
 	users := make([]services.UserID, len(due))
 	for i, one := range due {
@@ -86,7 +87,9 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
+		// Make both faces now: the one that is stored may be of an earlier version of the program, and of another form.
 		one.differ = one.state.face() != one.before.State.face()
+		// Nobody needs to hear that a user without a change has nothing.
 		if one.before.Seq == 0 && one.state.empty() {
 			one.differ = false
 		}
@@ -99,18 +102,21 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		})
 	}
 	_ = group.Wait() // each function keeps its error
+	// Redis or SQL is away. Without this every user would be delayed, one after the other.
 	if failures == len(due) && !s.readable(ctx) {
 		return nil, err
 	}
 	return found, nil
 }
 
-// horizon is from when on items alert a user.
+// horizon is from when on items alert a user. The moments of people.Alerts are later where a mute ended or a mode changed: what
+// came before counts again, and is no news.
 type horizon struct {
 	began time.Time // when the stream was first written
 	people.Alerts
 }
 
+// of is the moment for one source.
 func (h horizon) of(source services.Source) time.Time {
 	from := h.began
 	switch source {
@@ -136,10 +142,12 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 				written++
 			}
 		}
+		// First the head, whose row is the lock: a writer that was deposed learns it before it writes anything.
 		head, err := raise(ctx, tx, s.token, written)
 		if err != nil {
 			return err
 		}
+		// The changes of this batch have the positions up to head, in the order of found.
 		seq := head - uint64(written)
 		var changes [][]any
 		var settled, delayed sql.Rows
@@ -153,6 +161,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 			case one.next.IsZero():
 				settled = append(settled, []any{one.user, one.marks})
 			default:
+				// Time alone will change the badges: the mark stays until then.
 				delayed = append(delayed, []any{one.user, one.marks, one.next.UnixMicro()})
 			}
 			if !one.differ {
@@ -169,6 +178,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
 			return err
 		}
+		// Those whose marks rose are still due: settle and delay went by the marks that were read.
 		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
 		return err
 	})
@@ -178,6 +188,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 	return err
 }
 
+// settle writes the changes, removes marks that are done with, and moves those that wait. A mark that rose since it was read is left alone.
 func settle(ctx context.Context, tx *sql.Tx, changes [][]any, settled, delayed sql.Rows) error {
 	if _, err := tx.Insert(ctx, putChanges, changes); err != nil {
 		return err

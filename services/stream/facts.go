@@ -11,6 +11,8 @@ import (
 )
 
 var (
+	// marks counts up, so that the writer can tell a mark that it has read from a newer one. due_at never moves away: a user
+	// who is marked again and again would never be due.
 	markDue = sql.NewInsertion("mark users of the change stream", "stream_due", "user_number BIGINT, marks BIGINT, due_at BIGINT",
 		`ON CONFLICT (user_number) DO UPDATE SET marks = stream_due.marks + 1,
 			due_at = CASE WHEN stream_due.due_at < excluded.due_at THEN stream_due.due_at ELSE excluded.due_at END`)
@@ -19,6 +21,7 @@ var (
 
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
+	// Only where no mark came since: otherwise the change behind it would be lost.
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 
@@ -26,16 +29,20 @@ var (
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
+	// Not before Config.Interval after this change, and only where a user would be due sooner.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
 
+	// until_us goes by the database's clock, so that the clocks of nodes do not matter. began_at is set once: what is older
+	// alerts nobody.
 	leaseHead = sql.NewStatement("become the writer of the change stream", `UPDATE stream_head
 		SET token = $1, until_us = {database clock} + $2, began_at = CASE WHEN began_at = 0 THEN {database clock} ELSE began_at END
 		WHERE name = 'changes' AND (token = $1 OR until_us < {database clock})`)
 
 	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
 
-	// The head follows the clock, so that versions also rise over the restoring of a backup.
+	// The head follows the clock, so that versions also rise over the restoring of a backup. No row: the token is not the writer's
+	// any more. The update locks the row, so positions are committed in their order, and a reader never finds one behind its own.
 	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
@@ -48,14 +55,17 @@ var (
 
 	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
 
+	// One row for each user: a newer change takes the place of the older one, and leaves a gap in the order.
 	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
 		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
 
 	statesOf = sql.NewStatement("changes of users", `SELECT c.user_number, u.key, c.seq, c.at, c.state
 		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE {in c.user_number $1 BIGINT}`)
 
+	// The face is a column of its own, so that a lap reads no states.
 	facesOf = sql.NewStatement("faces of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
 
+	// The join leaves out users who are being erased.
 	changesAfter = sql.NewStatement("changes after a position", `SELECT c.user_number, u.key, c.seq, c.at, c.state
 		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE c.seq > $1 ORDER BY c.seq LIMIT $2`)
 
@@ -63,7 +73,8 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, who are in order and differ. Users who are due earlier stay so.
+// mark marks users, who are in order and differ. Users who are due earlier stay so. The order is that of locks: jobs mark users
+// at the same time.
 func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
 	for i, user := range users {
@@ -73,7 +84,7 @@ func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Tim
 	return err
 }
 
-// dueUser is a marked user.
+// dueUser is a marked user, with the marks as they were read.
 type dueUser struct {
 	user  services.UserID
 	marks int64
@@ -100,7 +111,7 @@ func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, e
 	return waiting, now.Sub(sql.FromMicros(first.Int64)), nil
 }
 
-// lease makes the holder of a token the writer, unless another one is.
+// lease makes the holder of a token the writer, unless another one is. To ask again prolongs the lease.
 func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())
@@ -110,6 +121,7 @@ func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (
 	return leads && err == nil, err
 }
 
+// resign ends the lease of a token now.
 func resign(ctx context.Context, db *sql.DB, token string) error {
 	return db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, resignHead, token)
@@ -117,7 +129,7 @@ func resign(ctx context.Context, db *sql.DB, token string) error {
 	})
 }
 
-// errDeposed is the error of a writer whose lease another node has taken.
+// errDeposed is the error of a writer whose lease another node has taken. It rolls the transaction back.
 var errDeposed = services.Errorf(services.Unavailable, "another node writes the change stream")
 
 // raise gives n positions, the last of which is head. The lock of the head's row is held until the transaction ends.
@@ -161,6 +173,7 @@ func (s *Service) Written(ctx context.Context) (bool, error) {
 	return s.db.One(ctx, readWritten, nil, &one)
 }
 
+// scanChange reads a row of changes with the key of its user.
 func scanChange(scan func(...any) error) (change Change, err error) {
 	var at int64
 	var state []byte
@@ -196,6 +209,7 @@ func (s *Service) After(ctx context.Context, seq uint64, limit int) (changes []C
 	return changes, err
 }
 
+// faces are the faces of the last changes of some users; users without one are absent.
 func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]int64, error) {
 	found := make(map[services.UserID]int64, len(users))
 	err := db.Each(ctx, facesOf, []any{users}, func(scan func(...any) error) error {
@@ -208,7 +222,8 @@ func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[servic
 	return found, err
 }
 
-// Forget removes everything that the stream holds of a user, and answers how many rows.
+// Forget removes everything that the stream holds of a user, and answers how many rows. Readers see the user no more; the gap in
+// the order says nothing.
 func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	for _, st := range []sql.Statement{forgetDue, forgetChanges} {
 		n, err := tx.Run(ctx, st, user)

@@ -17,7 +17,8 @@ const (
 	rest = 4
 )
 
-// lap is a walk over all active users, which finds changes that have no write for each user.
+// lap is a walk over all active users, which finds changes that have no write for each user. It is in the writer's memory:
+// another writer begins a lap of its own.
 type lap struct {
 	running bool
 	again   bool // another lap follows at once: nodes may have marked nobody until they learned that the stream is on
@@ -31,7 +32,8 @@ type lap struct {
 // begin asks for a lap now, and a second one once every node has learned that the stream is on.
 func (l *lap) begin() { *l = lap{again: true} }
 
-// stepLap visits the next users of a lap, if one is due.
+// stepLap visits the next users of a lap, if one is due. more says that the lap goes on. Users who differ are only marked:
+// compareDue writes their changes, so that there is one place that does.
 func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	now := s.cfg.Clock.Now()
 	if !s.lap.running && !s.lapDue(now) {
@@ -58,14 +60,18 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 		err = s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, differ, tx.Now) })
 	}
 	if err == nil {
+		// Not before the marks are written: an error repeats this part.
 		s.lap.after = users[len(users)-1]
 		s.lap.worked += s.cfg.Clock.Now().Sub(now)
 	}
 	return err == nil, err
 }
 
+// lapDue reports whether it is time for a lap: the usual time has passed, or a twelfth of it and there is a reason. In any case
+// the writer has rested.
 func (s *Service) lapDue(now time.Time) bool {
 	l := &s.lap
+	// No lap since this node became the writer.
 	if l.began.IsZero() {
 		return true
 	}
@@ -79,6 +85,8 @@ func (s *Service) lapDue(now time.Time) bool {
 // differing lists those users whose badges differ from their last change, or cannot be read: as marked users these are tried again. It
 // takes no lock: they are compared again before anything is written.
 func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
+	// Read the faces before the badges: a change that is written in between makes a difference that is none, which a
+	// comparison costs. The other way round a difference could be missed.
 	had, err := faces(ctx, s.db, users)
 	if err != nil {
 		return nil, err

@@ -26,18 +26,19 @@ type slowLap struct {
 	resume  time.Time // when the next batch is visited
 }
 
-// place is how far a slow lap has come.
+// place is how far a slow lap has come, as the head's row has it.
 type place struct {
 	after services.UserID // the last user visited; 0: no lap is under way
 	began time.Time
 }
 
-// stepSlowLap visits the next users of a slow lap, if it is time.
+// stepSlowLap visits the next users of a slow lap, if it is time. The place is moved in the transaction of the marks: a crash skips nobody.
 func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	now, l := s.cfg.Clock.Now(), &s.slow
 	if now.Before(l.resume) {
 		return nil
 	}
+	// The writer before may have stopped in the middle of a lap.
 	if !l.known {
 		if l.place, err = slowPlace(ctx, s.db); err != nil {
 			return err
@@ -59,6 +60,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	// Fewer users than asked for are the last ones: the lap ends with them.
 	if next.after = 0; len(users) == slowBatch {
 		next.after = users[slowBatch-1]
 	}
@@ -80,6 +82,7 @@ func (s *Service) stepSlowLap(ctx context.Context) (err error) {
 	return nil
 }
 
+// slowLapDue reports whether it is time for the next slow lap: ten laps have passed, or one and a shared change.
 func (s *Service) slowLapDue(now time.Time) bool {
 	since := now.Sub(s.slow.place.began) // below 0: the clock of the writer before was ahead
 	return since < 0 || since >= slower*s.cfg.Lap || since >= s.cfg.Lap && s.cfg.Applied() != s.slow.applied

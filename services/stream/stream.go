@@ -2,17 +2,21 @@
 // readers outside follow by a position.
 //
 // A job that changes a user's document marks the user in SQL before it is done. One node at a time, the writer, compares the
-// badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that
-// a burst leaves one, the stream is as long as there are users, and no position is ever too old: who reads from the start
-// gets everybody's present state.
+// badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that a
+// burst leaves one, the stream is as long as there are users, and no position is ever too old: who reads from the start gets
+// everybody's present state.
 //
-// It guarantees that positions are committed in their order, that a user's version rises strictly, and that after quiet the
-// last change of every marked user equals their badges, whatever process dies between any two steps. What has no write for
-// each user (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are active, and by slow laps
-// over the others. Boundaries of time have a due time of their own.
+// The path of a change: Mark writes a row of stream_due. When that is due, the writer's RunOnce reads it (compareDue), then the
+// user's badges and last change (compare), and what item may have alerted (behind). record gives the new state a position and
+// removes the row, unless the user was marked again. Readers take it by After, webhooks and devices among them.
 //
-// On failure: without Redis or SQL marks wait. If the writer dies, another node takes over after the lease; a writer that
-// comes back late cannot commit, because its token is void. While the stream is off, nothing is marked, read or written.
+// It guarantees that positions are committed in their order, that a user's version rises strictly, and that after quiet the last
+// change of every marked user equals their badges, whatever process dies between any two steps. What has no write for each user
+// (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are active, and by slow laps over
+// the others. Boundaries of time have a due time of their own.
+//
+// On failure: without Redis or SQL marks wait. If the writer dies, another node takes over after the lease; a writer that comes
+// back late cannot commit, because its token is void. While the stream is off, nothing is marked, read or written.
 package stream
 
 import (
@@ -50,7 +54,7 @@ type Config struct {
 	Lease    time.Duration // of the writer; 0 means 5 s
 }
 
-// Service is the change stream on one node. It is safe for concurrent use.
+// Service is the change stream on one node. It is safe for concurrent use. The laps, leads and wasOff belong to the goroutine of Run.
 type Service struct {
 	cfg   Config
 	db    *sql.DB
@@ -102,16 +106,17 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// SetRead says whether anybody reads the stream. If nobody does it is off, unless it is always on.
+// SetRead says whether anybody reads the stream. If nobody does it is off, unless it is always on: marks and comparisons cost a
+// write for each change of a user.
 func (s *Service) SetRead(read bool) {
 	s.on.Store(read || s.cfg.Always)
 	s.Wake()
 }
 
-// On reports whether the stream is written.
+// On reports whether this node marks users, and writes if it is the writer.
 func (s *Service) On() bool { return s.on.Load() }
 
-// Wake makes the writer look for marks now.
+// Wake makes the writer look for marks now. A wake that is pending is enough for any number.
 func (s *Service) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -128,12 +133,13 @@ func (s *Service) Stats() Stats {
 	}
 }
 
-// Mark records that the badges of users may have changed. It is called after their documents have changed and before the job
-// that changed them is done: if it fails, the job runs again.
+// Mark records that the badges of users may have changed. It is called after their documents have changed and before the job that
+// changed them is done: if it fails, the job runs again. A mark too many costs a comparison; one too few would lose a change.
 func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 	if !s.on.Load() || len(users) == 0 {
 		return nil
 	}
+	// mark wants them in order, and the caller's list is the caller's.
 	users = slices.Clone(users)
 	slices.Sort(users)
 	users = slices.Compact(users)
@@ -172,7 +178,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// wakeIf is the channel of wakes, or nil, which never wakes.
+// wakeIf is the channel of wakes, or nil, which never wakes: after an error the pause is kept.
 func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 	if wakes {
 		return s.wake
@@ -180,8 +186,8 @@ func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 	return nil
 }
 
-// RunOnce does one step if this node is the writer: a batch of due users and a part of each lap. more says that work is
-// left.
+// RunOnce does one step if this node is the writer: a batch of due users and a part of each lap. more says that work is left.
+// Tests call it in place of Run.
 func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	if !s.on.Load() {
 		s.wasOff = true
@@ -193,6 +199,7 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	if err != nil || !leads {
 		return false, err
 	}
+	// This node becomes the writer, or the stream was off: changes may have passed by without a mark.
 	if s.wasOff {
 		s.wasOff = false
 		s.lap.begin()
@@ -208,7 +215,8 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	return more || compared > 0, err
 }
 
-// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease.
+// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease. Being wrong about it is harmless: record
+// finds the token void.
 func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
 	if now.Before(s.leads) {
@@ -224,7 +232,7 @@ func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	return leads, err
 }
 
-// resign lets another node write at once.
+// resign lets another node write at once. Only a node that leads has a lease to end.
 func (s *Service) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pauseFor)
 	defer cancel()

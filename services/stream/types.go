@@ -6,13 +6,12 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"tidings/services"
 )
 
-// Change is the newest change of one user's badges.
+// Change is the newest change of one user's badges. It is a whole state and not a difference: a reader needs no change before it.
 type Change struct {
 	User  services.UserID
 	Key   string // the host application's name of the user
@@ -31,7 +30,7 @@ type Part struct {
 	Changed uint64          `json:"c,omitempty"` // the version that changed it last
 }
 
-// Cause is the newest item that raised a count.
+// Cause is the newest item that raised a count. Its fields are short in JSON, because each change keeps some of them.
 type Cause struct {
 	Source services.Source `json:"s"`
 	Part   string          `json:"p,omitempty"`
@@ -43,7 +42,8 @@ type Cause struct {
 	Earlier uint64 `json:"e,omitempty"`
 }
 
-// State is what a change shows, with what later changes are compared with.
+// State is what a change shows, with what later changes are compared with. It is stored as JSON: fields that are added must have
+// a zero value that earlier states agree with.
 type State struct {
 	Total   Part     `json:"total"`
 	Parts   []Part   `json:"parts"`
@@ -63,16 +63,7 @@ type State struct {
 // VersionText prints a version. Compare as text: the greater one is newer.
 func VersionText(seq uint64) string { return fmt.Sprintf("%016d", seq) }
 
-// parseVersion reads the output of VersionText.
-func parseVersion(text string) (seq uint64, err error) {
-	seq, err = strconv.ParseUint(text, 10, 63)
-	if err != nil || len(text) != 16 {
-		return 0, services.Errorf(services.Invalid, "%s is not a version of a change: 16 digits are expected", services.Quote(text))
-	}
-	return seq, nil
-}
-
-// stateOf is what badges show.
+// stateOf is what badges show. It has no versions: follows gives it those of the state before it.
 func stateOf(badges *services.Badges) State {
 	part := func(source services.Source, name string, count *services.Count) Part {
 		return Part{Source: source, Name: name, Value: count.Value, Display: count.Display, InTotal: count.InTotal}
@@ -98,7 +89,8 @@ func stateOf(badges *services.Badges) State {
 	return state
 }
 
-// face is a hash of what a state shows, equal for equal states on every node.
+// face is a hash of what a state shows, equal for equal states on every node. Parts of 0 are left out, so that a new source or
+// category with nothing in it changes nobody's face.
 func (s State) face() int64 {
 	shown := State{Total: s.Total.shown(), Dots: s.Dots, Quiet: s.Quiet, Newest: s.Newest}
 	for _, part := range s.Parts {
@@ -115,6 +107,7 @@ func (s State) face() int64 {
 	return int64(hash.Sum64())
 }
 
+// shown is a part without its version, which is not shown.
 func (p Part) shown() Part {
 	p.Changed = 0
 	return p
@@ -125,7 +118,7 @@ func (s State) empty() bool {
 	return s.Total.Value == 0 && len(s.Dots) == 0 && !s.Quiet && !slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Value > 0 })
 }
 
-// of finds a part; the zero one if there is none.
+// of finds a part; the zero one if there is none. There are some twenty parts: a map would cost more.
 func (s State) of(source services.Source, name string) Part {
 	for _, part := range s.Parts {
 		if part.Source == source && part.Name == name {
@@ -157,7 +150,7 @@ func (s State) risen(before State) (parts []Part) {
 	return parts
 }
 
-// reported is the newest item of a part that was reported.
+// reported is the newest item of a part that was reported. States that earlier versions wrote know it of the whole source only.
 func (s State) reported(source services.Source, part string) (newest Cause, some bool) {
 	if newest, some = s.Seen[services.PartName(source, part)]; some {
 		return newest, true
@@ -166,7 +159,8 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 	return newest, some && newest.Part != "" // else it is the whole's, not of an earlier version
 }
 
-// follows makes of a state the one after another, as the version seq. found are the items behind the difference.
+// follows makes of a state the one after another, as the version seq. found are the items behind the difference. s and before
+// stay as they are.
 func (s State) follows(before State, seq uint64, found items) State {
 	s.Parts = slices.Clone(s.Parts)
 	for _, part := range before.Parts { // of a category that was removed: who keeps counts by part must hear that it is none
@@ -203,7 +197,7 @@ func changedAt(now, before Part, seq uint64) uint64 {
 	return seq
 }
 
-// Silent reports whether nothing is to be alerted of to a reader who has every change up to a version.
+// Silent reports whether nothing is to be alerted of to a reader who has every change up to a version. In quiet hours nothing is.
 func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Alert(after) == nil }
 
 // Position is what a reader of the stream has. The zero value is a reader who has nothing.
@@ -215,7 +209,8 @@ type Position struct {
 	FullTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
 }
 
-// After is the position after some changes were read from here on; more says that others are left.
+// After is the position after some changes were read from here on; more says that others are left. No changes and no more leave
+// everything read.
 func (p Position) After(changes []Change, more bool) Position {
 	if len(changes) > 0 {
 		p.ReadTo = changes[len(changes)-1].Seq

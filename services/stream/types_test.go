@@ -238,14 +238,15 @@ func TestRisen(t *testing.T) {
 	}
 }
 
+// Versions sort as texts.
 func TestVersionText(t *testing.T) {
-	if got, err := parseVersion(VersionText(1_700_000_000_000_000)); err != nil || got != 1_700_000_000_000_000 {
-		t.Errorf("%d, %v", got, err)
-	}
-	for _, text := range []string{"", "1", "12345678901234567", "abcdefghijklmnop", "-000000000000001"} {
-		if _, err := parseVersion(text); services.CodeOf(err) != services.Invalid {
-			t.Errorf("%q: %v", text, err)
+	last := ""
+	for _, seq := range []uint64{0, 9, 10, 1_700_000_000_000_000, 9_999_999_999_999_999} {
+		text := VersionText(seq)
+		if len(text) != 16 || text <= last {
+			t.Errorf("%d is %q, after %q", seq, text, last)
 		}
+		last = text
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package exporttest has a user with a line of every kind that exports have.
+// Package exporttest has a user with a line of every kind that exports have. Tests of exports and of erasures share it: what can
+// be written of a user must be readable by them and removable.
 package exporttest
 
 import (
@@ -8,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// life is a row of everything that a user can have. Times are microseconds.
+// life is a row of everything that a user can have. Times are microseconds. Where a row names two users, the like of it is there
+// with the roles exchanged, which is not to be exported.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 9223372036854775807, TRUE), (2, 1, 0, FALSE)`,
