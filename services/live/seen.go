@@ -16,16 +16,20 @@ import (
 // The mark only moves forward. For a mark of a past moment, the present board is the board of that moment. INVALID for another user's
 // session and for one in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
-	session := Session{Version: s.Memory.Version()}
+	var session Session
 	present := text == nil
-	if text != nil {
+	if !present {
 		var err error
 		if session, err = ParseSession("sessionId", viewer, *text); err != nil {
 			return nil, err
 		}
-		if err := s.reach(ctx, "sessionId", session); err != nil {
-			return nil, err
-		}
+	}
+	// Also for the present board: a cache that was never loaded is at version 0, and a mark of 0 would be answered and mark nothing.
+	if err := s.reach(ctx, "sessionId", session); err != nil {
+		return nil, err
+	}
+	if present {
+		session.Version = s.Memory.Version()
 	}
 	return &jobs.Command{
 		Name: "markLiveBoardSeen", Actor: viewer,
