@@ -128,12 +128,16 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	return false
 }
 
-// leave ends the span of a show's present position.
+// leave ends the span of a show's present position. Only the removal of a user moves a replay: then no session may show it any more, and
+// its span goes at once.
 func (s *showState) leave(known *cachedShow, version uint64) {
-	list := s.of(known.host).active
-	for i := range list {
-		if list[i].show == known && list[i].from == known.version && list[i].until == 0 {
-			list[i].until = version
+	shows := s.of(known.host)
+	if known.is(ShowReplay) {
+		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
+	}
+	for i, one := range shows.active {
+		if one.show == known && one.from == known.version && one.until == 0 {
+			shows.active[i].until = version
 		}
 	}
 }

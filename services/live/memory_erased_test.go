@@ -1,0 +1,43 @@
+package live
+
+import (
+	"testing"
+
+	"tidings/services"
+)
+
+// A replay becomes cancelled only by the removal of its host. No board of any session has it then, and the cache keeps nothing of it
+// after the horizon; a node that starts later agrees.
+func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
+	for name, pull := range map[string]bool{"in lists": false, "pulled": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newShowSQL()
+			m := s.cache()
+			s.planned(1, 1, 5)
+			s.start(1, 10)
+			ended := s.shows[1]
+			ended.Status, ended.EndedAt, ended.Pull = ShowReplay, afterNoon(20), pull
+			frozen := s.move(ended).Version
+			turn(t, m)
+			if shows, _ := m.Shows.replaysAt(of(1), frozen, ShowPlace{}, 10); len(shows) != 1 || shows[0].Status != ShowReplay {
+				t.Fatalf("before the removal there is %v", shows)
+			}
+			gone := s.shows[1]
+			gone.Status, gone.Title, gone.CancelledAt = ShowCancelled, "", afterNoon(30)
+			s.move(gone)
+			turn(t, m)
+			late := s.cache()
+			turn(t, late)
+			for node, m := range map[string]*cache{"a node that saw it": m, "a node that starts later": late} {
+				for _, version := range []uint64{frozen, s.head} {
+					if shows, _ := m.Shows.replaysAt(of(1), version, ShowPlace{}, 10); len(shows) != 0 {
+						t.Errorf("%s shows at version %d of %d: %+v", node, version, s.head, shows)
+					}
+				}
+				if known := m.Shows.state.hosts.one(services.UserID(1)).shows; known != nil && len(known.replays) > 0 {
+					t.Errorf("%s keeps %d positions of it", node, len(known.replays))
+				}
+			}
+		})
+	}
+}
