@@ -16,7 +16,9 @@ type boardFacts struct {
 	replays []replayEntry
 }
 
-// audit compares the hosts that a document names, and the list of replays if there is one.
+// audit compares the hosts that a document names, and the list of replays if there is one. It returns the facts, and the
+// names of the parts that differ: the projector then rebuilds them. It runs while others write, so the projector repeats it
+// before it believes a difference.
 func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	var facts boardFacts
 	var err error
@@ -31,6 +33,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if err != nil {
 		return nil, nil, err
 	}
+	// Compared apart from the hosts, for a mode may be wrong where the set of hosts is right.
 	if slices.ContainsFunc(shown.Document.Hosts, func(host services.FollowedAuthor) bool {
 		return host.Quiet != (modes[host.Author] == services.FollowNone)
 	}) {
@@ -45,6 +48,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if err != nil {
 		return nil, nil, err
 	}
+	// A list may be cut deeper than a fresh one would be. What is below its own floor it does not claim to have.
 	above := func(entry replayEntry) bool {
 		return held.floor.ID == 0 || entry.Place.Before(held.floor)
 	}

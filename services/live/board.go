@@ -21,6 +21,7 @@ type Ask struct {
 
 // Item is one line of a board: a show as it is now, and as the session froze it.
 type Item struct {
+	// The position in the session, which a cursor names: the present show may stand elsewhere.
 	Place  ShowPlace
 	Frozen Frozen
 	Show   Show // as it is now
@@ -77,6 +78,8 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 // board as that session froze it. When the session is over, a new one continues at the same position and is marked as
 // replacing it.
 func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
+	// The order of the steps matters: the cache reaches the session's version first, since everything below is read as of
+	// that version.
 	start, err := ask.place(viewer)
 	if err != nil {
 		return Board{}, err
@@ -104,6 +107,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if err != nil {
 		return Board{}, err
 	}
+	// Only now, because it needs the hosts. Otherwise the ID of any show would tell a stranger when it starts or ended.
 	if start.last != 0 {
 		if err := s.checkShown(ctx, session, reader.hosts, shown); err != nil {
 			return Board{}, err
@@ -113,15 +117,20 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if !given || board.Replaced {
 		session = s.newSession(session, reader.hosts)
 	}
+	// A new session in a slot of its own needs no write: without a lease it lives for the first idle time (Session.lives).
+	// One that shares a slot takes it now, which ends the session before it. The result does not matter here: if a later
+	// session has the slot, the next page of this one is told so.
 	if given && !board.Replaced || session.shared(s.sessions) {
 		s.renew(ctx, session)
 	}
 	return s.fill(ctx, board, session, reader, start.after, ask.First)
 }
 
-// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at its version. All
-// hosts in the list belong to it.
+// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at its version.
+// All hosts in the list belong to it. The version is read after the hosts: a host who is followed in between is later than
+// Made.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
+	// Viewer and device stay those of the former session.
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
@@ -148,6 +157,7 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 	}
 	board.Items = make([]Item, len(page.Lines))
 	for i, line := range page.Lines {
+		// The line's show is as the session froze it; present replaces it by the show of today in the next step.
 		was := Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
 		board.Items[i] = Item{Place: line.Place, Frozen: was, Show: line.Show, Host: users[line.Show.Host]}
 	}
@@ -175,6 +185,7 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 	}
 	shows, err := s.Memory.Shows(ctx, missing)
 	for i := range items {
+		// A show that was erased meanwhile is absent: its line stays, as the session has it.
 		if show, ok := shows[items[i].Show.ID]; ok {
 			items[i].Show = show
 		}
@@ -182,17 +193,21 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 	return err
 }
 
-// cut makes a page from the node cache and the viewer's replays.
+// cut makes a page from the node cache and the viewer's replays. after is in the session's order. building reports that
+// replays came from SQL because the list in Redis is not ready.
 func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page cut, building bool, err error) {
 	hosts := session.hosts(reader.hosts)
 	var p part
 	if !after.Replay {
+		// One more than the page, to know whether there are more.
 		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
+	// Live and upcoming shows fill the page: no list of replays is read, or built for users who never scroll that far.
 	if p.More || len(p.Active) > first || len(hosts) == 0 {
 		return p.page(first), false, nil
 	}
+	// Board has read the hosts alone, in the hope that active shows fill the page.
 	if reader.unlisted {
 		if reader, err = s.readerData(ctx, session, after, s.replaysFor(session, first)); err != nil {
 			return cut{}, false, err
@@ -220,13 +235,15 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	return p.page(first), building, nil
 }
 
-// allReplays is more than a list shows.
+// allReplays is more than a list shows, which also keeps some entries beyond those (lib_replays.lua).
 const allReplays = 2 * services.Retention
 
 // cachedReplays are the replays of the node cache after a position. The cache keeps as many of the newest pulled replays as a list does; paging
 // past them ends the list.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
+		// The floor is counted from the top of the board and not from the position of the page: page by page the same replays
+		// are listed.
 		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
@@ -244,6 +261,7 @@ func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor
 // data. The cache has the recent replays. One that is missing there became a replay long ago, or after the last log entry
 // that this node has read.
 func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
+	// Only hosts with a line are in the map: a viewer may follow thousands.
 	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {
 		on[line.Host] = false
@@ -258,6 +276,8 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 	for _, one := range list.Lines {
 		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
 		switch {
+		// A host who is not followed any more, or joined after the session was made; or a replay that was live at the
+		// session's version, and is among its active shows.
 		case !on[one.Host] || known && !there:
 			continue
 		case known:
@@ -276,6 +296,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 			lines[i].Show = shows[one.Place.ID]
 		}
 	}
+	// Of those read from SQL only now is it known since when they are replays. A show that was erased is the zero Show.
 	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
 		return one.Show.Status != ShowReplay || one.Show.Version > session.Version
 	})

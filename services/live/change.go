@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxChanged bounds each list of a change.
+// maxChanged bounds each list of a change, and with it the size of a frame. A client that gets More reads the board anew.
 const maxChanged = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
@@ -20,6 +20,8 @@ type Difference struct {
 // difference sorts the moves since a session into the lists of a Difference.
 func difference(moves []Move) (d Difference) {
 	for _, move := range moves {
+		// "": no board had it at the session's version. A show that went live and ended since then is only among the ended:
+		// each show is in at most one list, by its state then and now.
 		was, is := ShowStatus(""), move.Is.Status
 		if move.Was.ID != 0 {
 			was = move.Was.Status
@@ -33,6 +35,7 @@ func difference(moves []Move) (d Difference) {
 			d.Scheduled = append(d.Scheduled, planned(move.Is))
 		case is == ShowUpcoming && was == ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
 			d.Rescheduled = append(d.Rescheduled, planned(move.Is))
+		// A show that came and was cancelled within the session was never seen, and is left out.
 		case is == ShowCancelled && was == ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Is)
 		}

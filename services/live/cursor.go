@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	cursorForm  = 0x41 // the first byte of a cursor: no session begins with it
+	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
+	// Form, section, score, ID, session.
 	cursorBytes = 1 + 1 + 8 + 8 + sessionBytes
 )
 
@@ -39,6 +40,7 @@ func parseCursor(viewer services.UserID, text string) (session Session, place Sh
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),
 		}
 		session, ok = sessionOf(bytes[18:])
+		// One position has one text: the comparison refuses spellings that decode to the same bytes.
 		ok = ok && place.ID > 0 && place.ID <= services.MaxPostID && CursorText(session, place) == text
 	}
 	switch {

@@ -11,7 +11,8 @@ type line struct {
 
 func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
 
-// replayList is a part of the replays of a board, in its order and from one position on.
+// replayList is a part of the replays of a board, in its order and from one position on. A board has two of them: the
+// viewer's list, and the node cache's replays of huge hosts.
 type replayList struct {
 	Lines []line
 	More  bool // more follow that were not read
@@ -19,7 +20,8 @@ type replayList struct {
 	Floor ShowPlace
 }
 
-// part is the part of a board after a position.
+// part is the part of a board after a position: what page cuts a page from. At most one more active show than the page has is
+// in it.
 type part struct {
 	Active []Show // live and upcoming
 	More   bool   // more active shows follow that were not read
@@ -42,10 +44,12 @@ func (p part) page(first int) (page cut) {
 	for _, show := range p.Active {
 		page.Lines = append(page.Lines, lineOf(show))
 	}
+	// Active shows come before all replays, so the replays are not looked at.
 	if p.More || len(page.Lines) > first {
 		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
 		return page
 	}
+	// The newest end of all sources: below it at least one source has replays that it cannot name.
 	var floor ShowPlace
 	page.End = services.EndOfFeed
 	heads := make([][]line, len(p.Replays))
@@ -55,11 +59,15 @@ func (p part) page(first int) (page cut) {
 			floor, page.End = source.Floor, services.EndOfRetention
 		}
 	}
+	// A merge of sorted lists. last finds a replay that is in two sources, whose host turned huge, or no longer is, near its
+	// end.
 	for last := (ShowPlace{}); ; {
 		at, unread := newest(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""
 		}
+		// Where one source has more that was not read, its next may be newer than those of the other sources: the page ends
+		// short of it.
 		if unread || at < 0 {
 			return page
 		}

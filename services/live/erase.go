@@ -12,15 +12,18 @@ import (
 var (
 	showsToErase = sql.NewStatement("shows to erase", `SELECT id FROM shows WHERE host = $1 AND id > $2 ORDER BY id LIMIT $3`)
 
+	// A subselect with a limit bounds the transaction: PostgreSQL has no DELETE with LIMIT.
 	remindersToErase = sql.NewStatement("reminders of erased shows", `DELETE FROM reminders
 		WHERE (show, user_number) IN (SELECT show, user_number FROM reminders WHERE {in show $1 BIGINT} LIMIT $2)`)
 
 	historyToErase = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
 
+	// Only cancelled rows of this host: a show that was announced since the statement before is left for the next pass.
 	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
-// Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders.
+// Erase are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes
+// last: until then the log gets the entries that take the shows off boards.
 func (s *Service) Erase() []erase.Step {
 	return []erase.Step{
 		erase.Rows("reminders", "reminders", "user_number", "show, user_number"),
@@ -38,6 +41,7 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	}
 	n, err := tx.Run(ctx, remindersToErase, shows, erase.Batch)
 	done := erase.Done{After: shows[len(shows)-1], More: len(shows) == erase.Batch}
+	// This page of shows has more reminders than one step deletes: the next step begins with the same shows.
 	if n == erase.Batch {
 		done = erase.Done{After: at.After, More: true}
 	}
@@ -53,6 +57,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 		if err != nil {
 			return nil, err
 		}
+		// An earlier pass was here. No other show has an empty title.
 		if show.Status == ShowCancelled && show.Title == "" {
 			continue
 		}
@@ -79,6 +84,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 	if removed > 0 || !at.Late {
 		return erase.Count("shows", removed), nil
 	}
+	// Nothing shows them any more. Now the payloads in the log, the former positions and the rows themselves go.
 	keys := make([]string, len(found))
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	// The columns that scanShow reads, in its order. showColumnsOf stands alone where a statement has columns before them.
 	showColumnsOf = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf
@@ -22,6 +23,8 @@ const (
 )
 
 var (
+	// ON CONFLICT: insert turns the row that is missing then into CONFLICT; an error of the statement would end the
+	// transaction on PostgreSQL, with all commands that share it.
 	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, host, title, cover_url, replay_url, status,
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`)
@@ -36,24 +39,31 @@ var (
 	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
+	// The lock of the log of shows comes first, so this one waits only for reminders, which take the row alone, with
+	// showForShare.
 	showForUpdate = sql.NewStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
 
 	showForShare = sql.NewStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
 
 	showsByID = sql.NewStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
 
+	// status < 2 is the condition of the index shows_active, status = 0 the question. The limit bounds the count of a host
+	// with many.
 	upcomingCounted = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
+	// The next hosts with an active show, then all of their shows: a page never ends within a host.
 	activeShows = sql.NewStatement("active shows", `
 WITH next AS MATERIALIZED (
 	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+onBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
 )
 `+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+onBoards+` ORDER BY s.host, s.id`)
 
+	// In order of until_at it is a range of the index show_history_by_age; ShowHistory sorts the result by show.
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
 		WHERE until_at >= $1 ORDER BY until_at`)
 
+	// Each show once, found by its history, and then by its key: there is no index of shows by their end over all hosts.
 	endedShows = sql.NewStatement("shows that ended lately", `
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
 `+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+onBoards+` ORDER BY s.id`)
@@ -84,7 +94,8 @@ func numberOf(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// insert inserts a show. CONFLICT if its ID is taken.
+// insert inserts a show. CONFLICT if its ID is taken. Status and times go in as they are: the caller has them from a
+// transition.
 func insert(ctx context.Context, tx *sql.Tx, show Show) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -106,6 +117,8 @@ func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	}
 	added, err := tx.Run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
 		numberOf(former.Status), former.Score)
+	// Two positions from one version on: the log was not locked, or before is not what is in the row. The transaction is
+	// rolled back.
 	if err == nil && added == 0 {
 		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
 	}
@@ -128,6 +141,7 @@ func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error)
 	return lockedShow(ctx, tx, showForShare, id)
 }
 
+// lockedShow reads one show by a statement that locks its row. The code of the error is the caller's answer to a client.
 func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (Show, error) {
 	found, err := selectShows(ctx, tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
@@ -179,7 +193,7 @@ func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[se
 	return found, err
 }
 
-// countUpcoming counts the upcoming shows of a host, up to limit.
+// countUpcoming counts the upcoming shows of a host, up to limit: more cost nothing more.
 func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit int) (count int, err error) {
 	_, err = tx.One(ctx, upcomingCounted, []any{host, limit}, &count)
 	return count, err
@@ -220,6 +234,8 @@ func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten
 	return forget(ctx, db, forgetFormer, before)
 }
 
+// forget runs a statement that deletes rows from before a time. The cleaner calls it every few minutes, so that one run has
+// few rows.
 func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)

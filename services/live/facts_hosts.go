@@ -10,7 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
+// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see. shown is false while the host hides from
+// the reader, and the user's own row in follows is the one that carries their own posts. A row in hosts stays when all shows
+// are over.
 const hostEdges = `
 	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND f.followee <> $1 AND f.shown
 		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = f.followee)`
@@ -21,9 +23,11 @@ var (
 
 	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
+	// unnamed = 0 and not named: nobody has begun. Of two jobs of one host only one queues chunks.
 	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
+	// Each chunk's job runs it in the transaction that ends the job, so each chunk counts once, however often its job runs.
 	lowerHostUnnamed = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
 		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
 
@@ -31,10 +35,12 @@ var (
 
 	hostsNamed = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
+	// Dormant followers have no document: they get the hosts when they return.
 	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, `+people.FollowColumns+`
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
 
+	// OFFSET stops at the follower who is one too many, where a count would read all of them.
 	hostsOfMany = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
@@ -54,11 +60,13 @@ var (
 
 	setHostVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
 
+	// The subselect is one step into the index shows_replays for each host.
 	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
 	hostsOfReader = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
 
+	// A follow that ended, or one whose host hides: both took the shows off the board.
 	followEnded = sql.NewStatement("whether a follow has ended lately", `
 SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
 UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT shown LIMIT 1`)
@@ -79,14 +87,15 @@ func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, n
 }
 
 // beginHostChunks records in how many chunks of followers the documents are to list a host. It returns false if that has
-// begun before, or if all documents list the host already.
+// begun before, or if all documents list the host already: then the caller's chunks are not needed. With 0 chunks the caller
+// publishes at once.
 func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
 	changed, err := tx.Run(ctx, hostChunksBegun, host, chunks)
 	return changed > 0, err
 }
 
-// endHostChunk records that one more chunk of a host's followers is done: their documents list the host. last is true for
-// the last chunk.
+// endHostChunk records that one more chunk of a host's followers is done: their documents list the host. last is true for the
+// last chunk, whose job publishes the host's shows in the same transaction.
 func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
@@ -124,6 +133,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	if err != nil {
 		return nil, err
 	}
+	// One version for all of them is enough: it is newer than what any node has of any of these hosts.
 	if _, err := tx.Run(ctx, setHostVersions, live, int64(version)); err != nil {
 		return nil, err
 	}
@@ -133,6 +143,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var host services.UserID
 		var pull bool
 		err := scan(&show, &host, &pull)
+		// Older sessions must not list a replay that no board had: its end may be long before they began.
 		formers = append(formers, stoodNowhere(show, host, version, tx.Now))
 		if !pull {
 			listed = append(listed, host)
@@ -147,7 +158,8 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns those of some hosts that have more than a number of followers, active or not.
+// manyFollow returns those of some hosts that have more than a number of followers, active or not: they get jobs of their
+// own, in chunks.
 func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {

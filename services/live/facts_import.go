@@ -8,9 +8,11 @@ import (
 	"tidings/services/sql"
 )
 
+// importedShow are the columns that every imported show has. The rest are times, which depend on its status.
 const importedShow = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
+// importShows has one statement for each status, because a list of times cannot hold null.
 // One statement for each status, because a list of times cannot hold null.
 var (
 	importShows = map[ShowStatus]sql.Insertion{
@@ -81,7 +83,8 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 	return inserted, err
 }
 
-// stoodNowhere returns a row of the history: no board had the show until a version.
+// stoodNowhere returns a row of the history: no board had the show until a version. The status says so: a cancelled show has
+// no position.
 func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
 }

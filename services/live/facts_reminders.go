@@ -13,6 +13,8 @@ var (
 
 	deleteReminder = sql.NewStatement("delete a reminder", `DELETE FROM reminders WHERE show = $1 AND user_number = $2`)
 
+	// The join drops the reminders of a show whose row is gone. PostgreSQL plans a scalar count as one look into the key for each
+	// row; NOT EXISTS may become a join with all blocks of the host.
 	remindersOf = sql.NewStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
 		WHERE m.show = $1 AND m.user_number > $2 AND s.id = $1
 			AND 0 = (SELECT count(*) FROM blocks b WHERE b.blocker = s.host AND b.blocked = m.user_number)
@@ -20,12 +22,15 @@ var (
 
 	remindedOf = sql.NewStatement("reminders of a user", `SELECT show FROM reminders WHERE user_number = $1 AND {in show $2 BIGINT}`)
 
+	// The inner limit bounds what is read, the outer one what is counted. The newest IDs are the shows that were announced
+	// last.
 	remindersCounted = sql.NewStatement("count reminders", `SELECT count(*) FROM (
 		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// remindersLooked is the most reminders that a count reads for each that it may count.
+// remindersLooked is the most reminders that a count reads for each that it may count: up to three of four may be of past
+// shows before the limit becomes generous. It never refuses a reminder wrongly.
 const remindersLooked = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has

@@ -16,9 +16,12 @@ const (
 )
 
 var (
+	// A range of the index shows_replays from its end: no sort.
 	hostReplays = sql.NewStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
+	// For each host the end of the last replay wanted, then all from it on. Ends are not unique, so PulledReplays cuts the
+	// rest.
 	pulledReplays = sql.NewStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
@@ -60,6 +63,7 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 		list[i] = []any{host}
 	}
 	found, err := selectShows(ctx, d.Runner, pulledReplays, list, max(0, limit-1))
+	// of counts within the host.
 	kept, of := found[:0], 0
 	for i, show := range found { // several may have the same time as the last
 		if of++; i == 0 || found[i-1].Host != show.Host {
@@ -80,6 +84,7 @@ func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before
 	}
 	ended, id := int64(math.MaxInt64), services.MaxPostID
 	if before.Replay {
+		// Scores are milliseconds, times in SQL microseconds.
 		ended, id = before.Score*1000, before.ID
 	}
 	return selectShows(ctx, db.Runner, replaysOfReader, reader, ended, id, limit)

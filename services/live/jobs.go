@@ -25,19 +25,22 @@ const remindersPerStep = 1000
 
 func (s *Service) kinds() []jobs.Kind {
 	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
+		// Closing comes in bursts, since shows are planned for the full hour: a batch reads all of them by one statement.
 		{Name: jobClose, Class: jobs.Short, Batch: s.closeEach, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
 		{Name: jobRemind, Class: jobs.Bulk, Each: s.runRemind, Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 	})
 }
 
-// CloseJob returns the job that closes a show at a time, unless a report about it comes before.
+// CloseJob returns the job that closes a show at a time, unless a report about it comes before. Its time may be wrong by
+// then: the job looks at the show, and goes back into the queue if it is too early. The zero time lets it find out.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
 	return job
 }
 
-// reminding is the remaining part of the reminders of a started show: those of users with IDs above After.
+// reminding is the remaining part of the reminders of a started show: those of users with IDs above After. It is stored in
+// the queue, so its names stay.
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
@@ -62,6 +65,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	if err != nil {
 		return show, err
 	}
+	// The version is a column of the row: the log comes before the insert.
 	if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
@@ -80,6 +84,8 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 // read the show.
 func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show) (Show, error) {
 	if after.Status == ShowReplay && before.Status != ShowReplay {
+		// The mode at the moment of the end, in the transaction of the end: it decides for good whether the replay is in
+		// lists.
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
 			return after, err
@@ -87,6 +93,8 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 		after.Pull = mode == services.AuthorHuge
 	}
 	if after.Status == ShowLive && before.Status != ShowLive {
+		// An ID of the moment of the report and not of StartedAt: whoever followed before the report sees a show that goes
+		// live.
 		after.LiveStamp = tx.NewID(s.ids)
 	}
 	after, former, err := s.logChange(ctx, tx, before, after)
@@ -107,6 +115,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 		return after, nil, err
 	}
 	if !after.moved(before) {
+		// Open boards show texts at once, so these are in the log too.
 		change := LogChange{Show: after}
 		return after, nil, change.appendTexts(ctx, tx)
 	}
@@ -115,6 +124,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	if err == nil && change.Live {
 		err = SetHostVersion(ctx, tx, after.Host, version)
 	}
+	// No board had it before: there is no position to keep.
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
@@ -126,9 +136,11 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 
 // showJobs are the jobs that project the effects of a change of a show.
 func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
+	// A new plan or a start moves the time of closing. The former job remains, and does nothing at its time.
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
+	// Also a show that is over as soon as its start is reported: users who wait for it are told.
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
 		queued = append(queued, remindJob(after.ID, tx.Dated()))
 	}
@@ -156,6 +168,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	for i := range claimed {
 		switch {
 		case outcomes[i] != nil:
+		// All are tried again: none of the batch was rescheduled.
 		case failed != nil:
 			outcomes[i] = failed
 		case early[i]:
@@ -180,6 +193,7 @@ func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job
 	var later []jobs.NewJob
 	early = map[int]bool{}
 	for i, id := range ids {
+		// A show that is over, cancelled or erased has the zero time, so it is not early: closeShow finds nothing to do.
 		if at := s.limits.closesAt(shows[id]); at.After(tx.Now) {
 			early[i], done, later = true, append(done, claimed[i]), append(later, CloseJob(id, at))
 		}
@@ -220,6 +234,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		return err
 	}
 	s.jobs.Wake()
+	// This node's own boards show it at once; the other nodes are hinted at by the log.
 	return s.Memory.Refresh(ctx)
 }
 
@@ -247,6 +262,7 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	// A full page: there may be more. The next job begins after the last user of this one.
 	if len(users) == most {
 		queued = append(queued, reminding{part.Show, users[len(users)-1], part.Moment}.job())
 	}

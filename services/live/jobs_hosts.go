@@ -42,7 +42,7 @@ type newHosts struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
-// hostsAtOnce bounds how many hosts one transaction publishes on boards.
+// hostsAtOnce bounds how many hosts one transaction publishes on boards: it locks the log of shows for that long.
 const hostsAtOnce = 500
 
 // HostsJobs are the jobs of hostJob for many hosts: hundreds are written into documents together, and one log entry
@@ -93,6 +93,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserID) bool { return slices.Contains(large, host) })
+	// Outside the transaction: writing documents takes long, and a second run writes the same.
 	if err := s.nameHosts(ctx, hosts); err != nil {
 		return err
 	}
@@ -116,10 +117,12 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	s.jobs.Wake()
+	// The job removed itself together with its effect; the worker must not look for it.
 	return jobs.ErrFinished
 }
 
-// nameHosts writes some hosts into the documents of all their followers, by the present follows.
+// nameHosts writes some hosts into the documents of all their followers, by the present follows. The stamp is from before the
+// follows are read: a document that lost a host since refuses the entry, and NameIn reads that edge again.
 func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
@@ -140,6 +143,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
+	// Those that are new; the others are published already, or by the last of their chunks.
 	named, err := setNamed(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -171,6 +175,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	// Most hosts have few followers: one step instead of a job for it.
 	if len(chunks) == 1 {
 		if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunks[0]); err != nil {
 			return err
@@ -236,12 +241,14 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just
-// reached its present status. The caller has locked the log of shows.
+// reached its present status. The caller has locked the log of shows. Cancelled shows are not among them: no board ever needs
+// them.
 func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.UserID) error {
 	shows, err := publish(ctx, tx, host)
 	if err != nil {
 		return err
 	}
+	// Whether some replay belongs into lists. One job then brings the newest of the host, instead of one for each show.
 	spreads := false
 	for _, show := range shows {
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
@@ -264,12 +271,14 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 }
 
 // mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
-// host's name into the document. refused says that something was removed since the stamp.
+// host's name into the document. refused says that something was removed since the stamp. It runs for each new follow; a
+// followee without shows costs one SELECT by key.
 func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	known, _, err := readHost(ctx, s.store.Runner, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
+	// One more than a rebuild puts into a list: then the list knows that older ones exist.
 	shows, err := newestOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
 	if err != nil {
 		return nil, false, err

@@ -56,7 +56,7 @@ func entriesOf(shows []Show) []replayEntry {
 	return entries
 }
 
-// inLists reports whether a show belongs in lists of replays.
+// inLists reports whether a show belongs in lists of replays: over, on boards, and not of a host who was huge at its end.
 func inLists(show Show) bool {
 	return show.Status == ShowReplay && show.Version > 0 && !show.Pull
 }
@@ -64,6 +64,7 @@ func inLists(show Show) bool {
 // fanOutReplay brings a replay to the followers.
 func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := s.show(ctx, id)
+	// Its host was erased, or is not on boards yet: publishShows queues the job again.
 	if err != nil || !inLists(show) {
 		return err
 	}
@@ -82,6 +83,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 // fanOutChunks updates the followers as a fan-out of posts does: at once if they are one chunk, otherwise by a job for each
 // chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
+	// Of a big host only the active followers; the lists of the others are rebuilt when they return.
 	since, err := s.fanout.PushedSince(ctx, host)
 	if err != nil {
 		return err
@@ -104,6 +106,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	return s.jobs.Replace(ctx, job, jobs)
 }
 
+// runReplayChunk updates the followers of one chunk, on any node.
 func (s *Service) runReplayChunk(ctx context.Context, job jobs.Job) error {
 	var chunk replayChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -133,6 +136,7 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, err
 // pushReplays updates one chunk of followers, read from SQL when it runs. A follower without a list needs none yet: it is
 // made when their board is read.
 func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
+	// The stamp comes before every read from SQL below: see jobs.Merge.
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -156,7 +160,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	})
 }
 
-// entriesAtOnce bounds how many entries go to Redis together.
+// entriesAtOnce bounds how many entries go to Redis together: about 600 kB, and some milliseconds of its one thread.
 const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
@@ -244,6 +248,8 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 	}.Run(ctx)
 }
 
+// replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list, and one more, whose position is
+// the floor: what the list must not claim to have.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
 	shows, err := replaysFeed(ctx, s.store, user, ShowPlace{}, projector.RebuildEntries+1)

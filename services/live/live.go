@@ -5,8 +5,20 @@
 // from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
 // whatever the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position
 // a show had, span.frozen what it then showed, and atSession which replays count.
-// A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer,
-// boards come from SQL, and sessions live as long as they can.
+//
+// One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and
+// an entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
+// followed notifies the watched followers and the open boards; the hub renders their badges, and watcher.readChange sends
+// what differs from their session. No document is written: the count is made on reading, from the node cache and the
+// versioned field of what the user has seen.
+//
+// Shows come onto boards only when the documents of all followers name their host (jobs_hosts.go): a board that lists a show
+// must also get its changes. Live and upcoming shows are read from the node cache, replays from a list for each user in
+// Redis, and those of huge hosts, which are in no list, from the node cache again.
+//
+// A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer, boards come from SQL, and
+// sessions live as long as they can. A node that has not loaded the shows yet loads them for the first request, or answers
+// UNAVAILABLE: it never shows an empty board in their place.
 package live
 
 import (
@@ -49,7 +61,8 @@ type Config struct {
 type Service struct {
 	Memory *Memory // this node's cache of the shows on boards
 
-	store     *sql.DB
+	store *sql.DB
+	// The engines, shared with the node's other services.
 	redis     projection
 	reader    *nodecache.Reader
 	jobs      *jobs.Engine
@@ -59,11 +72,13 @@ type Service struct {
 	clock     services.Clock
 	ages      services.SourceExpiry
 
+	// From Config, with its defaults filled in. idle is Config.SessionFor, longest the longest life of a session.
 	limits        ShowLimits
 	sessions      Scope
 	idle, longest time.Duration
 	buildWait     time.Duration
 
+	// For metrics: puts into lists that lacked the replay.
 	replaysDelivered atomic.Uint64
 }
 
@@ -91,6 +106,8 @@ func New(cfg Config) *Service {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
+	// From here on rebuilds, follows, audits and the cleaner know boards. None of these names this package: they call what is
+	// registered, so that the engines need no import of a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)
 	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)

@@ -38,6 +38,8 @@ func (d database) Shows(ctx context.Context, ids []services.PostID) (map[service
 	return readShows(ctx, d.Runner, ids)
 }
 
+// pullsBatch bounds one answer: each of its hosts brings up to Retention shows. showsBatch bounds how long one SELECT runs
+// while a node starts.
 const (
 	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
 	showsBatch = 1000 // entries of the log, and hosts, in one SELECT
@@ -52,10 +54,14 @@ type Memory struct {
 	read    *changelog.Cache[services.PostID, Show] // shows that this cache does not keep
 
 	following *changelog.Following
-	mu        sync.RWMutex
-	state     *showState
-	changed   changedHosts // collects what changes in the read of the log that is under way
+	// mu guards state and what it points to. The version of the log is not under it: following raises it after apply has
+	// returned.
+	mu    sync.RWMutex
+	state *showState
+	// Only the read of the log uses it, which is one at a time.
+	changed changedHosts // collects what changes in the read of the log that is under way
 
+	// Lock order: mu, then the lock of readers (learned).
 	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
 	boards  *receivers[*HostWatch]
 }
@@ -70,6 +76,7 @@ type changedHosts struct {
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
 // session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
+	// Shows that ended before the horizon, on pages of replays: a few thousand bodies serve most of them.
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{
@@ -88,6 +95,8 @@ func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
+// learned adds the versions of the live sets of each watched user's hosts. The hub compares the sum with the one of its last
+// rendering, and so finds the users whose count a start or an end may have changed, also when a notification was lost.
 func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
@@ -109,6 +118,7 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 	if m.Loaded() && m.Version() >= version {
 		return nil
 	}
+	// The version was made by another node, or this node has loaded nothing yet.
 	if err := m.Refresh(ctx); err != nil {
 		return err
 	}
@@ -118,11 +128,13 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 	return nil
 }
 
-// Refresh reads the log of shows, so that this node sees its own change at once.
+// Refresh reads the log of shows, so that this node sees its own change at once. It is the AfterCommit of the commands: the
+// host reads their own show back from this cache.
 func (m *Memory) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
 
 // followed drops what no session needs any more, and notifies of the changes.
 func (m *Memory) followed(err error) {
+	// After an error nothing was applied, and the next read of the log forgets as well.
 	if err == nil {
 		m.forget()
 	}
@@ -138,6 +150,7 @@ func (m *Memory) followed(err error) {
 	for _, host := range changed.shows {
 		m.boards.moved(host)
 	}
+	// Also after an error, and without a change: a notification may wait for the end of its gap.
 	m.readers.notifyPending()
 	m.boards.notifyPending()
 }
@@ -146,11 +159,14 @@ func (m *Memory) followed(err error) {
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
+		// AppendReload, or an entry of an erased show (changelog.Blank).
 		if entry.Key == "" {
 			return false
 		}
 		change, err := parseLogChange(entry)
 		if err != nil {
+			// A newer release may write what this one cannot read. Loading gives the right state without understanding the
+			// entry.
 			m.log.Error("a change of a show cannot be read: all are loaded", "error", err)
 			return false
 		}
@@ -160,11 +176,13 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
+		// Also shows that state keeps: the cache then never serves a state from before the entry, whenever they move into it.
 		m.read.Keep(change.Show.ID, change.Show)
 		// Only the texts of a show have changed that ended long ago and is no longer cached.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
+		// The time of the entry, not of this node: one that reads the log late keeps a position no longer than the others.
 		if state.put(change.Show, entries[i].At) {
 			m.changed.shows = append(m.changed.shows, change.Show.Host)
 		}
@@ -178,7 +196,8 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 // load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read
 // first: later entries may already be in the loaded state, and then change nothing. Versions come before the shows: a count
 // that is newer than its version is notified again when the log brings that version. Active shows come before those that are
-// over, because an active show may end in between. Former positions come last, so they are never behind the shows.
+// over, because an active show may end in between. Former positions come last, so they are never behind the shows. The new
+// state is built aside and installed at once: readers see the former one until then, and a failed load changes nothing.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.horizon)
 	state := newShowState()
@@ -246,6 +265,8 @@ func (s *showState) fill(ended []Show, history []Former) {
 		s.put(one, one.UpdatedAt)
 	}
 	s.passing = nil
+	// put has taken each read for a move that just happened. In truth a show's last move is older than the horizon, unless
+	// the history below has it.
 	for _, one := range s.byID {
 		one.settled = true
 	}
@@ -266,12 +287,15 @@ func (s *showState) fill(ended []Show, history []Former) {
 func (m *Memory) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.hosts.all(func(former *cachedHost) { state.raise(former.number, former.version) }) // versions never fall
+	// Versions never fall: an erased host has no row any more, and a restored backup has older ones. A sum of versions that fell
+	// would make the badges of all followers of that host look older than what was sent before.
+	m.state.hosts.all(func(former *cachedHost) { state.raise(former.number, former.version) })
 	m.state = state
 	m.read.Clear()
 	m.changed.all = true
 }
 
+// forget drops what no session needs any more, at each read of the log: mostly nothing.
 func (m *Memory) forget() {
 	until := m.clock.Now().Add(-m.horizon).UnixMilli()
 	m.mu.Lock()

@@ -61,6 +61,7 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	defer boardPages.Put(page)
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	// One more than asked for, to know whether there are more.
 	page.findHosts(m.state.hosts, hosts, after, limit+1, replays)
 	page.fill(version, after, limit+1)
 	more := len(page.best) > limit
@@ -71,6 +72,8 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	return shows, more
 }
 
+// findHosts collects the hosts that have spans of the kind, and the greatest scores among them: p.highest has the count
+// greatest ones, least first, so p.highest[0] is a bound that count shows reach, if all of them hold at the version.
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
 	for _, followed := range hosts {
@@ -94,13 +97,15 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 		case len(p.highest) < count:
 			p.highest = slices.Insert(p.highest, at, one.highest)
 		case at > 0:
+			// The least of them leaves.
 			copy(p.highest, p.highest[1:at])
 			p.highest[at-1] = one.highest
 		}
 	}
 }
 
-// fill finds the first spans of a page, and keeps at most count of them.
+// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts that reach the
+// estimate, the second one those below it, which a full page skips by one comparison each.
 func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.highest) == count {
@@ -118,7 +123,8 @@ func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	}
 }
 
-// take adds those of a host's spans that may be on the page.
+// take adds those of a host's spans that may be on the page. The spans are in the order of boards, so the first one behind
+// the end of a full page ends the walk.
 func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
 	for _, one := range spans {
 		if p.full && bySpan(one, p.worst) >= 0 {
@@ -127,12 +133,14 @@ func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count in
 		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
 			continue
 		}
+		// Sorting at twice the size costs a constant for each span, where an insertion into a sorted list would cost count.
 		if p.best = append(p.best, one); len(p.best) >= 2*count {
 			p.prune(count)
 		}
 	}
 }
 
+// prune sorts what was found and drops what is behind the page.
 func (p *boardPage) prune(count int) {
 	slices.SortFunc(p.best, bySpan)
 	if p.full = len(p.best) >= count; p.full {
@@ -140,6 +148,8 @@ func (p *boardPage) prune(count int) {
 	}
 }
 
+// below reports whether a span is after a position in the order of boards. Both are of one section: pageAt reads either
+// active shows or replays.
 func (s span) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
@@ -147,10 +157,12 @@ func (s span) below(after ShowPlace) bool {
 // frozen is the show as it was in the span. An end that was reported before the start is omitted.
 func (s span) frozen() Show {
 	whole := s.show.whole()
+	// The present position of a show that has begun or is over: nothing of it can be later than the version.
 	if s.from == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
 	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, moment(0), moment(0)
+	// The score holds the time of that position, so no copy of the former show is kept: texts are the present ones.
 	if s.score > 0 {
 		whole.Status, whole.StartedAt = ShowLive, moment(s.score)
 		return whole
@@ -172,6 +184,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	}
 	of := m.state.hosts.one(one.host).shows
 	if of == nil {
+		// Its host has no span at all any more: it was cancelled.
 		return Show{}, true, false
 	}
 	for _, list := range [][]span{of.active, of.replays} {
@@ -190,7 +203,9 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 	return m.countLiveSince(hosts, seen, 0)
 }
 
-// countLiveSince is CountLive, restricted to the shows that went live after a position too.
+// countLiveSince is CountLive, restricted to the shows that went live after a position too. Each badge of each watched user
+// calls it, with up to thousands of hosts: it allocates nothing, and leaves hosts without a live show by the summary in the
+// table.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count
@@ -227,12 +242,14 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	return shows
 }
 
-// live calls found with each show that counts for a viewer.
+// live calls found with each show that counts for a viewer: it went live after the mark of what was seen, which is a version,
+// and after the follow, which is an ID of a time.
 func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
 			return // the upcoming shows begin here, and none of them counts
 		}
+		// The first condition leaves out former positions, which are among the active ones for as long as sessions last.
 		if one.from == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.Since {
 			found(one.show)
 		}
@@ -253,8 +270,9 @@ func (m *Memory) Now(read func(now func(services.PostID) (Show, bool))) {
 	})
 }
 
-// Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown ids
-// are absent. A show that is on no board is read each time, since the log does not have its changes.
+// Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown
+// ids are absent. A show that is on no board is read each time, since the log does not have its changes: one that was kept
+// would stay as it is.
 func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
 	found := make(map[services.PostID]Show, len(ids))
 	var others []services.PostID

@@ -23,6 +23,7 @@ type hostTable struct {
 	taken int
 }
 
+// fewestHosts is the size of an empty table: a power of two, as every size.
 const fewestHosts = 64
 
 func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, fewestHosts)} }
@@ -31,16 +32,19 @@ func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, few
 func (t *hostTable) slot(number services.UserID) *cachedHost {
 	const spread = 0x9E3779B1 // odd: the upper bits of the product depend on all bits of the number
 	mask := uint32(len(t.slots) - 1)
+	// The mask has as many ones as the index has bits: shift the product down to them.
 	at := uint32(number) * spread >> (32 - bits.Len32(mask))
 	for {
 		if slot := &t.slots[at&mask]; slot.number == number || slot.number == 0 {
 			return slot
 		}
+		// At most half of the slots are used, so a free one ends the walk soon.
 		at++
 	}
 }
 
-// one returns a host, the zero value for an unknown one. Callers must not modify it.
+// one returns a host, the zero value for an unknown one. Callers must not modify it. In a zero value shows is nil and active
+// is 0: no score of a live show.
 func (t *hostTable) one(number services.UserID) *cachedHost { return t.slot(number) }
 
 // add returns a host for modification, adding it if needed. It is valid until the next add.
@@ -57,8 +61,10 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 				*t.slot(one.number) = one
 			}
 		}
+		// The former slot was one of the former table.
 		slot = t.slot(number)
 	}
+	// MinInt64: below every score, so that boards skip it.
 	*slot = cachedHost{number: number, active: math.MinInt64, replays: math.MinInt64}
 	return slot
 }

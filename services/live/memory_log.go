@@ -9,10 +9,12 @@ import (
 )
 
 // LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
-// shows changed at once and all must be reloaded.
+// shows changed at once and all must be reloaded. Texts of SQL statements and of other packages contain it: it must stay the
+// same.
 const LogKind = "show"
 
-// LogChange is an entry of the log of shows: the whole show after the change.
+// LogChange is an entry of the log of shows: the whole show after the change. With the whole show a node needs no read of SQL
+// to apply it, and entries of one show may be applied twice.
 type LogChange struct {
 	Show Show
 	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostVersion
@@ -22,6 +24,7 @@ type LogChange struct {
 // is read.
 type logEntry struct {
 	LogChange
+	// Moved: the entry's version is the show's. WentLive: it is also the one at which it went live.
 	Moved    bool `json:",omitempty"`
 	WentLive bool `json:",omitempty"`
 }

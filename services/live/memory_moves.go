@@ -13,7 +13,8 @@ type Move struct {
 }
 
 // movedSince lists the shows of hosts that moved after a version, in no order. Shows that were published on boards since and
-// have left them again are omitted.
+// have left them again are omitted. It needs no log: the spans that hold at the version and those that are present tell the
+// difference.
 func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -34,9 +35,11 @@ func (h *hostShows) moved(moves []Move, version uint64) []Move {
 			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
 		}
 	}
+	// Few: those of one host, so a search beats a set.
 	there := moves[first:]
 	for _, list := range [][]span{h.active, h.replays} {
 		for _, one := range list {
+			// Former positions, and shows that have not moved.
 			if one.until != 0 || one.from <= version {
 				continue
 			}

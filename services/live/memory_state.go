@@ -20,7 +20,9 @@ type showState struct {
 	passing []passing // the oldest first
 }
 
-// cachedShow is a compact Show: a node keeps all active ones.
+// cachedShow is a compact Show: a node keeps all active ones, tens of thousands. Times are numbers and the texts one string,
+// because each time.Time takes 24 bytes and each string two words and an allocation that the garbage collector walks. The
+// spans of a show point to it.
 type cachedShow struct {
 	id                                 services.PostID
 	version, liveVersion               uint64
@@ -83,6 +85,8 @@ func addSpan(list []span, one span) ([]span, int) {
 	return slices.Insert(list, at, one), at
 }
 
+// of is a host's shows, for modification; it makes them. Whoever leaves both lists empty calls cachedHost.changed, which
+// drops them.
 func (s *showState) of(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {
@@ -91,7 +95,8 @@ func (s *showState) of(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version and reports whether it was lower.
+// raise raises a host's version and reports whether it was lower. A repeated entry, or one that a load had already, is no
+// news.
 func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
@@ -109,6 +114,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
+		// The span of the former position stays, with its end, for the sessions that have it. passing says when it goes.
 		s.leave(known, next.Version)
 		known.move(next)
 		known.write(next)
@@ -119,6 +125,7 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 		}
 		s.hosts.add(known.host).changed()
 		return true
+	// Entries of one show are in order, but a load may have brought a later text already.
 	case next.Version == known.version && updated >= known.updated:
 		former := known.text
 		known.ended = millis(next.EndedAt) // an end may be reported before the start
@@ -163,6 +170,7 @@ func (s *showState) stood(former Former) {
 		return // the show was published after the load began, and the log will bring it
 	}
 	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
+	// The last move of the show is this young, so it is not settled.
 	if former.Until == known.version {
 		known.settled = false
 	}
@@ -184,6 +192,8 @@ func (s *showState) forget(until int64) {
 			continue
 		}
 		shows := s.of(known.host)
+		// A show whose last move this was has no session left that needs an older position. A replay that is in lists leaves
+		// the cache: pages read it from SQL, or from the cache of recently read ones.
 		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
 		if known.version == move.version {
 			s.settle(known)
@@ -210,8 +220,9 @@ func (s *showState) settle(known *cachedShow) {
 	}
 }
 
-// trim keeps a host's newest pulled replays, as many as a board can show, and also those that are newer than boards of running
-// sessions.
+// trim keeps a host's newest pulled replays, as many as a board can show, and also those that are newer than boards of
+// running sessions: these the sessions must recognize, to leave them out. The list is in the order of boards, so counting
+// from its begin counts the newest.
 func (s *showState) trim(number services.UserID) {
 	shows, pulled := s.of(number), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
@@ -231,12 +242,14 @@ func (k *cachedShow) is(status ShowStatus) bool {
 	return ShowStatuses[k.status] == status
 }
 
+// place is the show's present position. It goes by Show.Place, so that the order of boards is defined once.
 func (k *cachedShow) place() ShowPlace {
 	return Show{
 		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
 	}.Place()
 }
 
+// move copies the status and the times of a show at a new version. settled ends: the move is the newest there is.
 func (k *cachedShow) move(next Show) {
 	k.status = uint8(max(0, slices.Index(ShowStatuses, next.Status)))
 	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
@@ -244,7 +257,8 @@ func (k *cachedShow) move(next Show) {
 	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
-// write copies the texts of a show.
+// write copies the texts of a show. Texts that are as before keep their string, which spares an allocation for each start and
+// end.
 func (k *cachedShow) write(next Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {

@@ -32,6 +32,7 @@ func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	former := a.shown[receiver]
+	// Mostly nothing has changed: then the list is kept, and no new one allocated.
 	same := len(former) == len(hosts)
 	for i := 0; same && i < len(hosts); i++ {
 		same = former[i] == hosts[i].Author
@@ -49,6 +50,7 @@ func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
 	}
 }
 
+// leave ends the notifications of some receivers. A notification that is under way may still reach them.
 func (a *receivers[K]) leave(list []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,6 +63,7 @@ func (a *receivers[K]) leave(list []K) {
 func (a *receivers[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// Without a receiver there is nobody to tell. One that comes later reads the shows after it has set its hosts.
 	if len(a.shown) > 0 {
 		a.pending[host] = struct{}{}
 	}
@@ -87,6 +90,7 @@ func (a *receivers[K]) notifyPending() {
 		})
 	}
 	a.mu.Unlock()
+	// Outside the lock: the hub's callback takes locks of its own.
 	a.notify(list)
 }
 

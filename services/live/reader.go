@@ -6,7 +6,8 @@ import (
 	"tidings/services"
 )
 
-// readerData is a viewer's data: the followed hosts, and their replays after a position.
+// readerData is a viewer's data: the followed hosts, and their replays after a position. The hosts are those of today, not of
+// a session: Session.hosts leaves out the later ones.
 type readerData struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
@@ -18,7 +19,8 @@ type readerData struct {
 }
 
 // replaysFor is how many replays are read for a page: more than it has, by the number that may have been added since the
-// session.
+// session. Each addition is an entry of the log, so the versions since then bound it; a list shows no more than Retention. If
+// even that is too few after filtering, cut reads all of them.
 func (s *Service) replaysFor(session Session, first int) int {
 	since := uint64(0)
 	if now := s.Memory.Version(); session.Made != 0 && now > session.Version {
@@ -34,9 +36,12 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if after.Replay {
 		query.Before = after
 	}
+	// The viewer's last command is in SQL and not in Redis yet: Redis would answer with a board from before their own click.
 	stale := s.fanout.ViewsStale(ctx, session.Viewer)
 	read, err := s.redis.board(ctx, query)
 	answered := err == nil
+	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all
+	// callers; this one waits for it for a moment, and otherwise goes on with SQL.
 	if err == nil && !stale && (!read.Ready || s.projector.AwaySince(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
@@ -49,9 +54,11 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if err == nil && read.Ready && !stale {
 		return readerDataOf(read, query.Limit), nil
 	}
+	// Unavailable is what Redis is when it is away, and a rebuild that takes longer than the wait. SQL answers for both.
 	if err != nil && !services.IsUnavailable(err) {
 		return readerData{}, err
 	}
+	// Of Redis' answer only the lease is used, which is no projection of facts.
 	known := readerData{building: answered}
 	if answered {
 		known.lease = lease{Known: true, Holder: read.Lease}
@@ -80,6 +87,7 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 		err = s.rebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
+			// Once only. If the list is gone again, or Redis is, the page comes from SQL.
 			if again, err := s.readerData(ctx, session, after, replays); err == nil && again.ready {
 				return again.replays, false, nil
 			}
@@ -90,7 +98,8 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 	return list, v.building, err
 }
 
-// factual reads the same data from SQL.
+// factual reads the same data from SQL. It reads from the top, wherever the page starts, because only so does it find the
+// floor: the newest replay beyond those that a list shows.
 func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
 	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
@@ -116,9 +125,11 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
+	// Nobody made such a session. Without this check a forged one would hold its slot, and live, for ever.
 	if session.Made.Time().After(latest.Add(maxSkew)) {
 		return never
 	}
+	// The session may come from a node that has read more of the log.
 	err := s.Memory.catchUp(ctx, session.Version)
 	if services.CodeOf(err) == services.Invalid {
 		return never
@@ -130,6 +141,8 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
+	// It became a replay long ago, or is on no board. SQL has its present state, and a replay's position does not change any
+	// more.
 	if !known {
 		shows, err := s.Memory.Shows(ctx, []services.PostID{id})
 		if err != nil {
@@ -167,7 +180,8 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session; false if a later session has its slot. If it fails, the session is not extended.
+// renew extends a session; false if a later session has its slot. If it fails, the session is not extended, and true is
+// returned: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session) bool {
 	until := s.clock.Now().Add(s.idle)
 	if last := session.Made.Time().Add(s.longest); until.After(last) {

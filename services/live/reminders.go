@@ -46,6 +46,7 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
+	// First of all: a repetition of a reminder set in time is unchanged, whatever has become of the show.
 	if added, err = putReminder(ctx, tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
@@ -64,6 +65,8 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
+	// The show has started, so the reminder has notified or is about to. The cause is applied anew from the facts, finds no
+	// reminder and takes its notification back.
 	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.Dated()})
 	if err != nil {
 		return false, err

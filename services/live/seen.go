@@ -44,19 +44,23 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", version); err != nil {
 				return nil, err
 			}
+			// The job is the guarantee; AfterCommit below does the same at once for the answer.
 			return nil, jobs.Enqueue(ctx, tx, seenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
 	}, nil
 }
 
-// The head of the log, and the version at which the first of the running shows went live that started after a time. Only running shows
-// count, so the others do not matter. A show that started before the time, but was reported after that first one, still counts.
+// liveAfter reads the head of the log, and the version at which the first of the running shows went live that started after a
+// time. Only running shows count in badges, so the others do not matter. A show that started before the time, but was reported
+// after that first one, still counts. The conditions on host and on status < 2 make it a range of the index shows_active: SQLite
+// uses a partial index only if the query repeats its condition.
 var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),
 	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)
 
-// versionUntil is the last version of the board from before a time.
+// versionUntil is the last version of the board from before a time: the one before the next start, and the head if there was
+// none.
 func versionUntil(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
 	var next services.PostID
 	_, err = tx.One(ctx, liveAfter, []any{at}, &version, &next)

@@ -29,12 +29,16 @@ const (
 )
 
 const (
-	sessionForm  = 1 // the first byte of a session
+	// The first byte of a session. A change of the layout takes another one, so that a text of an older release is refused
+	// and not misread.
+	sessionForm = 1 // the first byte of a session
+	// Form, version, made, viewer, device.
 	sessionBytes = 1 + 8 + 8 + 4 + 8
 	// maxSkew is how far ahead of this node's clock another one's may be.
 	maxSkew = time.Minute
 )
 
+// sessionText is strict, so that one session has one text: a client may compare texts, and a cache may use them as keys.
 var sessionText = base64.RawURLEncoding.Strict()
 
 // String formats the session for clients. It contains no secret.
@@ -49,7 +53,8 @@ func (s Session) append(to []byte) []byte {
 }
 
 // ParseSession parses the output of String; field names the argument in the error. INVALID for anything else, and for another
-// user's session.
+// user's session. The text is not signed: whoever forges one gets a page of their own board at another version, and reach
+// refuses versions that do not exist.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionText.DecodeString(text)
 	session, ok := sessionOf(bytes)
@@ -82,10 +87,12 @@ func deviceHash(name string) uint64 {
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(name)) // a hash never fails
+	// 0 says that the client named no device.
 	return max(sum.Sum64(), 1)
 }
 
-// name is unique among a viewer's sessions.
+// name is unique among a viewer's sessions, and sorts by the time of creation: session_touch.lua lets the later one keep a
+// slot.
 func (s Session) name() string { return s.Made.String() }
 
 // slot is the key under which the session is held in Redis. Only the session that holds it lives.
@@ -94,8 +101,10 @@ func (s Session) slot(scope Scope) string {
 	case scope == PerUser:
 		return "u"
 	case scope == PerDevice && s.Device != 0:
+		// A PostID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
 		return "d" + services.PostID(s.Device>>1).String()
 	}
+	// A slot of its own: nothing can take it, and the lease only keeps its end.
 	return "r" + s.name()
 }
 
@@ -118,18 +127,23 @@ func (s Session) lives(now time.Time, lease lease, idle, longest time.Duration) 
 	case now.After(made.Add(longest)):
 		return false
 	case !lease.Known:
+		// Redis does not answer. Positions that are older than promised are better than a board that moves under a
+		// scrolling user.
 		return true
 	case lease.Holder == "":
+		// Never renewed, or its lease is over or lost with Redis' data: only the first idle time is certain.
 		return !now.After(made.Add(idle))
 	}
 	return lease.Holder == s.name()
 }
 
-// has reports whether a host followed at since belongs to the board of the session.
+// has reports whether a host followed at since belongs to the board of the session. Clocks of nodes differ, so newSession raises
+// Made to the latest follow that it has.
 func (s Session) has(since services.PostID) bool { return since <= s.Made }
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
+	// Nearly always all belong to it: copy only from the first that does not.
 	for i, host := range all {
 		if s.has(host.Since) {
 			continue

@@ -28,6 +28,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			if err != nil {
 				return nil, err
 			}
+			// The lock of the log is held: two announcements at once cannot both be the thousandth.
 			upcoming, err := countUpcoming(ctx, tx, host, MaxUpcomingShows)
 			if err != nil {
 				return nil, err
@@ -42,7 +43,8 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	}
 }
 
-// ownShows is the view that the commands of shows update: this node's cache of all shows.
+// ownShows is the view that the commands of shows update: this node's cache of all shows. One Refresh after the commit serves
+// all commands of an actor that were committed together.
 const ownShows = "shows"
 
 // Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
@@ -106,6 +108,7 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 			if err := people.Own(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
+			// Before the transition, so that it is judged by the state that the show had at the time of the event.
 			if before, err = s.closeBefore(ctx, tx, before); err != nil {
 				return nil, err
 			}
@@ -126,6 +129,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 // closeBefore closes a show that was overdue at the time of a past event. The job that closes it ran before that event, or would have, had
 // the event been reported in time.
 func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
+	// Now the job closes shows. A host who reports a late start in the moment before it runs is served as if the limit had
+	// not passed.
 	if tx.Dated() == 0 {
 		return before, nil
 	}

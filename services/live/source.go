@@ -30,12 +30,13 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.LiveBoard, i)
 }
 
-// Follow follows the shows of a user's hosts.
+// Follow follows the shows of a user's hosts: changes of their sets of live shows wake the hub for this user.
 func (l Source) Follow(user services.UserID, document *rdb.Document) {
 	l.s.Memory.Follow(user, document.Hosts)
 }
 
-// Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis.
+// Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. The
+// count is made here too: Remember, which otherwise makes it, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	seen, err := positions.Of(ctx, l.s.store, user, positions.LiveBoard, "")
 	if err != nil {
@@ -52,10 +53,13 @@ func (l Source) Facts(ctx context.Context, user services.UserID, today int64, do
 // Render counts the running shows that went live since the board was seen.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
+	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises it without
+	// a write anywhere.
 	v.Learned(live.Sequence)
 	badges.LiveSequence = live.Sequence
 	v.Expires(services.SourceLiveBoard, live.New)
 	badges.LiveBoard = source.Exact(live.New)
+	// No count at all is honest here: this node does not know the shows yet.
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
 	}
@@ -69,6 +73,7 @@ func (l Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	}
 	after := l.s.ages.Mark(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
+		// A show counts if it went live after both: the follow, and the mark of expiry.
 		hosts[i].Since = max(hosts[i].Since, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
@@ -99,8 +104,10 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		}
 	}
 	came := map[services.PostID]bool{}
+	// A show can be in two of the lists, for it may end between the reads: came counts it once.
 	for _, shows := range [][]Show{l.s.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
+			// The same condition as in hostShows.live, so that the digest counts what a badge would have counted.
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
 				came[show.ID] = true
 			}

@@ -17,7 +17,8 @@ const (
 	ShowCancelled ShowStatus = "CANCELLED" // never ran; no board has it
 )
 
-// ShowStatuses lists every status, in the order of their numbers in SQL.
+// ShowStatuses lists every status, in the order of their numbers in SQL. Only ever append: rows of shows and of their history
+// hold the index, and statements compare with it (status < 2 is live or upcoming).
 var ShowStatuses = []ShowStatus{ShowUpcoming, ShowLive, ShowReplay, ShowCancelled}
 
 // Show is one broadcast of a host. All times are whole milliseconds in UTC; zero is not yet.
@@ -42,6 +43,8 @@ type Show struct {
 	// before it. 0: it never went live.
 	LiveVersion uint64
 	LiveStamp   services.PostID
+	// Pull is decided once, when the show ends, by the host's mode at that moment. A later change of the mode moves no
+	// replay: otherwise a replay could be in lists and in the cache, or in neither.
 	// Pull reports that the replay is in no list: it comes from the node cache.
 	Pull bool
 }
@@ -62,6 +65,7 @@ func (s Show) Place() ShowPlace {
 	switch s.Status {
 	case ShowLive:
 		return ShowPlace{Score: s.StartedAt.UnixMilli(), ID: s.ID}
+	// Negated, so that the same descending order puts the soonest plan first, below every live show, whose score is positive.
 	case ShowUpcoming:
 		return ShowPlace{Score: -s.PlannedAt.UnixMilli(), ID: s.ID}
 	case ShowReplay:
@@ -90,6 +94,8 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 	return p.ID > other.ID
 }
 
+// An upcoming show stays in the memory of every node, so MaxUpcomingShows bounds what one host can make the nodes keep.
+// MaxReminders bounds what setting a reminder has to count.
 // The bounds of shows.
 const (
 	MaxShowTitle     = 255  // characters

@@ -9,7 +9,8 @@ import (
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
 
-// showSkew is how far the clocks of those who report a show may differ from this node's.
+// showSkew is how far the clocks of those who report a show may differ from this node's. Within it a time of the future is
+// taken as it is.
 const showSkew = time.Minute
 
 // ShowDraft is a show to be scheduled.
@@ -27,6 +28,9 @@ type ShowEdit struct {
 }
 
 // ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
+//
+// It and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share them,
+// and a retried transaction runs them again. A show that is already as requested is changed = false and no error.
 func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
@@ -61,10 +65,14 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	if s.Status == ShowCancelled {
 		return s, false, s.cancelled()
 	}
+	// An edit that repeats the present plan is no change of it, so a client may send all fields of its form, also after the
+	// start.
 	if !after.PlannedAt.Equal(s.PlannedAt) {
 		switch {
 		case s.Status != ShowUpcoming:
 			return s, false, services.Errorf(services.Conflict, "plannedAt: %s is %s: only an upcoming show can be rescheduled", s.GlobalID(), s.Status)
+		// The show is over in fact, and only its start is missing: a new plan would put it back on boards as something to
+		// come.
 		case !s.EndedAt.IsZero():
 			return s, false, services.Errorf(services.Conflict, "plannedAt: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), timeText(s.EndedAt))
 		}
@@ -88,6 +96,7 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 		return s, false, s.cancelled()
 	case ShowUpcoming:
 		after.Status, after.StartedAt = ShowLive, at
+		// The reports came in the wrong order: the end waited in EndedAt for this start.
 		if !s.EndedAt.IsZero() {
 			after = s.over(at)
 		}
@@ -116,6 +125,7 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
 	}
+	// Live and over are left as they are: starts are reported more than once, and the first report holds.
 	after := s
 	switch s.Status {
 	case ShowCancelled:
@@ -129,10 +139,12 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 		}
 		after.Status, after.EndedAt = ShowReplay, at
 	case ShowUpcoming:
+		// Kept aside until the start. The status stays, because a show that never started must not appear among the replays.
 		if s.EndedAt.IsZero() {
 			after.EndedAt = at
 		}
 	}
+	// A repeated report must not replace an address that the host has set by SetReplay meanwhile.
 	if after.ReplayURL == "" {
 		after.ReplayURL = replayURL
 	}
@@ -186,7 +198,8 @@ func (l ShowLimits) closesAt(s Show) time.Time {
 }
 
 // Close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
-// planned; an unended show is over. The result depends on the show's times and not on the time of the call.
+// planned; an unended show is over. The result depends on the show's times and not on the time of the call, so it does not
+// matter how late the job runs, nor on which node, nor whether a past event closes the show first (closeBefore).
 func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	at := wholeMillis(l.closesAt(s))
 	if at.IsZero() || at.After(now) {
@@ -201,6 +214,7 @@ func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	default:
 		after = s.over(s.PlannedAt)
 	}
+	// changedTo has no error of its own: it returns one only so that transitions can end with it.
 	after, changed, _ = s.changedTo(after, now)
 	return after, changed
 }
@@ -210,10 +224,12 @@ func (s Show) Late(now time.Time) bool { return s.Status == ShowUpcoming && s.Pl
 
 // moved reports whether a change moved the show on boards: its status or its position differs.
 func (s Show) moved(before Show) bool {
+	// An end that waits for its start changes neither, and is logged as a change of texts.
 	return s.Status != before.Status || s.Place() != before.Place()
 }
 
-// changedTo is the show after a change, with a time of its last change later than before.
+// changedTo is the show after a change. UpdatedAt rises even if the clock stands or was set back: node caches tell by it
+// which of two states without a new version is newer (showState.put, changelog.Cache).
 func (s Show) changedTo(after Show, now time.Time) (Show, bool, error) {
 	if after == s {
 		return s, false, nil
@@ -233,6 +249,7 @@ func (s Show) moment(field string, at, now time.Time) (time.Time, error) {
 	switch scheduled := s.ID.Time(); {
 	case at.After(now.Add(showSkew)):
 		return at, services.Errorf(services.Invalid, "%s: %s is in the future; it is now %s", field, timeText(at), timeText(now))
+	// The ID holds the time of the announcement. An earlier report is about another show, or its unit is wrong.
 	case at.Before(scheduled.Add(-showSkew)):
 		return at, services.Errorf(services.Invalid, "%s: %s is before %s was scheduled, %s", field, timeText(at), s.GlobalID(), timeText(scheduled))
 	}
@@ -253,6 +270,8 @@ func checkPlan(at, now time.Time) error {
 	return nil
 }
 
+// wholeMillis cuts a time to milliseconds, the unit of scores and members of lists: two times that compare as different have
+// different positions.
 func wholeMillis(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

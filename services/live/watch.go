@@ -22,6 +22,8 @@ type Change struct {
 // Nothing reports that the board is as the session froze it.
 func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
 
+// same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the
+// board matters here; the others have a subscription of their own.
 func (c Change) same(other Change) bool {
 	return c.Session == other.Session && c.NewAbove == other.NewAbove && c.Difference.same(other.Difference) &&
 		c.Badges.LiveBoard == other.Badges.LiveBoard
@@ -36,6 +38,8 @@ const renewal = time.Minute
 // for the first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one
 // replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
+	// The errors of the argument come before the subscription opens, as answers; all later ones are waited out by
+	// push.Derive.
 	start, err := Ask{Session: session}.place(viewer)
 	if err != nil {
 		return nil, err
@@ -44,6 +48,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 		return nil, err
 	}
 	w := &watcher{service: s, viewer: viewer, device: deviceHash(device), session: start.session, hosts: s.Memory.watchHosts()}
+	// Unbuffered: while nobody reads, Derive replaces the change that waits by the latest.
 	changes := make(chan Change)
 	go func() {
 		defer close(changes)
@@ -61,8 +66,9 @@ type watcher struct {
 	session Session // with Made 0: none yet
 	hosts   *HostWatch
 
-	badges   *services.Badges // the badges at the time when the following fields were read
-	reader   readerData       // the followed hosts
+	badges *services.Badges // the badges at the time when the following fields were read
+	reader readerData       // the followed hosts
+	// The position of the session's first line: what is above it is new. Zero: the session's board is empty.
 	top      ShowPlace
 	replaced bool // a session that was sent or requested has ended
 	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
@@ -70,7 +76,8 @@ type watcher struct {
 	waits    time.Time // since when the badges are behind; zero if they are not
 }
 
-// wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be renewed.
+// wakes is a channel that gets a token when there may be something to send: a show has changed, or the session must be
+// renewed. The goroutine turns two causes into the one channel that Derive takes, and ends with ctx.
 func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
@@ -92,19 +99,22 @@ func (w *watcher) wakes(ctx context.Context) <-chan struct{} {
 	return wakes
 }
 
-// every is the time between two renewals of the session.
+// every is the time between two renewals of the session: three in each idle time, so that one may fail.
 func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) }
 
 // readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
 func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
+	// Past its longest life. No lease tells that, so it is checked at each turn.
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
+	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
 		if err := w.follow(ctx, badges, over); err != nil {
 			return change, err
 		}
 	}
+	// A change of a show wakes the watcher too, so most turns renew nothing.
 	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
 		if !s.renew(ctx, w.session) {
 			if err := w.follow(ctx, badges, true); err != nil {
@@ -114,9 +124,11 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 		w.renewed = now
 	}
 	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
+	// Otherwise the client would draw a show as live under a badge that does not count it, for one round trip of the hub.
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
+	// All since the session began, not since the last change: a client that missed one has nothing to put together.
 	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
@@ -133,6 +145,7 @@ const badgesWithin = 500 * time.Millisecond
 // both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
+	// Sequences are sums of versions over the same hosts, so they can be compared: both rise only.
 	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {
 		w.waits = time.Time{}
 		return false
@@ -156,6 +169,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if err != nil {
 		return err
 	}
+	// Before the shows are read, so that a change in between leaves a token.
 	w.hosts.Show(read.hosts)
 	// Another subscription or page may have taken the slot: then this session is over too. A guest's session has no slot
 	// anyway, and its differences are sent as before.
@@ -169,6 +183,7 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	if err != nil {
 		return err
 	}
+	// Only after everything was read: after an error the next turn begins with the former state, and badges still differ.
 	w.badges, w.reader, w.session, w.top = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
 		w.top = page.Lines[0].Place

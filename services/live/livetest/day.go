@@ -55,14 +55,17 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	now = now.UTC().Truncate(time.Millisecond)
 	hour := now.Truncate(time.Hour)
 	for i := range size.Shows {
+		// Squared, so that the first hosts have most of the shows.
 		show := Show{Host: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
 		start := hour.Add(clustered(random))
 		switch long := time.Duration(20+random.IntN(90)) * time.Minute; {
 		case i < size.Live:
+			// A live show cannot start later than now: it goes to the hour, where many start together.
 			if start.After(now) {
 				start = hour
 			}
 			show.Started = start
+		// Half of the rest is over, the other half is still to come.
 		case i%2 == 0:
 			start = start.Add(-time.Duration(2+random.IntN(10)) * time.Hour)
 			show.Started, show.Ended = start, start.Add(long).Truncate(time.Minute) // several end at the same time
@@ -79,12 +82,14 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 		}
 		d.Shows = append(d.Shows, show)
 	}
+	// The index is the order of announcement: without this all live shows would have the oldest IDs.
 	random.Shuffle(len(d.Shows), func(i, j int) { d.Shows[i], d.Shows[j] = d.Shows[j], d.Shows[i] })
 	for i := range d.Shows {
 		d.Shows[i].Key = "show-" + strconv.Itoa(i)
 		d.byHost[d.Shows[i].Host] = append(d.byHost[d.Shows[i].Host], i)
 	}
 	for i := range d.Follows {
+		// About as many viewers follow 1 to 10 hosts as 10 to 100.
 		count := int(math.Pow(float64(size.Most)+1, math.Pow(random.Float64(), 3)))
 		if i == 0 {
 			count = size.Most
@@ -94,6 +99,8 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	return d
 }
 
+// clustered is how long after the hour a show starts: six of ten on it, three within half a minute, one at any time. Equal
+// and nearly equal times are what boards must order the same everywhere.
 func clustered(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
@@ -104,7 +111,7 @@ func clustered(random *rand.Rand) time.Duration {
 	return 0
 }
 
-// WriteFollows writes the file of an import of follows.
+// WriteFollows writes the file of an import of follows: a line "viewer,host" for each.
 func (d *Day) WriteFollows(to io.Writer) error {
 	out := bufio.NewWriter(to)
 	for viewer, hosts := range d.Follows {
@@ -115,7 +122,8 @@ func (d *Day) WriteFollows(to io.Writer) error {
 	return out.Flush()
 }
 
-// WriteShows writes the file of an import of the shows with indexes from from until before until.
+// WriteShows writes the file of an import of the shows with indexes from from until before until. Times are in both forms
+// that an import takes, milliseconds and text.
 func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	out := bufio.NewWriter(to)
 	for _, show := range d.Shows[from:until] {

@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// New makes the shows of a world's node.
+// New makes the shows of a world's node, with this node's own cache. Other packages' tests use it to have shows at all.
 func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
 		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
@@ -66,7 +66,7 @@ func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
 	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
 }
 
-// each applies a command for each show.
+// each applies a command for each show, all in one transaction, as one batch of ingest would.
 func each(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
 	w.TB.Helper()
 	shows, err := Service(w).Memory.Shows(w.TB.Context(), ids)
