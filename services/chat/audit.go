@@ -28,6 +28,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 			return nil, nil, err
 		}
 		for i := range page {
+			// The setting of muted mentions is applied to the facts as it was to the document.
 			page[i] = s.counted(page[i])
 		}
 		counts, err := s.waitingAsOf(ctx, page, states)
@@ -53,6 +54,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
+		// As of the day on which the document was made right: what expires later is no error of it.
 		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
 	}
 	counts, err := countUnread(ctx, s.Store, facts, since)
@@ -67,7 +69,8 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	return counts, err
 }
 
-// sameState reports whether a state agrees with the facts.
+// sameState reports whether a state agrees with the facts. With an expiry base, k and mentions may differ, since age moves them:
+// then the numbers that they make are compared with a count of the messages.
 func (s *Service) sameState(state services.Membership, fact fact) bool {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return countedPart(state) == countedPart(fact.Membership)
@@ -75,9 +78,13 @@ func (s *Service) sameState(state services.Membership, fact fact) bool {
 	shown := state
 	shown.Head = fact.Head // it lags where it is not projected: in muted conversations and those counted on read
 	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
+	// Everything but the position must be equal. Of a state that counts nothing the position is compared too, because age leaves
+	// it alone.
 	if countedPart(state) != countedPart(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > s.today() {
 		return state.AgedOn <= s.today() && countedPart(state) == countedPart(fact.Membership)
 	}
+	// The day of the next expiry must be named while something waits, and no later than the oldest message leaves. An earlier day
+	// is right too: it costs one check.
 	waits := fact.waiting.Unread > 0
 	if fact.Muted {
 		waits = fact.waiting.Mentions > 0
@@ -89,6 +96,7 @@ func (s *Service) sameState(state services.Membership, fact fact) bool {
 
 // differences compares the states with the facts, and the sums with the states.
 func (s *Service) differences(facts []fact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
+	// What is left over after all facts is in the document alone.
 	left := maps.Clone(states)
 	for _, fact := range facts {
 		state, known := states[fact.Conversation]
@@ -114,6 +122,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
 		switch {
+		// It counts nothing, in no sum.
 		case state.Left || state.Inside:
 		case state.Muted:
 			sums.Unread += int(mentions)

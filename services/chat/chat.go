@@ -1,13 +1,25 @@
 // Package chat is conversations: their members, their messages, and each member's read position.
 //
-// It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a
-// message is written, or compared with the conversation's last sequence when somebody reads; that positions go back only by
-// "mark unread", which opens a new generation, so that late marks have no effect; and that only members see anything.
-// A message and the job that projects it are one transaction. When Redis does not answer, messages are still accepted
-// and the numbers follow.
+// It guarantees that a number of unread messages is exact whichever way it is counted: projected to each member when a message is
+// written, or compared with the conversation's last sequence when somebody reads; that positions go back only by "mark unread",
+// which opens a new generation, so that late marks have no effect; and that only members see anything. A message and the job that
+// projects it are one transaction. When Redis does not answer, messages are still accepted and the numbers follow.
 //
-// Being inside and being a member are two things. Entering a conversation opens it on a device: what arrives is seen and
-// counts nothing until the device leaves again, or its lease ends. Joining and quitting decide who is a member at all.
+// A member's row (services.Membership) holds how far they have read, Base, and a correction K for own and recalled messages above
+// it: unread = Head - Base + K. A message raises only the head of its conversation, so it costs the same for two members and for
+// a million.
+//
+// One message, counted on write: Send raises the head and inserts the row (insertMessage), moves the author's own position, and
+// leaves the job chat.carry; projectHead reads head and rows of all active members in one snapshot per page and puts them into
+// their documents, where the newer version wins and the sums move by the difference. At most ten passes a second run over one
+// conversation. Above 500 members, or 20,000 messages x members a minute, a conversation is counted on read: documents hold the
+// positions, and each node reads the heads of those that its users follow, once a turn (Sequences). way decides, pass switches.
+//
+// Being inside and being a member are two things. Entering a conversation opens it on a device: what arrives is seen and counts
+// nothing until the device leaves again, or its lease ends. Joining and quitting decide who is a member at all.
+//
+// Locks are taken in this order: the row of the conversation, rows of members, messages. The lock of a user's restrictions comes before
+// a DIRECT conversation, which a block closes, and after a GROUP or ROOM, which no block touches.
 package chat
 
 import (
@@ -38,6 +50,8 @@ type Config struct {
 
 	MuteMentions bool // mentions in a conversation that the user has muted do not count either
 
+	// MaxWriteMembers and MaxWriteLoad bound what conversations cost on write: one state takes some 5 us of Redis' one thread, so
+	// 300 messages a second to 500 members would fill it.
 	MaxGroup        int           // members of a GROUP; 500
 	MaxWriteMembers int           // above it a conversation is counted on read; 500
 	MaxWriteLoad    int           // and so is one with at least this many members x messages a minute; 20,000
@@ -51,10 +65,12 @@ type Service struct {
 
 	expiry   services.SourceExpiry
 	throttle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
-	aged     agedMessages
+	// Which messages are too old today: the search for them is shared by the members of a conversation.
+	aged agedMessages
 }
 
 const (
+	// Characters, except where another unit is said.
 	maxTitle    = 255
 	maxNamed    = 500 // members named in one call
 	maxMentions = 50
@@ -96,10 +112,12 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 	case len(others) > maxNamed:
 		return nil, services.Errorf(services.Invalid, "memberIds: up to %d can be named at once, got %d", maxNamed, len(others))
 	}
+	// Apply sets it, AfterCommit reads it.
 	var id services.ConversationID
 	return &jobs.Command{
 		Name: "createConversation", Actor: creator,
 		Apply: func(ctx context.Context, tx *sql.Tx) (ids []string, err error) {
+			// A DIRECT conversation is not an addition to a group: only a block refuses it.
 			var refused refusal = apart
 			if kind != Direct {
 				refused = adding(0)
@@ -112,10 +130,12 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 			if err != nil {
 				return nil, err
 			}
+			// Read after the insert, with the number of members that the insert has counted.
 			c, err := lock(ctx, tx, id)
 			if err != nil {
 				return nil, err
 			}
+			// The pair has its conversation. Both are members, or a block has closed it and both come back as new members.
 			if !created {
 				opened, err := insertMembers(ctx, tx, c, members)
 				if err == nil && len(opened) == 0 {
@@ -148,8 +168,10 @@ func adding(id services.ConversationID) refusal {
 	}
 }
 
-// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, if the user may not. A block and a
-// policy give the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends.
+// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, if the user may not. A block
+// and a policy give the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends:
+// HoldRestrictions locks what a block of the user or by the others has to lock too. The error names the least ID, so that it is
+// the same in each try.
 func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
@@ -161,6 +183,7 @@ func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument strin
 	return people.NoUser(ctx, tx, argument, slices.Min(found))
 }
 
+// distinct sorts users and drops repetitions, in place: callers clone what is not theirs.
 func distinct(users []services.UserID) []services.UserID {
 	slices.Sort(users)
 	return slices.Compact(users)
@@ -170,6 +193,7 @@ func distinct(users []services.UserID) []services.UserID {
 // where its size and traffic require it.
 func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
+	// Nodes read the head by themselves. Only the rows that changed are projected: the author's, the mentioned, new members.
 	if c.Way == OnRead {
 		for _, user := range users {
 			queued = append(queued, memberJob(c.ID, user))
@@ -177,6 +201,7 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	} else {
 		queued = append(queued, s.projectJob(c.ID))
 	}
+	// Here and not in a pass over all conversations: each message and each change of members is a chance to notice it.
 	if way := s.way(c); way != c.Way {
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
@@ -191,6 +216,7 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 func (s *Service) way(c Conversation) Way {
 	load := c.Members * c.PerMinute
 	switch {
+	// By ToRead: only when every member's document has the flag may writing stop, or a member without it would miss messages.
 	case c.Way == OnWrite && (c.Members > s.MaxWriteMembers || load >= s.MaxWriteLoad):
 		return ToRead
 	case c.Way != OnWrite && c.Members <= s.MaxWriteMembers/2 && load < s.MaxWriteLoad/2:
@@ -216,12 +242,14 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 			return nil, err
 		}
 		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
+		// The members whom it mentions too: on read, nobody else projects their rows.
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
 	return s.moving(cmd, &head), nil
 }
 
-// moving shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the transaction.
+// moving shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
+// transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
 	cmd.AfterCommit = func(ctx context.Context) error {
@@ -233,7 +261,8 @@ func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	return cmd
 }
 
-// command is a member's act in a conversation. The member's own state is projected at once.
+// command is a member's act in a conversation. The member's own state is projected at once. Of several acts committed together
+// the last projection serves all, since it reads the row.
 func (s *Service) command(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user, CoalesceKey: "conversation " + id.String(),
@@ -242,7 +271,7 @@ func (s *Service) command(name string, user services.UserID, id services.Convers
 	}
 }
 
-// own is a command that changes only the user's own state.
+// own is a command that changes only the user's own state: it needs no pass over the other members.
 func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) error) *jobs.Command {
 	return s.command(name, user, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
@@ -265,6 +294,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		if !recalled {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
+		// The head stays, the revision tells watchers that a message shows something else now.
 		head = Head{Conversation: conversation, Number: c.Head, At: c.LastAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
 		if c.Way == OnRead { // the states of many members changed, and only a pass projects them

@@ -15,6 +15,7 @@ var (
 	conversationToErase = sql.NewStatement("conversations of an erased user", `SELECT conversation FROM conversation_members
 		WHERE user_number = $1 AND conversation > $2 ORDER BY conversation LIMIT 1`)
 
+	// Those that are blanked have no author any more, so the next step finds the next ones.
 	messagesToErase = sql.NewStatement("messages to erase", `SELECT number, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND author = $2 ORDER BY number LIMIT $3`)
 
@@ -38,14 +39,16 @@ func (s *Service) Erase() []erase.Step {
 	}
 }
 
-// messagesAtOnce is how many messages one transaction removes from a conversation: each is compared with the position of each member,
-// and whoever sends a message waits.
+// messagesAtOnce is how many messages one transaction removes from a conversation: each is compared with the position of each
+// member, and whoever sends a message waits. 200,000 comparisons take a fraction of a second. At least ten, so that a huge room
+// ends at all.
 func messagesAtOnce(members int) int {
 	const compared, least = 200_000, 10
 	return max(least, min(erase.Batch, compared/max(members, 1)))
 }
 
-// eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock.
+// eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock. A
+// long one takes several steps: the user's row goes with the last of them, and until then finds it again.
 func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	var id services.ConversationID
 	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
@@ -66,6 +69,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		}
 		return err
 	})
+	// Recalled ones count nowhere any more: they only lose their author.
 	if err == nil && len(standing) > 0 {
 		err = withdraw(ctx, tx, c, standing, at.User)
 	}

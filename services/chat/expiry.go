@@ -19,6 +19,8 @@ type agedMessages struct {
 // aged is the last sequence from before the day, and the conversation's last sequence when that was found.
 type aged struct{ newest, head int64 }
 
+// of is the last sequence from before a time, if it is remembered and still right: either a later message existed when it was
+// found, or no message was sent since.
 func (a *agedMessages) of(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,6 +28,7 @@ func (a *agedMessages) of(id services.ConversationID, before time.Time, head int
 	return found.newest, known && a.before.Equal(before) && (found.newest < found.head || found.head == head)
 }
 
+// keep remembers what a search has found. Entries of an earlier day are of no use any more.
 func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest, head int64) {
 	const many = 100_000
 	a.mu.Lock()
@@ -47,6 +50,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	for i := range states {
 		state := &states[i]
 		state.AgedOn, state.LeavesOn = today, s.leavesUnprojected(*state, today)
+		// Something waits, so the first message above the position tells whether any is too old.
 		if !state.Left && !state.Inside && state.Base < state.Head {
 			waiting = append(waiting, i)
 		}
@@ -66,6 +70,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	aged, numbers := make([]services.Membership, len(old)), make([]int64, len(old))
 	for i, place := range old {
 		aged[i] = states[place]
+		// The first waiting message is too old: find the last that is, and count from there, as if the user had read up to it.
 		if numbers[i], err = s.newestBefore(ctx, aged[i], since); err != nil {
 			return err
 		}
@@ -73,6 +78,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
 		return err
 	}
+	// What waits behind that decides when the next one leaves.
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]
@@ -133,11 +139,13 @@ func (s *Service) newestBefore(ctx context.Context, state services.Membership, b
 	newest, known := s.aged.of(state.Conversation, before, state.Head)
 	if !known {
 		var err error
+		// Base+1 is too old, as firstWaiting has found, and Head+1 is not there yet.
 		if newest, err = searchNewestBefore(ctx, s.Store, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
 			return 0, err
 		}
 		s.aged.keep(state.Conversation, before, newest, state.Head)
 	}
+	// The remembered one may be of a member who had read less, or of a moment with another head.
 	return min(max(newest, state.Base+1), state.Head), nil
 }
 
@@ -151,11 +159,13 @@ func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64
 		}
 		if len(states) > 0 {
 			after = states[len(states)-1].Conversation
+			// Of one version, the state of the later day is the newer one: see lib_conversations.lua.
 			if _, err := s.putOn(ctx, states, today); err != nil {
 				return err
 			}
 		}
 		if len(states) < membersPerPage {
+			// The document's next day is the least of all its states', which only a look at all of them tells.
 			return s.Redis.FindNextAged(ctx, []services.UserID{user})
 		}
 	}

@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	// In the order of scanConversation. The load is the greater of this minute's and the last minute's messages: at the start of
+	// a minute the count of the new one says nothing yet.
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
@@ -24,6 +26,7 @@ var (
 		(id, kind, pair, title, creator, head, last_at, members, way, way_ver, minute, in_minute, in_before)
 		VALUES ($1, $2, $3, $4, $5, 0, $6, 0, 'WRITE', 0, 0, 0, 0) ON CONFLICT DO NOTHING`)  // no conflict under the counter's lock, except within a batch
 
+	// pair is null except for a DIRECT conversation, and unique. An erased user's DIRECT conversation has none any more.
 	conversationByPair = sql.NewStatement("a direct conversation", `SELECT id FROM conversations WHERE pair = $1`)
 
 	lockConversation = sql.NewStatement("lock a conversation", `SELECT `+conversationColumns+` FROM conversations WHERE id = $1 {for update}`)
@@ -38,6 +41,7 @@ ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 
 	muted = FALSE, inside = FALSE, joined_at = excluded.joined_at, left_at = 0
 WHERE m.left_at > 0 RETURNING user_number`)
 
+	// base, k and mentions stay as they are: a member who left counts by left_at alone, and joining again sets them.
 	leaveMembers = sql.NewStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 RETURNING user_number`)
 
@@ -45,8 +49,10 @@ WHERE m.left_at > 0 RETURNING user_number`)
 
 	isDirect = sql.NewStatement("whether a conversation is direct", `SELECT kind = 'DIRECT' FROM conversations WHERE id = $1`)
 
+	// The revision rises, so that watchers of the conversation read the new members.
 	countMembers = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
+	// The version fences a pass that began before another change of the way.
 	setWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
@@ -79,6 +85,7 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 		}
 		pair = name
 	}
+	// IDs are dense numbers from the counter, so that projections can pack them.
 	last, err := tx.RaiseCounter(ctx, "conversations", 1)
 	if err != nil {
 		return 0, false, err
@@ -94,8 +101,8 @@ func insert(ctx context.Context, tx *sql.Tx, wanted Wanted) (id services.Convers
 // pairName is the unique key of the DIRECT conversation of two users.
 func pairName(a, b services.UserID) string { return fmt.Sprintf("%d/%d", min(a, b), max(a, b)) }
 
-// closeDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating
-// it again reopens it.
+// closeDirect removes both users from their DIRECT conversation, if there is one, and returns those who were members. Creating it
+// again reopens it. The rows of both stay, with what they have read.
 func closeDirect(ctx context.Context, tx *sql.Tx, a, b services.UserID) (id services.ConversationID, left []services.UserID, err error) {
 	found, err := tx.One(ctx, conversationByPair, []any{pairName(a, b)}, &id)
 	if err != nil || !found {
@@ -128,6 +135,7 @@ func noConversation(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
 
+// scanConversation reads the columns of conversationColumns, and then more.
 func scanConversation(scan func(...any) error, more ...any) (c Conversation, err error) {
 	var last int64
 	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.PerMinute}, more...)...)
@@ -169,7 +177,7 @@ func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 }
 
 // changeWay changes how a conversation counts unread messages. It returns false when the conversation was changed since it was
-// read.
+// read: then another pass ends that change.
 func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
 	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
@@ -211,6 +219,7 @@ func hasLeft(ctx context.Context, tx *sql.Tx, id services.ConversationID) error 
 	return services.Errorf(services.Conflict, "conversationId: you have left %s", id.GlobalID())
 }
 
+// scanMembership reads the columns of membershipColumns.
 func scanMembership(scan func(...any) error) (m services.Membership, err error) {
 	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
 		&m.ReadSide, &m.WayVersion)

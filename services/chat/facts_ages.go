@@ -20,6 +20,8 @@ var (
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
+	// It counts the messages one by one, without base and k. The audit and the facts use it to check what age has computed by
+	// positions.
 	countWaiting = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),
@@ -34,6 +36,7 @@ var (
 func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]time.Time, error) {
 	asked, times := make(sql.Rows, len(ids)), make([]time.Time, len(ids))
 	for i, id := range ids {
+		// Answers come in no order; i says whose each is.
 		asked[i] = []any{i, int64(id.Conversation()), id.Number()}
 	}
 	if len(asked) == 0 {
@@ -52,6 +55,7 @@ func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]tim
 // a message from before the time; notYet is one from after it, or the number after the newest message. A binary search between the two
 // reads few messages, because times rise with numbers.
 func searchNewestBefore(ctx context.Context, db *sql.DB, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
+	// Each round trip divides the range by 17: a million messages take five.
 	const probes = 16
 	for notYet-past > 1 {
 		step := max(1, (notYet-past)/(probes+1))
@@ -63,6 +67,7 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, id services.Conversatio
 		if err != nil {
 			return 0, err
 		}
+		// Times rise with numbers, so the first one that is too young ends the round.
 		for i, at := range times {
 			if !at.Before(before) {
 				notYet = ids[i].Number()
@@ -74,7 +79,8 @@ func searchNewestBefore(ctx context.Context, db *sql.DB, id services.Conversatio
 	return past, nil
 }
 
-// readAs returns states as they would be if their users had read up to some numbers. No number may be below its state's position.
+// readAs sets states to what they would be if their users had read up to some numbers, by one statement. No number may be below
+// its state's position. Only the copies change: nothing is written, because expiry is a matter of the day and not a fact.
 func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbers []int64) error {
 	if len(states) == 0 {
 		return nil
@@ -92,7 +98,7 @@ func readAs(ctx context.Context, db *sql.DB, states []services.Membership, numbe
 	})
 }
 
-// waiting is how many unread messages a member has, and how many of them mention the member.
+// waiting is how many unread messages a member has, and how many of them mention the member, as counted one by one.
 type waiting struct {
 	Unread, Mentions int64
 	Oldest           time.Time // when the oldest unread message was sent

@@ -13,6 +13,8 @@ var (
 	putMember = sql.NewStatement("put a member", `UPDATE conversation_members
 		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9 WHERE conversation = $1 AND user_number = $2`)
 
+	// Three ranges above the position: one's own messages, recalled ones of others, and mentions. A recalled message of one's own
+	// is in the first, so the second leaves it out. Members are mostly near the end, so the ranges are short.
 	recountMember = sql.NewStatement("recount a member", `SELECT
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND author = $2 AND number > $3) +
 	(SELECT count(*) FROM conversation_messages WHERE conversation = $1 AND number > $3 AND recalled_at > 0 AND author <> $2),
@@ -40,11 +42,13 @@ func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) er
 	if m == before {
 		return nil
 	}
+	// Absolute values and the next version: the projection takes the newest whole row, in whatever order rows arrive.
 	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside)
 	return err
 }
 
-// moveTo sets a locked row's position and recounts the messages above it.
+// moveTo sets a locked row's position and recounts the messages above it. Counting anew is exact, whatever happened meanwhile:
+// nothing is added or subtracted, so no mark can be counted twice.
 func moveTo(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
 	var skipped int64
 	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
@@ -68,11 +72,13 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	if gen > m.Gen {
 		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
 	}
+	// A device made this mark before it heard of "mark unread" on another one. It would undo that one.
 	if gen >= 0 && gen < m.Gen {
 		return false, nil
 	}
 	if number == 0 {
 		number = m.Head
+		// A mark of the past reads what was there then.
 		if tx.Dated() != 0 {
 			number = 0
 			if _, err := tx.One(ctx, newestUntil, []any{id, tx.HappenedAt()}, &number); err != nil {
@@ -90,6 +96,7 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	return true, putState(ctx, tx, before, m)
 }
 
+// beyond is the error for a message that is not there yet: such a mark would read messages before they are written.
 func beyond(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
@@ -114,6 +121,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		return beyond("fromMessageId", id, from, m.Head)
 	}
 	before := m
+	// Otherwise the message is unread already, and only the generation changes.
 	if from <= m.Base {
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
@@ -135,6 +143,7 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	}
 	before := m
 	m.Muted = muted
+	// Unmuting brings old messages into the count. Alerts are for new ones only, so what waits now is left out of them.
 	if !muted {
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return false, err
@@ -163,7 +172,8 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 }
 
 // leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
-// there was none, and everything was read.
+// there was none, and everything was read. A lease that has expired does not keep the user inside, even if its job has not run
+// yet.
 func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -181,6 +191,7 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return false, err
 	}
+	// Another device may still have it open.
 	m.Inside = last.Valid && last.Int64 > sql.Micros(tx.Now)
 	return dropped > 0 || m != before, putState(ctx, tx, before, m)
 }
@@ -209,9 +220,11 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, openLeases, []any{id, user}, &first, &last); err != nil {
 		return next, err
 	}
+	// A device renewed, or another one is inside.
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
+	// Another job, or a device that left, was first.
 	if !m.Inside || ended == 0 {
 		return next, nil
 	}
@@ -220,6 +233,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
 		return next, err
 	}
+	// Only up to the end of the last lease: later messages arrived while nobody looked.
 	if newest > m.Base {
 		if err := moveTo(ctx, tx, &m, newest); err != nil {
 			return next, err

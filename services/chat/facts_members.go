@@ -16,11 +16,14 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
+	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
+	// included, for their documents must learn it.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3
 		ORDER BY m.user_number LIMIT $4`)
 
+	// $4 leaves out those who left long ago: their badges changed then.
 	idleMembers = sql.NewStatement("members who are not active", `SELECT m.user_number
 		FROM conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE m.conversation = $1 AND m.user_number > $2 AND (m.left_at = 0 OR m.left_at > $4) AND u.seen_at < $3
@@ -33,6 +36,7 @@ var (
 
 	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
+	// The order is that of the conversations, so all of the user's memberships are read and sorted.
 	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv
 		WHERE m.user_number = $1 AND cv.id = m.conversation AND m.left_at = 0 AND (cv.last_at < $2 OR cv.last_at = $2 AND cv.id < $3)
@@ -42,6 +46,7 @@ var (
 		FROM conversations cv CROSS JOIN conversation_members m
 		WHERE {in cv.id $2 BIGINT} AND m.conversation = cv.id AND m.user_number = $1 AND m.left_at = 0`)
 
+	// One row for each page, with its members as a text: a list of pages has one size, and each page its own limit.
 	membersOf = sql.NewStatement("members of conversations", `SELECT c.i, (
 		SELECT string_agg(CAST(page.user_number AS TEXT), ',') FROM (
 			SELECT m.user_number FROM conversation_members m
@@ -58,7 +63,8 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// Head is the end of a conversation: its last message and revision.
+// Head is the end of a conversation: its last message and revision. It is what a node needs of a conversation to count it on
+// read, and to know that its watchers should look.
 type Head struct {
 	Conversation services.ConversationID
 	Number       int64
@@ -85,6 +91,7 @@ func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after 
 	return readMemberships(ctx, db, membershipsOfUser, user, after, leftSince, limit)
 }
 
+// readMemberships runs a statement that selects membershipColumns.
 func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []services.Membership, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		m, err := scanMembership(scan)
@@ -118,6 +125,7 @@ func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []ser
 	return readStates(ctx, db, conversationsByID, user, ids)
 }
 
+// readStates runs a statement that selects a conversation and one member's row of it, together.
 func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []State, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var state State
@@ -135,12 +143,14 @@ func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[Memb
 	asked, longest := make(sql.Rows, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
+		// One limit for all pages of the statement; each is cut to its own size below.
 		longest = max(longest, page.Size)
 	}
 	found := make(map[MembersPage][]services.UserID, len(pages))
 	err := db.Each(ctx, membersOf, []any{asked, longest}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
+		// No member after that place: string_agg of no row is null.
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
@@ -189,6 +199,7 @@ func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	for i, id := range ids {
+		// The IDs are sorted: the same one, or its neighbour in the same conversation.
 		if i > 0 && id <= ids[i-1]+1 && id.Conversation() == ids[i-1].Conversation() {
 			ranges[len(ranges)-1][2] = id.Number()
 			continue
@@ -198,6 +209,7 @@ func messageRows(ids []services.MessageID) (ranges sql.Rows) {
 	return ranges
 }
 
+// readMessages runs a statement that selects messages. A recalled one comes without its text, which SQL has deleted.
 func readMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var message Message

@@ -11,6 +11,9 @@ import (
 )
 
 var (
+	// The update locks the conversation: of two messages one waits, and numbers have no gaps. last_at rises even if the clock was
+	// set back, since lists and expiry take times to rise with numbers. minute is the number of the minute in which in_minute
+	// counts.
 	nextNumber = sql.NewStatement("next message number", `UPDATE conversations SET head = head + 1,
 			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
@@ -20,6 +23,7 @@ var (
 	appendMessage = sql.NewStatement("insert a message", `INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at)
 		VALUES ($1, $2, $3, $4, $5, 0)`)
 
+	// A mention of somebody who is no member, or of oneself, is dropped without a word: an error would tell who is a member.
 	mentionMembers = sql.NewStatement("mention members", `UPDATE conversation_members SET mentions = mentions + 1, mv = mv + 1
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 AND user_number <> $3 RETURNING user_number`)
 
@@ -28,6 +32,7 @@ var (
 	lockMessage = sql.NewStatement("lock a message", `SELECT author, sent_at, recalled_at FROM conversation_messages
 		WHERE conversation = $1 AND number = $2 {for update}`)
 
+	// The row stays, because numbers have no gaps. Its text is gone.
 	recallMessages = sql.NewStatement("recall messages", `UPDATE conversation_messages SET body = '', recalled_at = $3
 		WHERE conversation = $1 AND {in number $2 BIGINT}`)
 
@@ -36,6 +41,8 @@ var (
 	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND {in number $2 BIGINT}
 		RETURNING user_number, number`)
 
+	// Only mentions above a member's position are in their count. The version is left to lowerMembers, which changes the same
+	// rows.
 	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members AS m
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
@@ -55,6 +62,7 @@ var (
 // member.
 func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, author services.UserID, body string, mentioned []services.UserID) (message Message, c Conversation, reached []services.UserID, err error) {
 	found := false
+	// The program's clock, also for an event of the past: the load is what the server has to do now.
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
 	err = tx.Each(ctx, nextNumber, []any{id, tx.HappenedAt(), minute}, func(scan func(...any) error) error {
 		found = true
@@ -67,12 +75,14 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
+	// LastAt is this message's already, and at least a microsecond after the one before.
 	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
+	// After the number was taken. The error of a stranger rolls it back.
 	m, err := lockState(ctx, tx, id, author)
 	if err != nil {
 		return message, c, nil, err
@@ -82,6 +92,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return message, c, nil, err
 	}
 	before := m
+	// Whoever writes has read what is above.
 	m.Base, m.K, m.Mentions = c.Head, 0, 0
 	if err := putState(ctx, tx, before, m); err != nil {
 		return message, c, nil, err
@@ -102,13 +113,16 @@ func inOrder(tx *sql.Tx, c Conversation, last time.Time) error {
 		c.ID.GlobalID(), last.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// mention stores a message's mentions, and returns the users whom they reach: present members without a block between them and the author.
+// mention stores a message's mentions, and returns the users whom they reach: present members without a block between them and
+// the author. Their rows get a new version here, so the pass over the conversation brings them the message and its mention
+// together.
 func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
 	apart, err := people.Apart(ctx, tx, message.Author, users)
 	if err != nil {
 		return nil, err
 	}
+	// The text still names them, but it reaches nobody who is apart from its author.
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
 	reached, err := sql.Column[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
@@ -127,6 +141,7 @@ func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.
 // recalled is false when it was recalled before.
 func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author services.UserID) (c Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
+	// The lock keeps positions from moving back while the message is taken out of counts: see markUnread.
 	if c, err = lock(ctx, tx, conversation); err != nil {
 		return c, false, services.About("messageId", err)
 	}
@@ -141,6 +156,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 		return c, false, err
 	case !found:
 		return c, false, services.Errorf(services.NotFound, "messageId: there is no %s", id.GlobalID())
+	// The author is a member, so what other members wrote is no secret to them.
 	case writer != author:
 		return c, false, services.Errorf(services.Forbidden, "messageId: %s is not your message", id.GlobalID())
 	case at > 0:
@@ -149,6 +165,7 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	if err := withdraw(ctx, tx, c, []int64{number}, author); err != nil {
 		return c, false, err
 	}
+	// As withdraw has done in SQL: the caller notifies this node's watchers with it.
 	c.Revision++
 	return c, true, nil
 }
@@ -183,6 +200,7 @@ func withdraw(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, 
 	for i, number := range numbers {
 		list[i] = []any{number}
 	}
+	// lowerMembers skips members who have read all of the messages: for them nothing was counted.
 	newest := slices.Max(numbers)
 	if _, err = tx.Run(ctx, lowerMembers, c.ID, list, newest, author); err == nil && newest == c.Head {
 		_, err = tx.Run(ctx, raiseOthers, c.ID, newest, author)

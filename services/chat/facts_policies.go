@@ -17,6 +17,7 @@ var (
 
 // readGroupPolicy is a user's policy of who may add them to groups and rooms.
 func readGroupPolicy(ctx context.Context, db *sql.DB, user services.UserID) (GroupPolicy, error) {
+	// Without a row it is the default.
 	policy := AddedByEveryone
 	_, err := db.One(ctx, oneGroupPolicy, []any{user}, &policy)
 	return policy, err

@@ -32,6 +32,7 @@ const (
 	leftFor = 24 * time.Hour
 )
 
+// kinds are the jobs that New registers. All of them read the facts when they run, so they may run twice, late, and in any order.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobProject, Class: jobs.Short, Each: ofConversation(s.projectHead), Changes: jobs.CountsOf(s.usersOf, services.SourceConversations)},
@@ -50,11 +51,13 @@ func (s *Service) usersOf(ctx context.Context, job jobs.Job) (users []services.U
 		users = found[page]
 		return err
 	})(ctx, job)
+	// One more than a page was asked for: a larger conversation names nobody, since listing its members would take longer than
+	// the job.
 	return users, len(users) > membersPerPage, err
 }
 
-// projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together
-// become one.
+// projectJob projects a conversation's last sequence to its members, at most ten times a second. Jobs that wait together become
+// one. The throttle is this node's: it gives the job a later time if the conversation had its turn just now.
 func (s *Service) projectJob(id services.ConversationID) jobs.NewJob {
 	return s.throttle.Turn(id, s.Clock.Now(), jobs.Keyed(jobProject, id.String()), s.Jobs.Wake)
 }
@@ -67,17 +70,21 @@ func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// insideJob ends a lease when it expires.
+// insideJob ends a lease when it expires. A device that renews leaves one with each renewal; those of the earlier ones find the
+// lease alive and do nothing.
 func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
 	return job
 }
 
+// memberKey is the key of jobs about one member. jobs.SecondUser reads the user from it too.
 func memberKey(id services.ConversationID, user services.UserID) string {
 	return id.String() + "/" + services.UserIDText(user)
 }
 
+// ofConversation makes a job's function of one that takes the conversation in the job's key. A key that cannot be read is the
+// job's own error: it is tried five times and then waits for an operator.
 func ofConversation(do func(ctx context.Context, id services.ConversationID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		id, err := services.ParseConversationID("key of "+job.Kind, services.GlobalID(services.ConversationType, job.Key))
@@ -88,6 +95,7 @@ func ofConversation(do func(ctx context.Context, id services.ConversationID) err
 	}
 }
 
+// ofMember is ofConversation for keys that memberKey made.
 func ofMember(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		conversation, number, _ := strings.Cut(job.Key, "/")
@@ -100,8 +108,8 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 	}
 }
 
-// projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members
-// keep the last sequence by themselves.
+// projectHead projects a conversation that is counted on write. In one that is counted on read, the nodes of its members keep the
+// last sequence by themselves. The turn begins before the head is read: a message that comes after it gets a turn of its own.
 func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
 	s.throttle.Begin(id, s.Clock.Now(), projectGap)
 	head, found, err := s.readHead(ctx, id)
@@ -111,6 +119,7 @@ func (s *Service) projectHead(ctx context.Context, id services.ConversationID) e
 	return s.projectAll(ctx, id)
 }
 
+// readHead reads the end of one conversation; found is false if there is none.
 func (s *Service) readHead(ctx context.Context, id services.ConversationID) (head Head, found bool, err error) {
 	heads, err := Heads(ctx, s.Store, []services.ConversationID{id})
 	if err != nil || len(heads) == 0 {
@@ -133,6 +142,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 			}
 			after = states[len(states)-1].User
 		}
+		// The last page. Idle members come after the active ones, who wait for their numbers.
 		if len(states) < membersPerPage {
 			return s.markIdle(ctx, id)
 		}
@@ -142,6 +152,7 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 // markIdle records that the badges of the members who are not active changed: they have no documents, but their closed applications
 // are to hear of messages, and of their end if they were just removed.
 func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
+	// Nobody reads the change stream: then nobody hears of idle users.
 	if !s.Projector.Marking(ctx) {
 		return nil
 	}
@@ -164,6 +175,7 @@ func (s *Service) markIdle(ctx context.Context, id services.ConversationID) erro
 // pass projects every state, in either way of counting. Once all members have the flag, writing to them can stop: until then
 // each message is still projected to each member, so it does not matter which of them have the flag.
 func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
+	// Locked only to read it as the newest transaction left it; the pass itself holds no lock, for it may take long.
 	var c Conversation
 	read := func(tx *sql.Tx) (err error) { c, err = lock(ctx, tx, id); return err }
 	if err := s.Store.Write(ctx, read); err != nil {
@@ -181,7 +193,7 @@ func (s *Service) pass(ctx context.Context, id services.ConversationID) error {
 	})
 }
 
-// projectMember projects one user's own state in a conversation.
+// projectMember projects one user's own state in a conversation: by the user's own command at once, and by its job.
 func (s *Service) projectMember(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	states, err := membershipsIn(ctx, s.Store, id, []services.UserID{user})
 	if err != nil || len(states) == 0 {
@@ -205,6 +217,7 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	if err != nil {
 		return nil, err
 	}
+	// Sums that would have fallen below zero are a bug somewhere: they are logged, and a metric counts them.
 	s.Projector.NoteClamped(clamped)
 	users := make([]services.UserID, len(states))
 	for i, state := range states {
@@ -213,7 +226,8 @@ func (s *Service) putOn(ctx context.Context, states []services.Membership, today
 	return results, s.Projector.Changed(ctx, users, results)
 }
 
-// asCounted changes states into what documents have of them on a day.
+// asCounted changes states into what documents have of them on a day. The facts know neither expiry nor the setting of muted
+// mentions, so that both can change without a write to any row.
 func (s *Service) asCounted(ctx context.Context, states []services.Membership, today int64) error {
 	if err := s.age(ctx, states, today); err != nil {
 		return err
@@ -232,7 +246,8 @@ func (s *Service) counted(state services.Membership) services.Membership {
 	return state
 }
 
-// rebuildSteps are the parts of a rebuild that write all of a user's states.
+// rebuildSteps are the parts of a rebuild that write all of a user's states. They are versioned fields as any others: a newer one
+// that is written meanwhile is kept.
 func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts []redis.Step, err error) {
 	today, since := s.today(), s.Clock.Now().Add(-leftFor)
 	for after := services.ConversationID(0); ; {
@@ -251,7 +266,8 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 	}
 }
 
-// endExpired ends the expired leases of a user on being inside. Each lease has a job of its own.
+// endExpired ends the expired leases of a user on being inside. Each lease has a job of its own, so it need not plan the next
+// one.
 func (s *Service) endExpired(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := endLeases(ctx, tx, id, user); err != nil {

@@ -18,14 +18,15 @@ type Mark struct {
 	Token string             // "" for none: see ReadToken
 }
 
-// tokenFormat is the first byte of every token.
+// tokenFormat is the first byte of every token. Clients keep tokens for long, so another layout takes another byte.
 const tokenFormat = 1
 
 // tokenLength is the length of: format, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
-// ReadToken is a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It changes
-// nothing if the conversation was marked unread since.
+// ReadToken is a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It
+// changes nothing if the conversation was marked unread since. It is no secret and not signed: it names nothing that its user
+// could not say as well by a message, and parseToken refuses the tokens of others.
 func ReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)
@@ -48,6 +49,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 	if services.UserID(binary.BigEndian.Uint32(bytes[5:])) != user {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is another member's")
 	}
+	// Whoever makes up a token can name generations that were never opened: readUpTo refuses them.
 	gen, number = int64(binary.BigEndian.Uint64(bytes[9:])), int64(binary.BigEndian.Uint64(bytes[17:]))
 	if gen < 0 || number < 0 || number > services.MaxMessageNumber {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
@@ -58,6 +60,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 // MarkRead is the command that moves a member's position forward. A mark below the position, or of an earlier generation,
 // changes nothing. INVALID for a message that does not exist yet or is in another conversation.
 func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark Mark) (*jobs.Command, error) {
+	// -1: a mark without a token is a click made now, in whatever generation the conversation is.
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
 	case mark.Token != "" && mark.UpTo != 0:
@@ -113,6 +116,7 @@ func ifChanged(changed bool, err error) error {
 // read, and nothing counts until every device has left or its lease of a minute has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+		// The program's time, also for an event of the past: a lease protects a device that is open now.
 		until := tx.Now.Add(s.Lease)
 		if err := enter(ctx, tx, id, user, device, until); err != nil {
 			return err
@@ -133,6 +137,7 @@ func (s *Service) Leave(user services.UserID, id services.ConversationID, device
 
 // DeviceGone ends the leases of a disconnected device.
 func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
+	// A device may be inside several conversations, on several tabs.
 	ids, err := readLeases(ctx, s.Store, user, device)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -141,6 +146,7 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device s
 	for i, id := range ids {
 		cmds[i] = s.Leave(user, id, device)
 	}
+	// A lease that could not be ended here ends by itself, by its job.
 	for i, err := range s.Jobs.Commit(ctx, cmds...) {
 		if err != nil {
 			return fmt.Errorf("leave %s: %w", ids[i].GlobalID(), err)

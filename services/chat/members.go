@@ -28,6 +28,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 		return nil, err
 	}
 	return s.members("addMembers", by, id, func(ctx context.Context, tx *sql.Tx, c Conversation) ([]services.UserID, error) {
+		// Before anything about the conversation is said: to a user who is no member it does not exist.
 		if _, err := lockState(ctx, tx, id, by); err != nil {
 			return nil, err
 		}
@@ -37,6 +38,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 		if err := meets(ctx, tx, by, "userIds", users, adding(id)); err != nil {
 			return nil, err
 		}
+		// The size is checked after the insert, which alone knows who is new. The error rolls the insert back.
 		added, err := insertMembers(ctx, tx, c, users)
 		if size := c.Members + len(added); err == nil && c.Kind == Group && size > s.MaxGroup {
 			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
@@ -81,8 +83,9 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 	})
 }
 
-// CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that
-// project the end, and the update of the blocker's own view. Creating the conversation again reopens it.
+// CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that project
+// the end, and the update of the blocker's own view. Creating the conversation again reopens it. It runs in the transaction of
+// the block, so there is no moment in which a blocked user can still write. after is nil if there is no such conversation.
 func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
 	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {
@@ -94,6 +97,7 @@ func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked 
 	return queued, func(ctx context.Context) error { return s.projectMember(ctx, id, blocker) }, nil
 }
 
+// remove takes members out of a conversation that is locked, and returns those who were members.
 func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) ([]services.UserID, error) {
 	if c.Kind == Direct {
 		return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and cannot be left; mute it", c.ID.GlobalID())
@@ -101,6 +105,7 @@ func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users 
 	return removeMembers(ctx, tx, c.ID, users)
 }
 
+// named checks the users that one call names, and returns them sorted and without repetitions.
 func named(users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 || len(users) > maxNamed {
 		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxNamed, len(users))
@@ -123,6 +128,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
+		// The number of members decides the way of counting, so it must be the new one.
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}

@@ -38,17 +38,22 @@ type Sequences struct {
 	clock services.Clock
 	log   *slog.Logger
 
-	mu    sync.RWMutex
+	mu sync.RWMutex
+	// A sequence that is missing is unknown, never 0: see Counted.Known.
 	known map[services.ConversationID]*sequence
 
-	readers  *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
+	readers *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
+	// Open subscriptions of single conversations and lists. mu guards it and known; readers has a lock of its own, which may be
+	// taken under mu.
 	watchers map[services.ConversationID][]chan struct{}
 }
 
+// sequence is the end of one conversation as this node last read it, or as its own commands left it. Both numbers only grow.
 type sequence struct {
 	number   int64
 	revision int64 // rises with every change of what messages and members show; only watchers of the conversation are notified
-	asked    time.Time
+	// When a badge last used it: see sequencesKeptFor.
+	asked time.Time
 }
 
 // newSequences makes an empty cache.
@@ -69,6 +74,7 @@ func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
+// learned adds the last sequences of each watched user's conversations, which is part of the version of their badges.
 func (l *Sequences) learned(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -87,8 +93,9 @@ type Counted struct {
 }
 
 // learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations, and keeps them current from
-// now on. When SQL does not answer, readSide reports it.
+// now on. When SQL does not answer, readSide reports it, and look tries again for watched users.
 func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
+	// A set, since documents that are read together share conversations.
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
@@ -121,6 +128,7 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 		}
 		counted.Unread += int(max(0, head.number-place.Base))
 		counted.Sequence += uint64(head.number)
+		// Reading takes the shared lock alone. The time of use is written once in a while, well before it matters.
 		stale = stale || now.Sub(head.asked) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()
@@ -136,7 +144,8 @@ func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) Cou
 	return counted
 }
 
-// Moved makes this node see its own message at once, before the next read of SQL.
+// Moved makes this node see its own message at once, before the next read of SQL. A conversation that nobody here asked for is
+// left out.
 func (l *Sequences) Moved(moved Head) {
 	l.mu.Lock()
 	if l.known[moved.Conversation] != nil {
@@ -199,10 +208,11 @@ func (w *watch) sum() (sum uint64) {
 	return sum
 }
 
-// raise moves a last sequence forward; one that is not ahead changes nothing.
+// raise moves a last sequence forward; one that is not ahead changes nothing. mu is held, and the conversation is known.
 func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
+		// After the number is set, so that whoever wakes reads it.
 		defer l.wake(moved.Conversation)
 	}
 	known.revision = max(known.revision, moved.Revision)
@@ -213,6 +223,7 @@ func (l *Sequences) raise(moved Head) {
 	l.readers.Moved(moved.Conversation)
 }
 
+// wake leaves a token for each watcher of a conversation. mu is held.
 func (l *Sequences) wake(id services.ConversationID) {
 	for _, watcher := range l.watchers[id] {
 		select {
@@ -222,7 +233,8 @@ func (l *Sequences) wake(id services.ConversationID) {
 	}
 }
 
-// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that moved.
+// look reads all last sequences that are watched or were read lately, drops the others, and notifies the readers of those that moved. It
+// runs beside the log, every half second, also when the log has not grown. One SELECT reads 1,000 of them.
 func (l *Sequences) look(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -239,8 +251,10 @@ func (l *Sequences) look(ctx context.Context) error {
 	l.mu.Unlock()
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
+	// Without the lock: badges are rendered meanwhile.
 	err := l.read(ctx, slices.Compact(ids))
 	l.mu.Lock()
+	// raise did not see these move, since they were new: their users were shown AT_LEAST.
 	for _, id := range unknown {
 		if l.known[id] != nil {
 			l.readers.Moved(id)
@@ -262,6 +276,7 @@ func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) err
 		}
 		l.mu.Lock()
 		for _, one := range read {
+			// New here: nobody has counted by it yet, so nobody is notified. look notifies those who wait for it.
 			if l.known[one.Conversation] == nil {
 				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
 				continue

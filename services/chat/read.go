@@ -8,17 +8,20 @@ import (
 	"tidings/services/sql"
 )
 
-// Place is a position in the list of a user's conversations: after the conversation with this last message and this ID.
+// Place is a position in the list of a user's conversations: after the conversation with this last message and this ID. The list
+// is ordered by both, descending. A conversation that moves up while a user pages is not repeated below, and may be missed until
+// they begin anew.
 type Place struct {
 	At time.Time
 	ID services.ConversationID
 }
 
-// First is the position before the first conversation.
+// First is the position before the first conversation: later than any time that a message can have.
 var First = Place{At: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
 func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
+	// One more than asked for tells whether more follow.
 	list, err := statesOf(ctx, s.Store, user, after.At, after.ID, size+1)
 	if err == nil {
 		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
@@ -52,7 +55,7 @@ func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map
 	return rooms, err
 }
 
-// One reads a conversation for a user. NOT_FOUND if the user is not a member.
+// One reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for one that does not exist.
 func (s *Service) One(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
@@ -65,6 +68,7 @@ func (s *Service) One(ctx context.Context, user services.UserID, id services.Con
 // MessagesBefore lists the IDs of a conversation's messages before a number, the newest first, recalled ones too. It starts at the last
 // message of a state, and reports whether older messages follow.
 func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
+	// Numbers have no gaps and no message is deleted, so the page is known without a read.
 	newest := min(before-1, state.Head)
 	oldest := max(newest-int64(size)+1, 1)
 	for number := newest; number >= oldest; number-- {
@@ -83,6 +87,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	for _, id := range ids {
 		conversations = append(conversations, id.Conversation())
 	}
+	// The facts decide who may read, and not a projection: a user who was removed a moment ago reads nothing any more.
 	mine, err := s.ByID(ctx, user, conversations)
 	if err != nil {
 		return nil, err
@@ -111,6 +116,7 @@ func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[Members
 	return readMembers(ctx, s.Store, pages)
 }
 
+// page cuts the one more that was read to know whether more follow.
 func page[T any](list []T, size int, err error) ([]T, bool, error) {
 	if err != nil {
 		return nil, false, err

@@ -42,7 +42,8 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 	c.s.Sequences.Follow(user, document.Conversations.ReadSide)
 }
 
-// Facts counts every conversation from its rows, whether the document counts it when written or when read.
+// Facts counts every conversation from its rows, whether the document counts it when written or when read. It leaves out the
+// places that are counted on read: their messages are in Unread here.
 func (c Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
 	const page = 1000
 	for after := services.ConversationID(0); ; {
@@ -97,6 +98,8 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
 	badges.Conversations.Mentions = source.Exact(sums.Mentions)
 	if sums.Version > 0 {
+		// The list's version rises with each change of the user's rows and each message that counts on read: WatchList reads the
+		// list by it. Without a document there is none.
 		badges.Conversations.List = services.ListVersion{Own: sums.Version, Sequence: sums.ReadSequence}
 	}
 }
@@ -141,6 +144,7 @@ func (c Source) Newest(ctx context.Context, of source.Explained) (explanations [
 		own := c.s.counted(state.Own)
 		add(&unread, state, inBadge(own))
 		add(&mentions, state, int(own.UnreadMentions()))
+		// Looking for a mention ends with the list, so it is not begun without one.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
 	})
 	return []services.Explanation{unread, mentions}, true, err
@@ -151,6 +155,7 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	count := 0
 	err := c.each(ctx, user, false, func(state State) bool {
 		recent := !state.LastAt.Before(since)
+		// Without a message, LastAt is the time of the creation.
 		if recent && state.Head > 0 {
 			count++
 		}
@@ -174,6 +179,7 @@ func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []r
 	}
 	c.s.Sequences.learn(ctx, lists...)
 	for i := range documents {
+		// Counted after learn, and Follow was called before it: a message in between is in the number or wakes the hub.
 		sums := &documents[i].Conversations
 		counted := c.s.Sequences.readSide(sums.ReadSide, c.s.Clock.Now())
 		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known

@@ -40,7 +40,7 @@ const (
 	OnRead  Way = "READ"    // a message is not projected: readers compare with the conversation's last sequence
 )
 
-// Conversation is a conversation as the facts know it.
+// Conversation is a conversation as the facts know it: one row, without its members. It does not change when somebody reads.
 type Conversation struct {
 	ID      services.ConversationID
 	Kind    Kind
@@ -54,16 +54,19 @@ type Conversation struct {
 
 	Way        Way
 	WayVersion int64 // rises with every change of Way
-	PerMinute  int   // messages in this minute or the one before, whichever is greater
+	// PerMinute counts by the program's clock. The minute before counts too, so that a conversation does not drop out of its load
+	// at the full minute.
+	PerMinute int // messages in this minute or the one before, whichever is greater
 }
 
 // State is a conversation and one member's own state in it, at one moment.
 type State struct {
 	Conversation
+	// Own is of the same snapshot as the conversation: one statement reads both.
 	Own services.Membership
 }
 
-// Message is a message as the facts know it.
+// Message is a message as the facts know it. Its number is its place in the conversation, and never changes.
 type Message struct {
 	ID       services.MessageID
 	Author   services.UserID

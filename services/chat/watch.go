@@ -7,7 +7,7 @@ import (
 	"tidings/services/push"
 )
 
-// Change is a conversation as its watcher sees it, with the watcher's badges.
+// Change is a conversation as its watcher sees it, with the watcher's badges. It is comparable: an equal one is not sent again.
 type Change struct {
 	State  State
 	Badges *services.Badges
@@ -18,6 +18,7 @@ type Change struct {
 // read after the first badges have come, so that it is no older. The channel is closed when ctx ends, when the badges end, and when the
 // user is no longer a member. NOT_FOUND if they never were: then nothing is opened.
 func (s *Service) Watch(ctx context.Context, user services.UserID, id services.ConversationID, open func() (<-chan *services.Badges, error)) (<-chan Change, error) {
+	// Before the badges are opened: a stranger's subscription costs one read.
 	if _, err := s.One(ctx, user, id); err != nil {
 		return nil, err
 	}
@@ -25,9 +26,12 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, id services.C
 	if err != nil {
 		return nil, err
 	}
+	// The watch begins before the first state is read, so that a message in between leaves a token. learn lets this node read the
+	// head from now on, also of a conversation that is counted on write.
 	moved, forget := s.Sequences.watch(id)
 	s.Sequences.learn(ctx, []services.ReadSidePlace{{Conversation: id}})
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
+		// NOT_FOUND when the user was removed: then Derive ends, and the channel is closed.
 		state, err := s.One(ctx, user, id)
 		return Change{state, badges}, err
 	}

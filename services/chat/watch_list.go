@@ -43,8 +43,10 @@ type listWatcher struct {
 	last  ListChange // as it was read last
 }
 
+// look reads the list, unless nothing changed that it shows. Only the goroutine of Derive calls it.
 func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListChange, error) {
 	next := ListChange{w.last.States, w.last.More, badges, w.quiet.sum()}
+	// Badges change for many reasons. Only one that touches the list is worth reading it again.
 	if w.last.Badges != nil && next.current(w.last) {
 		return next, nil
 	}
@@ -52,6 +54,7 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	if err != nil {
 		return next, err
 	}
+	// The set may have changed with the list: a conversation was muted, opened, or left.
 	w.quiet.follow(ids)
 	w.s.Sequences.learn(ctx, places(ids))
 	next.quiet = w.quiet.sum() // Read the sum before the list: a change after this is in the list, or the list is read again.
@@ -62,19 +65,24 @@ func (w *listWatcher) look(ctx context.Context, badges *services.Badges) (ListCh
 	return next, nil
 }
 
-// current reports whether the list has not changed since another change was sent.
+// current reports whether the list has not changed since another change was sent. A list without a version comes from SQL or from
+// badges that were kept, and may have changed at any time.
 func (c ListChange) current(other ListChange) bool {
 	return c.quiet == other.quiet && c.Badges.Conversations.List == other.Badges.Conversations.List &&
 		c.Badges.Conversations.List != services.ListVersion{}
 }
 
+// same reports whether a watcher would see no difference. Of the badges only the conversations matter here.
 func (c ListChange) same(other ListChange) bool {
 	return c.More == other.More && slices.Equal(c.States, other.States) && c.Badges.Conversations == other.Badges.Conversations
 }
 
-// mostQuiet bounds the conversations that one watcher of a list follows beside those of the badges.
+// mostQuiet bounds the conversations that one watcher of a list follows beside those of the badges: this node reads the head of
+// each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
 const mostQuiet = 1000
 
+// TO_READ is among them: while it is switched some members' documents have the flag already. The active ones come first, in case
+// the limit cuts.
 var quietConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
 	FROM conversation_members m CROSS JOIN conversations cv
 	WHERE m.user_number = $1 AND m.left_at = 0 AND (m.muted OR m.inside) AND cv.id = m.conversation AND cv.way <> 'WRITE'
@@ -85,6 +93,7 @@ func quietOf(ctx context.Context, db *sql.DB, user services.UserID) (ids []servi
 	return sql.Column[services.ConversationID](ctx, db, quietConversations, user, mostQuiet)
 }
 
+// places are conversations without positions: learn needs none.
 func places(ids []services.ConversationID) []services.ReadSidePlace {
 	list := make([]services.ReadSidePlace, len(ids))
 	for i, id := range ids {
