@@ -75,7 +75,11 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unread announcements.
 func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Explanation, error) {
-	shared, own, err := b.read(ctx, of.User)
+	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	own, err := b.s.userState(ctx, of.User) // as Facts, so that the items are those that are counted
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,11 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 
 // Digest adds how many announcements entered the list since a moment.
 func (b Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	shared, own, err := b.read(ctx, user)
+	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
+	if err != nil {
+		return err
+	}
+	own, err := ReadUser(ctx, b.s.db.Runner, user)
 	if err != nil {
 		return err
 	}
@@ -104,13 +112,4 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	source.Brings(digest, services.SourceAnnouncements, "", count, maxListed)
 	return nil
-}
-
-func (b Source) read(ctx context.Context, user services.UserID) (*State, UserState, error) {
-	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
-	if err != nil {
-		return nil, UserState{}, err
-	}
-	own, err := ReadUser(ctx, b.s.db.Runner, user)
-	return shared, own, err
 }

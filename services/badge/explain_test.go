@@ -119,3 +119,25 @@ func TestNotificationsAreExplained(t *testing.T) {
 		t.Errorf("the digest: %+v", digest.Parts)
 	}
 }
+
+// An operator who looks at a user away for long sees what the user would see on their return: nothing new, and nothing to explain.
+func TestADormantUsersAnnouncementsAreExplainedAsTheyWouldBeSeen(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		reader := n.Users(1)[0]
+		n.read(reader)
+		n.Quiet(n.World.Fanout)
+		n.Clock.Advance(time.Hour)
+		n.announce(0)
+		n.Clock.Advance(40 * 24 * time.Hour)
+		n.Must(n.Redis.Reset(t.Context(), reader))
+		ctx := services.Observe(t.Context())
+		badges, err := n.Read(ctx, reader)
+		n.Must(err)
+		explained, err := n.Explain(ctx, reader)
+		n.Must(err)
+		if badges.Announcements.Value != 0 || len(explained) != 0 {
+			t.Errorf("%d announcements are explained by %+v", badges.Announcements.Value, explained)
+		}
+	})
+}

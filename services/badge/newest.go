@@ -13,6 +13,7 @@ import (
 // Newest explains counts of some sources, each by its newest item that may alert the user, since a moment. badges are the user's,
 // from Peek. A count without such an item is absent.
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
+	ctx = services.Observe(ctx) // as Peek: it is no visit
 	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
 	var newest []services.Explanation
 	for _, one := range s.sources {
