@@ -1,10 +1,18 @@
-// Package announcements is announcements and dots: one list and some dots that all users share, and each user's position in
-// them.
+// Package announcements is announcements and dots: one list and some dots that all users share, and each user's position in them.
 //
 // A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
-// reads, and nothing per user. A user is a position in the list and a stamp for each dot that they dismissed; count and list
-// both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything works from
-// SQL; without SQL the node cache is still shown and nothing changes.
+// reads, and nothing per user. A user is a position in the list and a stamp for each dot that they dismissed; count and list both
+// come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything works from SQL;
+// without SQL the node cache is still shown and nothing changes.
+//
+// One clock orders all of it: a row of counters whose value is the present microseconds, or more if it was taken twice. A change
+// takes its stamp first (nextStamp), which locks the row until the end of its transaction, so stamps are committed in their
+// order: whoever has read up to a stamp has seen every change up to it. A position is such a stamp, and so is the time of a dot.
+//
+// One announcement: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each node loads the
+// list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each watched user,
+// the entries after the user's position that are for their segments. One that starts later gets its position from a job at that
+// time.
 package announcements
 
 import (
@@ -54,8 +62,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// shared is a host application's command that changes state that all users share. change receives the stamp of the change, and returns the
-// ID of a new object, "" for none, and the changed state.
+// shared is a host application's command that changes state that all users share. change receives the stamp of the change, and
+// returns the ID of a new object, "" for none, and the changed state, which becomes the key of the log entry. The host's next
+// read on this node shows the change, since AfterCommit loads it.
 func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
@@ -78,7 +87,8 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 	}
 }
 
-// own is a command that changes one user's state, and queues the job that projects it into their document.
+// own is a command that changes one user's state, and queues the job that projects it into their document. It takes no stamp:
+// others do not see it, and many users mark at once.
 func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,

@@ -27,6 +27,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTarget(draft.Segments); err != nil {
 		return nil, err
 	}
+	// Ends are whole milliseconds, and so even microseconds: see raiseClock.
 	draft.StartsAt, draft.EndsAt = draft.StartsAt.Truncate(time.Millisecond), draft.EndsAt.Truncate(time.Millisecond)
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
@@ -44,12 +45,15 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if a.StartsAt.IsZero() {
 			a.StartsAt = now
 		}
+		// By the time of the event: an announcement of the past may be over by now, and is a record of what was shown.
 		if err := checkEnd(a, now); err != nil {
 			return "", "", err
 		}
+		// New names get their bits in this transaction, or none at all.
 		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
+		// By the program's clock: of a past event that was to start by now, no job is needed.
 		if !a.StartsAt.After(tx.Now) {
 			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
 				return "", "", err
@@ -85,6 +89,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		return nil, err
 	}
 	return s.shared("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		// The stamp is taken already, so the locks are in the order of all changes: the clock, then the row.
 		a, err := lock(ctx, tx, id)
 		if err != nil {
 			return "", "", err
@@ -95,6 +100,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		if err := edit.apply(ctx, tx, &a, stamp); err != nil {
 			return "", "", err
 		}
+		// A former job of another start may still wait. It looks at the row when it runs, so two of them do no harm.
 		if a.Position == 0 && !a.overAt(tx.Now) {
 			if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
 				return "", "", err
@@ -107,7 +113,8 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	}), nil
 }
 
-// apply changes the announcement in its state within the transaction.
+// apply changes the announcement in its state within the transaction. stamp is its new position if it enters the list by this
+// edit: when it starts by it, or is shown again.
 func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp uint64) (err error) {
 	started := a.Position > 0
 	if edit.Title != nil {
@@ -121,6 +128,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 			return err
 		}
 	}
+	// A start that is over is a fact; only showing it again makes another one.
 	if edit.StartsAt != nil {
 		if started && !edit.ShowAgain {
 			return services.Errorf(services.Conflict, "startsAt: %s has started; its start can only change together with showAgain", a.GlobalID())
@@ -145,6 +153,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
+	// It keeps its position, so whoever has read it has still read it.
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts
@@ -173,6 +182,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	})
 }
 
+// checkTexts checks the texts that are given; nil is not given.
 func checkTexts(title, content *string) error {
 	if title != nil {
 		if err := services.CheckFilled("title", *title, maxTitle); err != nil {
@@ -196,6 +206,7 @@ func checkTimes(starts, ends time.Time) error {
 	return nil
 }
 
+// checkEnd refuses an announcement that would be over before anybody sees it.
 func checkEnd(a Announcement, now time.Time) error {
 	if a.overAt(now) {
 		return services.Errorf(services.Invalid, "endsAt: %s is in the past; it is now %s", timeText(a.EndsAt), timeText(now))

@@ -25,6 +25,7 @@ func checkTarget(segments []string) error {
 	return checkSegments(segments)
 }
 
+// checkSegments checks names of segments, before any of them gets a bit.
 func checkSegments(segments []string) error {
 	for _, name := range segments {
 		if err := checkName("segments", name); err != nil {
@@ -70,6 +71,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	if err := checkSegments(segments); err != nil {
 		return nil, err
 	}
+	// Sorted: new segments get their bits in this order, and a repeated call is the same call.
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
 	return s.own("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
 		bits, err := ensureSegments(ctx, tx, segments)
@@ -81,6 +83,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	}), nil
 }
 
+// orUnchanged is the error of a command that may find the state as requested.
 func orUnchanged(changed bool, err error) error {
 	if err == nil && !changed {
 		return jobs.ErrUnchanged

@@ -18,6 +18,7 @@ const never = math.MaxInt64
 // the dot.
 const LogKind = "notice"
 
+// announcementColumns begins a statement whose rows scan reads.
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
 // inList selects the announcements that have a position in the list. It repeats the condition of announcements_listed.
@@ -49,6 +50,7 @@ var (
 	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
 	// One walk along the newest announcements that are not over finds those beyond the bound.
+	// The floor is a position: what is at it or below is out of the list for good, and no row changes.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
@@ -67,9 +69,9 @@ SELECT 3, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
 )
 
-// nextStamp raises the announcements' clock and returns its stamp: the present microseconds made odd, or the next odd number after
-// the last stamp. Until this transaction ends, all others that change an announcement or raise a dot wait, so that stamps are
-// committed in their order.
+// nextStamp raises the announcements' clock and returns its stamp: the present microseconds made odd, or the next odd number
+// after the last stamp. Until this transaction ends, all others that change an announcement or raise a dot wait, so that stamps
+// are committed in their order. Such changes are rare: a few a second at most.
 func nextStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
 	_, err = tx.One(ctx, raiseClock, []any{tx.Now}, &stamp)
 	return stamp, err
@@ -124,12 +126,14 @@ func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[service
 }
 
 // logChange ends a transaction that changed something that all users share, by an entry in the log that the nodes follow. The
-// transaction took a stamp of the announcements' clock before anything else; key names what changed.
+// transaction took a stamp of the announcements' clock before anything else; key names what changed. The entry has no payload:
+// nodes read the whole list, which is one statement and at most 1,000 rows.
 func logChange(ctx context.Context, tx *sql.Tx, key string) error {
 	_, err := changelog.AppendLog(ctx, tx, LogKind, key, nil)
 	return err
 }
 
+// scan runs a statement that selects announcementColumns.
 func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]Announcement, error) {
 	found := make(map[services.PostID]Announcement)
 	err := r.Each(ctx, st, []any{which}, func(row func(...any) error) error {
@@ -160,6 +164,7 @@ type Facts struct {
 
 // readFacts reads what all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
+	// Before the statement runs: what ends in between is in the list, and show takes it out.
 	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64
@@ -168,6 +173,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 			return err
 		}
 		switch kind {
+		// The kinds are the parts of readShared. Each has its own meaning of the columns.
 		case 0:
 			facts.Stamp, facts.Ended, facts.Version = uint64(a), uint64(b), uint64(c)
 		case 1:
@@ -176,6 +182,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 			})
 		case 2:
 			facts.HiddenEnds = append(facts.HiddenEnds, sql.FromMicros(b))
+		// Rows of one dot are together, since the statement orders by name.
 		default:
 			if len(facts.Dots) == 0 || facts.Dots[len(facts.Dots)-1].Name != name {
 				facts.Dots = append(facts.Dots, Dot{Name: name})
@@ -188,6 +195,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 	return facts, err
 }
 
+// endMicros is an end in SQL. never sorts after every end, so that "not over" is one comparison, which the index has.
 func endMicros(end time.Time) int64 {
 	if end.IsZero() {
 		return never
@@ -195,6 +203,7 @@ func endMicros(end time.Time) int64 {
 	return sql.Micros(end)
 }
 
+// endTime is the reverse of endMicros.
 func endTime(us int64) time.Time {
 	if us == never {
 		return time.Time{}

@@ -13,12 +13,16 @@ import (
 const everyone = -1
 
 var (
+	// How many dots there are, and whether this one is among them.
 	countDots = sql.NewStatement("count dots", `SELECT count(DISTINCT dot), COALESCE(max(CASE WHEN dot = $1 THEN 1 ELSE 0 END), 0) FROM dot_raises`)
 
+	// The later raise stays: an event of the past must not put out a dot that was raised since.
 	raiseDots = sql.NewStatement("raise a dot", `INSERT INTO dot_raises (dot, segment, raised_at)
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
 		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = CASE WHEN excluded.raised_at > dot_raises.raised_at THEN excluded.raised_at ELSE dot_raises.raised_at END`)
 
+	// The clock's present value, read in the statement itself: a raise that is committed later has a later stamp and lights the
+	// dot again.
 	clearRaised = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
@@ -50,6 +54,7 @@ var (
 // exist. The caller holds the announcements' clock.
 func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, stamp uint64) error {
 	var dots, known int
+	// Dots are never removed, so their number is the number of names that were ever raised.
 	if _, err := tx.One(ctx, countDots, []any{name}, &dots, &known); err != nil {
 		return err
 	}
@@ -57,6 +62,7 @@ func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, sta
 		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, maxDots)
 	}
 	var raised sql.Rows
+	// A row for each segment, so that a later raise for one of them moves only its own.
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
 		raised = append(raised, []any{name, bits.TrailingZeros64(rest), stamp})
 	}
@@ -86,6 +92,7 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 	if !raised.Valid {
 		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
+	// It clears what was raised until that moment, and leaves what was raised since.
 	if at := tx.Dated(); at != 0 {
 		until := int64(pastStamp(at))
 		_, err = tx.One(ctx, clearUntil, []any{user, name, until}, &seen)
@@ -119,9 +126,11 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	if err != nil {
 		return 0, err
 	}
+	// RaiseCounter returned the last number; the first of ours is this one.
 	given -= int64(len(lacking))
 	var fresh [][]any
 	for _, name := range lacking {
+		// The error rolls the counter back.
 		if given >= maxSegments {
 			return 0, services.Errorf(services.Conflict, "segments: %s would be segment %d, up to %d are allowed",
 				services.Quote(name), given+1, maxSegments)
@@ -134,6 +143,7 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	return union(known), err
 }
 
+// readSegmentBits are the segments that exist among some names. One that nobody used is absent.
 func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]Segments, error) {
 	found := make(map[string]Segments, len(names))
 	if len(names) == 0 {
@@ -149,6 +159,7 @@ func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[str
 	return found, err
 }
 
+// union is the set of some segments.
 func union(known map[string]Segments) (all Segments) {
 	for _, bit := range known {
 		all |= bit

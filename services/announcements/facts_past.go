@@ -14,6 +14,7 @@ import (
 
 // pastStamp is the stamp of a moment. It is odd, as the clock's are, and stamps of one millisecond rise with their sequence.
 func pastStamp(moment services.PostID) uint64 {
+	// A millisecond has 500 odd microseconds: beyond them, events of one millisecond share the last stamp.
 	const last = 499
 	return uint64(moment.Time().UnixMicro() + 2*min(moment.Sequence(), last) + 1)
 }
@@ -28,6 +29,8 @@ func happened(tx *sql.Tx, stamp uint64) uint64 {
 
 // freePosition is the first position at or after a stamp that no announcement has.
 func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error) {
+	// They come in order, so each one that is taken moves the search by one place. The clock's lock keeps others from taking the
+	// place.
 	err := tx.Each(ctx, positionsFrom, []any{int64(stamp), int64(stamp + uint64(time.Second.Microseconds()))}, func(scan func(...any) error) error {
 		var taken uint64
 		err := scan(&taken)

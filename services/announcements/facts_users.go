@@ -16,8 +16,8 @@ type UserState struct {
 	SeenAt   time.Time         // the user's last visit; zero: never
 }
 
-// IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked
-// anything since dormantBefore.
+// IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked anything
+// since dormantBefore. Versions are times in microseconds, so the version tells when the user last marked something.
 func (s UserState) IsNew(dormantBefore time.Time) bool {
 	return s.Version == 0 || s.SeenAt.Before(dormantBefore) && s.Version < uint64(sql.Micros(dormantBefore))
 }
@@ -26,6 +26,7 @@ func (s UserState) IsNew(dormantBefore time.Time) bool {
 const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
 
 var (
+	// In one statement with its condition: of two first requests of a returning user only one resets.
 	resetDormant = sql.NewStatement("reset the announcements of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
 			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
 			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END
@@ -41,6 +42,7 @@ var (
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
 
+	// A position that is not ahead keeps its version, so that a repeated mark wakes nobody.
 	raisePosition = sql.NewStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET
@@ -54,6 +56,8 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
+	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users whom the application has
+	// only named.
 	userState = sql.NewStatement("a user's announcement state", `
 SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
 UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
@@ -104,6 +108,7 @@ func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserStat
 		var dot string
 		err := scan(&kind, &dot, &a, &b, &c)
 		switch kind {
+		// The kinds are the parts of userState; the columns a, b and c mean what the part says.
 		case 0:
 			state.Version, state.Position, state.DotsFrom = uint64(a), uint64(b), uint64(c)
 		case 1:
@@ -135,17 +140,20 @@ func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after servic
 	if err != nil {
 		return 0, 0, err
 	}
+	// The end of the table: the next turn begins at its start.
 	if looked < limit {
 		last = 0
 	}
 	if len(dormant) == 0 {
 		return last, 0, nil
 	}
+	// The check outside the transaction only finds candidates; the statement decides by the version under its lock.
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		gone, err := sql.Column[services.UserID](ctx, tx, dropPositions, dormant, before)
 		if err != nil {
 			return err
 		}
+		// Set in the function, which may run again.
 		dropped = len(gone)
 		_, err = tx.Run(ctx, forgetDots, gone)
 		return err

@@ -16,6 +16,7 @@ const (
 	kindUser  = "notices"            // key: user. Their position, segments or dots changed
 )
 
+// kinds are the jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: kindStart, Class: jobs.Short, Each: jobs.OfPost(s.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
@@ -33,6 +34,7 @@ func StartJob(a Announcement) jobs.NewJob {
 // UserJob projects a user's position in the announcements, their segments and their dots into their document.
 func UserJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(kindUser, user) }
 
+// runStart starts an announcement whose time has come, and shows it on this node at once; the others are hinted at by the log.
 func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	started := false
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -48,6 +50,7 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 // start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement may have
 // changed since the job was queued.
 func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
+	// Without the clock's lock: most jobs that are late or repeated end here, and nobody waits for them.
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
 	if err != nil {
 		return false, err
@@ -91,6 +94,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	if err != nil {
 		return nil, fmt.Errorf("announcements and dots of user %d: %w", user, err)
 	}
+	// Version 0 is a user without a position: their document gets none either, and shows nothing as new.
 	if state.Version > 0 {
 		registers = append(registers, rdb.AnnouncementRegister(state.AnnouncementState))
 	}

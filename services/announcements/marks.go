@@ -42,16 +42,19 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		if err != nil {
 			return 0, err
 		}
+		// The segments as of the transaction: a user who has just left a segment cannot mark up to its announcements.
 		state, err := ReadUser(ctx, tx.Runner, user)
 		if err != nil {
 			return 0, err
 		}
 		a := found[upTo.Announcement]
+		// An ended one is in nobody's list, and may still be on a user's screen: a mark up to it counts.
 		if a.Position == 0 || a.Withdrawn || !a.Segments.reaches(Segments(state.Segments.Bits)) {
 			return 0, services.Errorf(services.NotFound, "upTo: there is no %s", globalID(upTo.Announcement))
 		}
 		return a.Position, nil
 	}
+	// A read without a lock: an announcement whose transaction is still open has a later stamp, and stays unread.
 	head, err := lastStamp(ctx, tx)
 	switch {
 	case upTo.Position == 0 && tx.Dated() != 0:
@@ -60,6 +63,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		return 0, err
 	case upTo.Position == 0:
 		return head, nil
+	// A cursor of a page is a position that was there. One beyond the end would read what is not published yet.
 	case upTo.Position > head:
 		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
 	}

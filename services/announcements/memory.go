@@ -38,12 +38,14 @@ type State struct {
 
 // Memory is this node's cache of announcements and dots. It is safe for concurrent use.
 type Memory struct {
-	reader  reader
-	log     *changelog.Follower
+	reader reader
+	log    *changelog.Follower
+	// Before a dot is shown, documents must be read with its field: see rdb.Projections.SetDots.
 	setDots func(names []string)
 	texts   *changelog.Cache[services.PostID, Announcement]
 	current atomic.Pointer[State]
 
+	// mu guards facts and lifted, and the making of current; readers of current take no lock.
 	mu     sync.Mutex
 	facts  *Facts // nil: never loaded
 	lifted uint64 // added to Ended, so that this node's sequences do not fall when its clock is set back
@@ -92,12 +94,14 @@ const tolerance = time.Second
 // stateHolds is how long a state is valid if no announcement ends.
 const stateHolds = 24 * time.Hour
 
+// holdsAt reports whether the state is that of a moment. A nil state is of no moment.
 func (s *State) holdsAt(now time.Time) bool {
 	return s != nil && now.After(s.from.Add(-tolerance)) && now.Before(s.until)
 }
 
 // Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
-// answer, the cache stays as it is.
+// answer, the cache stays as it is. It is not following.Refresh: the kind loads everything anyway, so it may run beside it, and
+// take keeps the newer of two loads.
 func (m *Memory) Refresh(ctx context.Context) error {
 	before := m.stamp()
 	if err := m.load(ctx); err != nil {
@@ -117,6 +121,7 @@ func (m *Memory) catchUp(ctx context.Context, stamp uint64) error {
 	return m.Refresh(ctx)
 }
 
+// load reads everything anew. Texts of which the facts name a newer change are dropped from their cache.
 func (m *Memory) load(ctx context.Context) error {
 	facts, err := m.reader.facts(ctx)
 	if err != nil {
@@ -153,6 +158,7 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 func (m *Memory) take(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Two loads run beside each other, and this one read first.
 	if m.facts != nil && facts.Stamp < m.facts.Stamp {
 		return false
 	}
@@ -162,6 +168,7 @@ func (m *Memory) take(facts *Facts, before func()) bool {
 	return true
 }
 
+// stamp is the stamp of the last change that is cached; 0 before the first load.
 func (m *Memory) stamp() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,6 +178,7 @@ func (m *Memory) stamp() uint64 {
 	return m.facts.Stamp
 }
 
+// version is the version of the log of the last change that is cached.
 func (m *Memory) version() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,6 +188,7 @@ func (m *Memory) version() uint64 {
 	return m.facts.Version
 }
 
+// readAt is when the cached facts were read.
 func (m *Memory) readAt() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,10 +211,12 @@ func (m *Memory) shownAt(now time.Time) *State {
 // show makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
 // nodes make the same, even one that has just started.
 func (m *Memory) show(now time.Time) *State {
+	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
 	if now.Before(m.facts.At) {
 		now = m.facts.At
 	}
 	shown := &State{Dots: m.facts.Dots, Version: m.facts.Version, Ended: m.facts.Ended, from: m.facts.At, until: now.Add(stateHolds)}
+	// passes reports whether an end is over, and narrows the time in which the state is valid.
 	passes := func(end time.Time) bool {
 		switch {
 		case end.IsZero():
@@ -242,6 +253,7 @@ func (m *Memory) show(now time.Time) *State {
 // time. Version counts twice because a change may lower Ended by one.
 func (s *State) sequence() uint64 { return 2*s.Version + s.Ended }
 
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -267,6 +279,8 @@ func (s *State) countUnread(state services.AnnouncementState, segments Segments)
 	return count, ends
 }
 
+// eachUnread calls do with each unread announcement. The list is in descending order of positions, so the first that is read ends
+// the walk: a badge costs as much as is unread.
 func (s *State) eachUnread(state services.AnnouncementState, segments Segments, do func(*Announcement)) {
 	if state.Version == 0 {
 		return

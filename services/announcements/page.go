@@ -18,7 +18,7 @@ type Page struct {
 	HasNext bool
 }
 
-// End is after every position: a page before it is the first.
+// End is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can have.
 const End = 1<<63 - 1
 
 // Page lists the current announcements for a user before a position: exactly those that the badge counts, and the read ones.
@@ -27,6 +27,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 	if err != nil {
 		return Page{}, err
 	}
+	// One more than asked for tells whether more follow.
 	list := at.shared.visible(at.segments, before, size+1)
 	page := Page{HasNext: len(list) > size}
 	page.Items, err = s.items(ctx, at, list[:min(size, len(list))])
@@ -53,7 +54,8 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	return visible, err
 }
 
-// items adds the texts to announcements of the list. The list itself has their positions and times.
+// items adds the texts to announcements of the list. The list itself has their positions and times, which texts of the cache may
+// not have yet. One whose text is gone from SQL is left out.
 func (s *Service) items(ctx context.Context, at standing, list []Announcement) ([]Item, error) {
 	ids := make([]services.PostID, len(list))
 	for i, a := range list {
@@ -63,6 +65,7 @@ func (s *Service) items(ctx context.Context, at standing, list []Announcement) (
 	if err != nil {
 		return nil, err
 	}
+	// The same rule as the badge's, so that the unread of the list are those that it counts.
 	unreadFrom := s.projector.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
 	items := make([]Item, 0, len(list))
 	for _, listed := range list {

@@ -37,6 +37,7 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 
 // Facts reads a user's state from SQL. It gives a new user their initial position, as a rebuild would.
 func (b Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+	// Without the list there is no count, and the source fails as a whole, rather than to count 0.
 	if _, err := b.s.Memory.At(ctx, b.s.clock.Now()); err != nil {
 		return err
 	}
@@ -58,6 +59,7 @@ func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
 // every dot, lit or not.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
+	// A nil interface before the first load.
 	state, known := v.Shared.(*State)
 	if !known {
 		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
@@ -66,6 +68,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
 	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
 	v.Expires(services.SourceAnnouncements, count)
+	// What changes made, and what time made, apart: each node passes the ends by itself.
 	v.Learned(state.sequence() - state.Ended)
 	v.Passed(int64(state.Ended))
 	v.ChangesAt(ends)
@@ -106,6 +109,7 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	count := 0
 	for _, announcement := range shared.visible(Segments(own.Segments.Bits), math.MaxUint64, maxListed) {
+		// A position is a stamp, and so a time in microseconds.
 		if announcement.Position >= uint64(since.UnixMicro()) {
 			count++
 		}

@@ -7,7 +7,8 @@ import (
 	"tidings/services"
 )
 
-// Segments is a set of segments of users, one bit each. As a target, 0 is everyone.
+// Segments is a set of segments of users, one bit each. As a target, 0 is everyone. One word, so that a badge tests a target by
+// one AND; bits are given to names once and for all (ensureSegments).
 type Segments uint64
 
 // reaches reports whether a target reaches a user with these segments.
@@ -56,12 +57,14 @@ func (a Announcement) overAt(moment time.Time) bool {
 	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
 }
 
-// waits reports whether the announcement has no position yet.
+// waits reports whether the announcement has no position yet and will get one: the question of its job, which may come late or
+// twice.
 func (a Announcement) waits(now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.overAt(now)
 }
 
-// Dot is a dot as the facts have it: when it was raised for everyone, and for segments.
+// Dot is a dot as the facts have it: when it was raised for everyone, and for segments. A raise for two segments is a raise for
+// each.
 type Dot struct {
 	Name   string
 	Raises []Raise // the last raise for each target
@@ -96,6 +99,7 @@ func checkName(field, name string) error {
 	return nil
 }
 
+// notOfName reports whether a character may not be in a name. Names are keys of documents' fields and of the log.
 func notOfName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
 }

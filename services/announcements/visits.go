@@ -8,7 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// arrive gives a new user their position in the announcements and dots, in the transaction of their first action.
+// arrive gives a new user their position in the announcements and dots, in the transaction of their first action. What was
+// published before somebody came is no news to them.
 func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
@@ -20,12 +21,14 @@ func (s *Service) userState(ctx context.Context, user services.UserID) (UserStat
 	if err != nil || !state.IsNew(s.projector.ActiveSince()) {
 		return state, err
 	}
+	// max: positions never go back, not even in what is only shown.
 	if services.Observed(ctx) {
 		var end int64
 		_, err := s.db.One(ctx, presentEnd, nil, &end)
 		state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
 		return state, err
 	}
+	// It calls arrive, and those of other features, in one transaction; then the state is there to be read.
 	if err := s.projector.Arrive(ctx, user); err != nil {
 		return state, err
 	}
@@ -45,9 +48,12 @@ const dormantStep = 20_000
 // dormantPositions deletes the positions of dormant users, some of them in each turn.
 type dormantPositions struct {
 	service *Service
-	walked  services.UserID // the user ID that the walk has reached
+	// The janitor runs one turn at a time, so it needs no lock. A node that restarts begins anew, and several nodes walk beside
+	// each other.
+	walked services.UserID // the user ID that the walk has reached
 }
 
+// forget checks the next users. After an error it tries the same ones again.
 func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
 	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walked, dormantStep)
 	if err == nil {
@@ -63,12 +69,13 @@ type standing struct {
 	segments Segments
 }
 
-// standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis
-// does not answer.
+// standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
+// not answer. The shared state is read first: a document that is newer than it counts too little for a moment, never too much.
 func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
+	// Otherwise the user's own last mark is in SQL and not in the document yet.
 	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready && !services.Observed(ctx) {

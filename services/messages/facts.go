@@ -19,6 +19,8 @@ type selection struct {
 	Gen uint64
 }
 
+// The end of both statements that keep a mark. read_to only rises, whatever order marks arrive in. RETURNING names every type,
+// raised or not, and with it the row is locked.
 const raiseReadTo = `
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END
 RETURNING type`
@@ -27,6 +29,7 @@ var (
 	insertMessage = sql.NewStatement("insert a site message", `
 INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)`)
 
+	// A null text leaves the former one. updated_at does not fall when an edit of a past moment comes late.
 	editMessage = sql.NewStatement("edit a site message", `
 UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content),
 	updated_at = CASE WHEN $4 > updated_at THEN $4 ELSE updated_at END WHERE id = $1`)
@@ -62,17 +65,20 @@ INSERT INTO site_message_state AS s (user_number, type, ver)
 SELECT user_number, type, 0 FROM {rows $1 n BIGINT, user_number BIGINT, type TEXT} AS c WHERE TRUE ORDER BY n
 ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
 
+	// In the order of types: two marks of one user take their locks in one order.
 	lockTypes = sql.NewStatement("lock a user's states of site messages", `
 SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
 
 	holders = sql.NewStatement("recipients of a site message", `
 SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
 
+	// Without ON CONFLICT: deliver knows under its locks who has the message, and an error here is a bug.
 	insertRecipients = sql.NewInsertion("insert recipients", "site_message_recipients", "user_number BIGINT, message BIGINT, type TEXT", "")
 
 	typesOfMessages = sql.NewStatement("types of a user's site messages", `
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
 
+	// unread_gen is the generation in which the message was last marked unread. A mark of an older list leaves it unread.
 	readByID = sql.NewStatement("mark site messages read", `
 UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen <= $4 RETURNING type`)
 
@@ -115,6 +121,7 @@ func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error 
 	return err
 }
 
+// optional is a parameter that may be null.
 func optional(text *string) any {
 	if text == nil {
 		return nil
@@ -122,6 +129,7 @@ func optional(text *string) any {
 	return *text
 }
 
+// notFound is the error for a message that does not exist, or that the user does not have: the two read alike.
 func notFound(field string, id ID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
 }
@@ -139,6 +147,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 		return nil, notFound("id", id)
 	}
 	users = slices.Compact(slices.Sorted(slices.Values(users))) // all lock in one order
+	// lock orders the upsert by its first column; which names the states that are read at the end.
 	lock, which := make(sql.Rows, len(users)), make(sql.Rows, len(users))
 	for i, user := range users {
 		lock[i], which[i] = []any{i, user, kind}, []any{user, kind}
@@ -173,13 +182,15 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 			return nil, err
 		}
 	}
+	// Only users who got something new. For the others the states below are as they were, and are put again.
 	if err := raise(ctx, tx, changed); err != nil {
 		return nil, err
 	}
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that up to which the mark reached.
+// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that up to which the mark
+// reached. Otherwise a message that was reported late would come back as unread, although its user had read all of that time.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -193,6 +204,7 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 		read = append(read, []any{user, upTo.Moment().UnixMicro()})
 		return err
 	})
+	// Most users have no such mark.
 	if err != nil || len(read) == 0 {
 		return err
 	}
@@ -200,7 +212,7 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	return err
 }
 
-// raise raises the versions of states, given by user and type.
+// raise raises the versions of states, given by user and type. Their rows are locked, so versions have no gap that another fills.
 func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 	if len(changed) == 0 {
 		return nil
@@ -212,6 +224,7 @@ func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 // markRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND for a message
 // that was not sent to the user, also when it is UpTo.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
+	// Named messages are locked by the types that they have, and leave no mark for later deliveries.
 	if len(chosen.IDs) > 0 {
 		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.HappenedAt(), int64(chosen.Gen))
 	}
@@ -219,15 +232,18 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 	for i, kind := range chosen.Types {
 		types[i] = []any{kind}
 	}
+	// A mark of all at present. With upTo or a past moment it ends there.
 	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types}
 	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
 		upTo, keep, args = reach, keepReadTo, []any{user, types, reach}
 	}
+	// The message has to be the user's own: an ID of another's would tell whether it exists.
 	if chosen.UpTo != 0 {
 		if _, err := typesOfAll(ctx, tx, user, []ID{upTo}, chosen.Types...); err != nil {
 			return nil, err
 		}
 	}
+	// Keeping the mark locks the types as well.
 	which, err := lock(ctx, tx, user, keep, args...)
 	if err != nil {
 		return nil, err
@@ -239,6 +255,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 // that the user does not have.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
 	var gen int64
+	// The row of generations is locked first, by marks as unread alone: marks as read do not touch it.
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
 		return nil, err
 	}
@@ -251,7 +268,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	return states, err
 }
 
-// changeByID is change for an update whose first parameters are the user and the ids.
+// changeByID is change for an update whose first parameters are the user and the ids. A message that the user does not have fails
+// it before anything is changed.
 func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]State, error) {
 	types, err := typesOfAll(ctx, tx, user, ids)
 	if err != nil {
@@ -264,8 +282,8 @@ func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	return change(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// lock runs a statement that locks types of a user and returns them. They are the result, with the user, in order. A user without a state
-// of a type has no message of that type.
+// lock runs a statement that locks types of a user and returns them. They are the result, with the user, in order. A user without
+// a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
 func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
 	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
@@ -276,7 +294,8 @@ func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statemen
 	return which, err
 }
 
-// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch.
+// change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. which are
+// the locked types; the states of all of them are returned, so that a repeated mark projects what an earlier one could not.
 func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, args ...any) ([]State, error) {
 	if len(which) == 0 {
 		return nil, nil
@@ -293,6 +312,7 @@ func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, a
 	}
 	var raised sql.Rows
 	for _, one := range which {
+		// A type of which no row changed keeps its version: a newer version with the same count would wake devices for nothing.
 		if changed[one[1].(string)] {
 			raised = append(raised, one)
 		}

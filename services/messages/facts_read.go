@@ -19,6 +19,7 @@ const (
 		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`
 )
 
+// columns are those of a message's text, in the order of read.
 const columns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (
@@ -30,6 +31,7 @@ WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 	statesOfUser = sql.NewStatement("states of a user's site messages", `
 SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE s.user_number = $1 GROUP BY 1, 2, 3, 4`)
 
+	// From the user's rows, whose key is in the order of messages, to the texts: never the other way round.
 	messagesOf = sql.NewStatement("a user's site messages", `
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
@@ -51,6 +53,8 @@ ORDER BY message DESC LIMIT $3`)
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 
+	// read_at is null while a message is unread, so counting it counts the readers. The index of recipients by message holds
+	// both.
 	reportsOf = sql.NewStatement("reports of site messages", `
 SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_messages m LEFT JOIN (
 	SELECT message, count(*) AS recipients, count(read_at) AS reads FROM site_message_recipients WHERE {in message $1 BIGINT} GROUP BY message
@@ -78,12 +82,14 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
 			return err
 		}
+		// The rows of one state need not be together.
 		place, known := places[key{state.User, state.Type}]
 		if !known {
 			place = len(states)
 			places[key{state.User, state.Type}] = place
 			states = append(states, state)
 		}
+		// Each row is one day of the newest unread ones; beyond the bound there are none.
 		if day.Valid {
 			states[place].Unread += unread
 			states[place].Days.Add(day.Int64, unread)
@@ -120,6 +126,7 @@ func byID(ctx context.Context, db *sql.DB, user services.UserID, ids []ID) (map[
 	return found, err
 }
 
+// read runs a statement that selects columns and the time of reading.
 func read(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var m Message
@@ -156,7 +163,8 @@ func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	return found, err
 }
 
-// report is reports of one message. NOT_FOUND when there is none.
+// report is reports of one message. NOT_FOUND when there is none. The caller has the scope of the application, so there is
+// nothing to hide.
 func report(ctx context.Context, db *sql.DB, id ID) (Report, error) {
 	found, err := reports(ctx, db, []ID{id})
 	one, exists := found[id]

@@ -18,14 +18,17 @@ import (
 var (
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
 
+	// A job that is running still has its row. deliver takes the same locks as the job, so whichever comes second finds the
+	// message delivered.
 	chunksSent = sql.NewStatement("recipients of site messages that are being delivered", `
 SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key $1 TEXT}`)
 
 	keysSent = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
 )
 
-// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message that nobody has
-// seen yet, with the types that it marks, also knows of what was sent before.
+// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message that
+// nobody has seen yet, with the types that it marks, also knows of what was sent before. Mostly it is one SELECT: rows are there
+// soon after the send.
 func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
 	has, err := typesHeld(ctx, tx, user, ids)
 	if err == nil && lacks(has, ids) != 0 {
@@ -36,6 +39,7 @@ func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	if err != nil {
 		return nil, err
 	}
+	// It does not exist, was sent to others, or was brought by an import whose jobs have not run.
 	if id := lacks(has, ids); id != 0 {
 		field := "ids"
 		if len(upTo) > 0 {
@@ -51,6 +55,7 @@ func typesHeld(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) 
 	return typesByID(ctx, tx, typesOfMessages, user, ids)
 }
 
+// typesByID runs a statement that selects messages and their types.
 func typesByID(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (map[ID]string, error) {
 	types := map[ID]string{}
 	return types, tx.Each(ctx, st, args, func(scan func(...any) error) error {
@@ -81,6 +86,7 @@ func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, ha
 		return err
 	}
 	if len(upTo) > 0 {
+		// "Up to this message" also means those that were sent before it and wait in the queue behind it.
 		earlier, typesOfEarlier, err := sentBefore(ctx, tx, user, ids[0])
 		if err != nil {
 			return err
@@ -89,12 +95,14 @@ func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, ha
 	}
 	var lock sql.Rows
 	for i, kind := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(types, upTo, slices.Collect(maps.Values(has)))))) {
+		// All at once and before the first delivery, which would otherwise lock one type after another in the order of messages.
 		lock = append(lock, []any{i, user, kind})
 	}
 	if _, err := tx.Run(ctx, lockStates, lock); err != nil {
 		return err
 	}
 	for _, chunk := range chunks {
+		// For this user alone. The chunk's job stays, and finds the row there.
 		if _, err := deliver(ctx, tx, chunk.Message, []services.UserID{user}, chunk.Dated); err != nil {
 			return err
 		}
@@ -108,6 +116,7 @@ func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([
 	var earlier []ID
 	for _, key := range keys {
 		text, _, _ := strings.Cut(key, ".")
+		// A key of another form would be a job of another release: it is left to its worker.
 		if one, err := services.ParsePostID(text); err == nil && ID(one) < id {
 			earlier = append(earlier, ID(one))
 		}
@@ -118,7 +127,8 @@ func sentBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([
 	return sentTo(ctx, tx, user, slices.Compact(slices.Sorted(slices.Values(earlier))))
 }
 
-// sentTo are the deliveries of some messages whose recipients include a user, and the types of these messages.
+// sentTo are the deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
+// payloads of all chunks, up to 40 for each message: that happens only to a mark that comes within moments after the message.
 func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
 	exist, err := typesByID(ctx, tx, typesSent, ids)
 	if err != nil || len(exist) == 0 {
@@ -126,6 +136,7 @@ func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (ch
 	}
 	var keys []string
 	for _, id := range slices.Sorted(maps.Keys(exist)) {
+		// The keys that sendJobs can have given: a look into the index of jobs by their keys for each.
 		for i := range maxChunks {
 			keys = append(keys, chunkKey(id, i))
 		}

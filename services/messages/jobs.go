@@ -16,16 +16,18 @@ const (
 	jobCounts  = "messages"        // key: user. What they have read changed in SQL
 )
 
-// deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long.
+// deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long, since on
+// SQLite all writes share one writer.
 const deliverChunk = 250
 
-// delivery is a chunk of the recipients of a message.
+// delivery is a chunk of the recipients of a message. It is stored in the queue, so its names stay.
 type delivery struct {
 	Message ID                `json:"message"`
 	Users   []services.UserID `json:"users"`
 	Dated   bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
 }
 
+// kinds are the jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobDeliver, Class: jobs.Bulk, Each: s.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
@@ -41,12 +43,14 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 }
 
 // DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
-// recipients, a chunk at a time, on any node with a free worker. They have no keys: a message may have any number of them, and until
-// they have run no mark finds it by its ID.
+// recipients, a chunk at a time, on any node with a free worker. They have no keys: a message may have any number of them, and
+// until they have run no mark finds it by its ID. Imports use it, whose messages nobody marks in the same request.
 func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 	return deliverJobs(message, users, false)
 }
 
+// deliverJobs splits the recipients into chunks. Their lists are in the payloads: who gets the message is settled with its
+// commit.
 func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
@@ -72,9 +76,10 @@ const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
 // key after a slash is a user.
 func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.PostID(message), i) }
 
-// countsJob projects a user's counts into their document.
+// countsJob projects a user's counts into their document. Those that wait together become one: each reads the counts anew.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
+// projectCounts projects what SQL has now, which is at least what the mark of the job has left.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.projector.Project(ctx, user, s.registers)
 }
@@ -94,5 +99,6 @@ func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	// Outside the transaction, whose locks must not wait for Redis. An error brings the whole job back.
 	return s.project(ctx, states)
 }

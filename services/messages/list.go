@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// Page is a page of a user's messages, the newest first.
+// Page is a page of a user's messages, the newest first. The text is that of now: an edit shows in pages that are read later.
 type Page struct {
 	Messages []Message
 	HasNext  bool
@@ -16,6 +16,8 @@ type Page struct {
 // Page lists at most size of a user's messages before a position, of one type and the unread only, if requested. The unread
 // ones are those that the badge counts.
 func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before ID, size int) (Page, error) {
+	// Only types that are configured: messages of a type that was taken out of the settings stay in SQL and are in no list and no
+	// count.
 	types := s.types
 	if kind != nil {
 		if err := checkType(*kind, s.types); err != nil {
@@ -44,7 +46,8 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 	return byID(ctx, s.db, user, ids)
 }
 
-// Report is a message as its sender sees it. NOT_FOUND if there is none.
+// Report is a message as its sender sees it. NOT_FOUND if there is none. It counts the rows each time, which is for a sender to
+// ask and not for every reader.
 func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
 	return report(ctx, s.db, id)
 }

@@ -18,6 +18,7 @@ type Mark struct {
 	Token string
 }
 
+// maxMarked bounds the rows that one mark by IDs locks. A mark of all has no bound, since it is one range.
 const maxMarked = 500
 
 // MarkRead is the command by which a user marks messages read. NOT_FOUND if the user does not have a named message; messages
@@ -27,6 +28,7 @@ func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, erro
 	if err != nil {
 		return nil, err
 	}
+	// Types are all of them until one is chosen, so that a mark of all locks and marks every type that is shown.
 	chosen := selection{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Gen: gen}
 	switch {
 	case mark.IDs != nil && (mark.Type != nil || mark.All || mark.UpTo != 0):
@@ -60,6 +62,7 @@ func (s *Service) MarkUnread(user services.UserID, ids []ID) (*jobs.Command, err
 	}), nil
 }
 
+// checkMarked bounds the messages of one mark by IDs.
 func checkMarked(ids []ID) error {
 	if n := len(ids); n == 0 || n > maxMarked {
 		return services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, n)
@@ -67,7 +70,8 @@ func checkMarked(ids []ID) error {
 	return nil
 }
 
-// mark is a command that changes a user's rows. It projects the counts once it is committed; its job does so if that fails.
+// mark is a command that changes a user's rows. It projects the counts once it is committed; its job does so if that fails. The
+// states are those that Apply read under its locks: Apply may run again, and then sets them anew.
 func (s *Service) mark(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) *jobs.Command {
 	var states []State
 	return &jobs.Command{

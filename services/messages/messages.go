@@ -4,6 +4,11 @@
 // recipient has one row, however often a delivery is repeated, and a repeated delivery keeps the read state. The count of a type
 // is absolute and versioned: a repeated or late job changes nothing. The list and the count come from the same rows.
 //
+// One message: Send writes its text and up to 40 jobs of 250 recipients each, so the call takes as long for 10,000 users as for
+// one. deliver locks the state of each recipient's type, inserts the rows that are missing, raises the versions, and reads the
+// counts in the same transaction; project then puts them into documents. A mark takes the same locks, so a count and its version
+// never come from two moments.
+//
 // A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
 // badges of its user come from SQL.
 package messages
@@ -24,7 +29,8 @@ type Config struct {
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
 	Projector *projector.Projector // New registers the versioned fields in it
 	IDs       *services.IDClock
-	Types     []string // the types there are, the default first; none means services.DefaultMessageType alone
+	// A type that is taken out of the settings is shown nowhere, and its messages come back with it.
+	Types []string // the types there are, the default first; none means services.DefaultMessageType alone
 }
 
 // Service is the service of site messages. It is safe for concurrent use.
@@ -33,7 +39,8 @@ type Service struct {
 	projector *projector.Projector
 	ids       *services.IDClock
 	types     []string
-	ages      services.SourceExpiry
+	// If messages expire, documents hold counts by day instead of one count: see register.
+	ages services.SourceExpiry
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
@@ -47,7 +54,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// registers are a user's counts according to the facts.
+// registers are a user's counts according to the facts: what a rebuild writes, and what the job of a mark projects.
 func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := states(ctx, s.db, user)
 	for _, state := range states {
@@ -56,6 +63,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, err
 }
 
+// register is the versioned field of a state. Counts by day let a document drop what is too old without a write on each midnight.
 func (s *Service) register(state State) rdb.Register {
 	if s.ages.Expires(services.SourceSiteMessages) {
 		return rdb.MessageDaysRegister(state.shown())
@@ -77,7 +85,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	return registers, err
 }
 
-// project writes counts into their users' documents.
+// project writes counts into their users' documents. A document that has a newer version keeps it; a user without one gets none.
 func (s *Service) project(ctx context.Context, states []State) error {
 	var fields projector.Fields
 	for _, state := range states {

@@ -31,6 +31,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	return &jobs.Command{
 		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// Users whom the application names for the first time get their IDs here.
 			users, err := people.Recipients(ctx, tx, draft.To)
 			if err != nil {
 				return nil, err
@@ -47,6 +48,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
+			// From here on the message is sent: the jobs run once at least, whatever becomes of this process.
 			return []string{id.GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
 		},
 	}, nil
@@ -58,6 +60,7 @@ func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	if title == nil && content == nil {
 		return nil, services.Errorf(services.Invalid, "title, content, url and data: at least one of them is needed")
 	}
+	// Checked before the transaction, so that a bad text costs no lock.
 	if title != nil {
 		if err := checkTitle(*title); err != nil {
 			return nil, err
@@ -86,6 +89,7 @@ func (s *Service) Relabel(id ID) *jobs.Command {
 			if err == nil && !found {
 				err = notFound("siteMessageId", id)
 			}
+			// The labels are written by the caller, in this transaction; for the message itself it is a repetition.
 			if err == nil {
 				err = jobs.ErrUnchanged
 			}

@@ -15,7 +15,8 @@ import (
 // Source is the badge source of the unread messages, by type. It implements badge.Source.
 type Source struct {
 	source.Plain
-	db    *sql.DB
+	db *sql.DB
+	// The types in the order of the settings, which is that of the badges.
 	types []string
 	ages  services.SourceExpiry
 }
@@ -36,6 +37,7 @@ func (Source) Key() services.Source { return services.SourceSiteMessages }
 
 // Part is the count of the i-th type.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
+	// Also badges of another release, whose settings had fewer types.
 	if i >= len(badges.SiteMessages.Types) {
 		return nil
 	}
@@ -51,6 +53,7 @@ func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, docume
 	if err != nil {
 		return err
 	}
+	// A type of which the user never got a message has no state, and its count is 0.
 	for _, kind := range s.types {
 		shown := services.MessageTypeState{Type: kind}
 		for _, state := range states {
@@ -79,6 +82,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 			v.Expires(services.SourceSiteMessages, state.Unread)
 		}
 		count := source.Exact(state.Unread)
+		// SQL counts one more than is shown, to tell "exactly so many" from "more".
 		if state.Unread > services.MessagesCounted {
 			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
 		}
@@ -88,6 +92,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unread messages of each type.
 func (s Source) Explain(ctx context.Context, of source.Explained) (explanations []services.Explanation, err error) {
+	// The types that the badges show, so that each explanation stands beside its count.
 	kinds := make([]string, len(of.Badges.SiteMessages.Types))
 	for i, kind := range of.Badges.SiteMessages.Types {
 		kinds[i] = kind.Type
@@ -96,6 +101,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (explanations 
 	if err != nil {
 		return nil, err
 	}
+	// An ID: messages up to it have left the count.
 	aged := ID(s.ages.Mark(services.SourceSiteMessages, of.Today))
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
@@ -122,6 +128,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	for _, kind := range s.types {
 		messages := newest[kind]
+		// They are the newest first: all before the first that is older have come since.
 		older := slices.IndexFunc(messages, func(message ID) bool { return message < first })
 		if older < 0 {
 			older = len(messages)
@@ -131,8 +138,8 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return nil
 }
 
-// newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless one type has so many
-// that they may displace another's.
+// newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless one type has so many that
+// they may displace another's. The first query asks for as many as all types together may need.
 func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool, limit int) (map[string][]ID, error) {
 	st, byType := newestOf, map[string][]ID{}
 	if unreadOnly {
@@ -151,11 +158,13 @@ func (s Source) newest(ctx context.Context, user services.UserID, kinds []string
 		return rows, err
 	}
 	most := limit * len(kinds)
+	// Fewer rows than asked for: these are all there are, so no type has displaced another.
 	rows, err := read(kinds, most)
 	if err != nil || len(kinds) == 1 || rows < most {
 		return byType, err
 	}
 	for _, kind := range kinds {
+		// The first query may have brought only some of them.
 		byType[kind] = nil
 		if _, err := read([]string{kind}, limit); err != nil {
 			return nil, err

@@ -8,7 +8,8 @@ import (
 	"tidings/services"
 )
 
-// ID is the identity and position of a message: a greater ID is newer. 0 is before every message.
+// ID is the identity and position of a message: a greater ID is newer. 0 is before every message. It holds the time of sending,
+// so expiry and digests compare IDs and read no times.
 type ID uint64
 
 // MaxID is after every message that can exist.
@@ -41,7 +42,8 @@ func (id ID) Time() time.Time { return services.PostID(id).Time() }
 
 // Message is a message from the host application to users, as one recipient has it.
 type Message struct {
-	ID        ID
+	ID ID
+	// The type is set when the message is sent and never changes: rows of recipients repeat it, for their index.
 	Type      string
 	Title     string    // 1 to 255 characters
 	Content   string    // to 64 KB
@@ -51,14 +53,15 @@ type Message struct {
 }
 
 // Report is a message as its sender sees it. Both counts are of the existing rows: while a message to many is being delivered,
-// Recipients grows.
+// Recipients grows. Rows of erased users are gone, so it may also fall.
 type Report struct {
 	Message    Message // without ReadAt
 	Recipients int
 	ReadCount  int
 }
 
-// State is the absolute state of one type of messages of one user: a lower version is an older state.
+// State is the absolute state of one type of messages of one user: a lower version is an older state. The version rises in the
+// transaction that changes what is unread, under the lock of its row.
 type State struct {
 	User    services.UserID
 	Type    string
@@ -77,10 +80,11 @@ const (
 	maxTitle   = 255
 	maxContent = 64 << 10 // bytes
 	// MaxRecipients bounds the recipients of one call.
+	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunks.
 	MaxRecipients = 10_000
 )
 
-// Text is the text and the type of a message.
+// Text is the text and the type of a message. Check it before it is stored: SQL has no bounds of its own.
 type Text struct {
 	Type    string // "" is the default: the first that is configured
 	Title   string
