@@ -122,9 +122,10 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
+			// The marks have scores of 0 and below: the zero time must not count them.
 			pipe.ZScore(ctx, key, floorMark)
 			pipe.ZScore(ctx, key, epochMark)
-			pipe.ZCount(ctx, key, "("+strconv.FormatInt(access.UpTo.UnixMicro(), 10), "+inf")
+			pipe.ZCount(ctx, key, "("+strconv.FormatInt(position(access), 10), "+inf")
 		}
 	})
 	if err != nil {
@@ -146,7 +147,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		}
 		floor := -1 - int64(mark)
 		counts[i] = viewCount{ready: true, count: min(int(newer), keep), more: newer > keep}
-		if access.UpTo.UnixMicro() < floor {
+		if position(access) < floor {
 			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to know
 			// the count is refilled.
 			counts[i].ready, counts[i].more = newer >= keep, true
@@ -154,3 +155,6 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	}
 	return counts, nil
 }
+
+// position is how far an access has looked in a view, in microseconds; 0 for one that is before all items.
+func position(access Access) int64 { return max(0, access.UpTo.UnixMicro()) }

@@ -54,6 +54,19 @@ func (s scene) counted(view View) viewCount {
 	return counts[0]
 }
 
+// A user who never looked has all items before them, and the marks of a view are none: a complete view is not built anew.
+func TestAViewThatWasNeverLookedAtIsCounted(t *testing.T) {
+	eachScene(t, func(s scene) {
+		view := View{Code: "news", ID: "never"}
+		s.build(view, Item{Name: "a", At: time.UnixMilli(1000)}, Item{Name: "b", At: time.UnixMilli(2000)})
+		counts, err := s.count(s.Context(), []Access{{View: view}})
+		s.must(err)
+		if want := (viewCount{ready: true, count: 2}); counts[0] != want {
+			t.Errorf("it is %+v, want %+v", counts[0], want)
+		}
+	})
+}
+
 func TestAKeyIsTheViewsOwn(t *testing.T) {
 	if got := viewKey(View{Code: "news", ID: "a b"}); got != "v:news/a b" {
 		t.Errorf("the key is %q", got)
