@@ -9,6 +9,7 @@ import (
 )
 
 var (
+	// An item that was removed keeps its row and its time, so only a later report brings it back.
 	putItem = sql.NewStatement("add an item to a view", `
 INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
 ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
@@ -36,6 +37,7 @@ WITH bounds AS MATERIALIZED (
 SELECT b.n, b.floor, i.item, i.at FROM floors b CROSS JOIN view_items i
 WHERE i.view_code = b.code AND i.view_id = b.id AND i.standing AND i.at >= b.bound`)
 
+	// The limit inside bounds what is read of each view.
 	countNewer = sql.NewStatement("count new items of views", `
 SELECT c.n, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 	WHERE i.view_code = c.code AND i.view_id = c.id AND i.standing AND i.at > c.position LIMIT $2) AS counted)
@@ -51,6 +53,7 @@ SELECT at FROM view_items WHERE view_code = $1 AND view_id = $2 AND standing AND
 SELECT l.view_code, l.view_id, l.position, l.last_access_at, l.touched FROM {rows $2 code TEXT, id TEXT} AS c CROSS JOIN user_access_log l
 WHERE l.user_number = $1 AND l.view_code = c.code AND l.view_id = c.id`)
 
+	// The order is that of the key, which begins with the user: a page is a range of it for each code.
 	accessesOf = sql.NewStatement("views of a user", `
 SELECT view_code, view_id, position, last_access_at, touched FROM user_access_log
 WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3, $4) ORDER BY view_code, view_id LIMIT $5`)
@@ -61,6 +64,7 @@ WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
+		// It raises the version of the count of every reader of the view, by one row.
 		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
 	}
 	return n > 0, err
@@ -68,6 +72,7 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 
 // removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
 func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (changed bool, err error) {
+	// Only a standing item is lowered, so a repeated removal raises no version.
 	n, err := tx.Run(ctx, lowerItem, view.Code, view.ID, item)
 	if n > 0 && err == nil {
 		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
@@ -75,6 +80,7 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
+	// Nothing was changed: it was removed before, or was never there.
 	var at int64
 	found, err := tx.One(ctx, anyItem, []any{view.Code, view.ID, item}, &at)
 	if err == nil && !found {
@@ -97,11 +103,13 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
 		return Access{}, err
 	}
+	// Items may be ahead of this node's clock: whoever has seen one may mark up to it.
 	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
 		return Access{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
+		// A touch of the past saw what was there then.
 		if at := tx.HappenedAt(); tx.Dated() != 0 && upTo.After(at) {
 			newest = 0
 			if _, err := tx.One(ctx, newestOfViewUntil, []any{view.Code, view.ID, at}, &newest); err != nil {
@@ -174,6 +182,7 @@ func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]new
 		var n int
 		var floor, at int64
 		var item Item
+		// floor is the same in each row of a view; -1 says that nothing is older.
 		if err := scan(&n, &floor, &item.Name, &at); err != nil {
 			return err
 		}

@@ -9,13 +9,16 @@ import (
 )
 
 const (
-	// counted is how many views count in the badges of a user: those that they touched last.
+	// counted is how many views count in the badges of a user: those that they touched last. It bounds what one count reads: 200
+	// ranges of at most countedItems + 1 items.
 	counted = 200
 	// countedItems is how many new items of one view count.
 	countedItems = services.DisplayCap + 1
 )
 
 var (
+	// ver counts the user's touches, and with them orders the views: touched is the number of the touch. The row also locks the
+	// user's views.
 	raiseTouches = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
 ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
 
@@ -73,6 +76,7 @@ SELECT r.ver, l.view_code, l.view_id, l.position, c.seq FROM view_readers r
 CROSS JOIN user_access_log l LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id
 WHERE r.user_number = $1 AND l.user_number = $1 AND l.touched > 0`)
 
+	// Dormant readers have no document; their count is made when they return.
 	readersOf = sql.NewStatement("readers of a view", `
 SELECT l.user_number FROM user_access_log l JOIN users u ON u.number = l.user_number
 WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > $3 AND u.seen_at >= $4
@@ -87,6 +91,7 @@ func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View
 	}
 	var last int64
 	_, err = tx.One(ctx, oneTouch, []any{user, view.Code, view.ID}, &last)
+	// A view that counts already displaces none.
 	return touch, last > 0, err
 }
 
@@ -96,6 +101,7 @@ func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View
 func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
 	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
+	// Mostly the user has touched fewer views.
 	if err != nil || !dropped {
 		return err
 	}
@@ -116,6 +122,7 @@ func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[s
 		var state services.ViewsState
 		var most int
 		err := scan(&user, &state.Version, &state.Unread, &most)
+		// One of the views has more than are counted of it, so the sum may be more too.
 		state.More = most > countedItems
 		states[user] = state
 		return err
@@ -135,6 +142,7 @@ type newItemsOf struct {
 func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemsOf, err error) {
 	after := int64(-1)
 	if !since.IsZero() {
+		// The statement compares with "later than", the digest wants "since".
 		after = max(0, sql.Micros(since)-1)
 	}
 	err = db.Each(ctx, newInViews, []any{user, after, countedItems + 1}, func(scan func(...any) error) error {
@@ -183,6 +191,7 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 			state.Unread += min(items, countedItems)
 			state.More = state.More || items > countedItems
 		}
+		// Equal versions before and after: nothing has changed in between.
 		if accesses, version, err = auditViews(ctx, db, user); err != nil || version == state.Version {
 			return state, err == nil, err
 		}
@@ -199,6 +208,7 @@ func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses
 		var changed sql.NullInt64
 		err := scan(&own, &access.Code, &access.ID, &position, &changed)
 		access.UpTo = sql.FromMicros(position)
+		// Null for a view without a change is 0.
 		changes += uint64(changed.Int64)
 		accesses = append(accesses, access)
 		return err

@@ -13,6 +13,7 @@ import (
 // jobItem makes one item of a view in Redis agree with the facts. Its key is the JSON of [code, id, item].
 const jobItem = "view.item"
 
+// kinds are the jobs that New registers. jobItem changes no document: the counts of badges come from SQL, by the other kinds.
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
 		{Name: jobItem, Class: jobs.Short, Each: s.runItem, Changes: jobs.NoCounts()},
@@ -28,6 +29,7 @@ func itemJob(view View, item string) (jobs.NewJob, error) {
 	return jobs.Keyed(jobItem, string(key)), nil
 }
 
+// runItem brings one item in line. A job that failed before may have left a refill half done, so it ends that too.
 func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 	var parts [3]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
@@ -47,6 +49,7 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 	if err != nil || stamp == 0 {
 		return err
 	}
+	// An access without a time has everything before it: the view is ready unless items are missing that SQL has.
 	counts, err := s.redis.count(ctx, []Access{{View: view}})
 	if err != nil || counts[0].ready {
 		return err
@@ -73,6 +76,7 @@ func (s *Service) reconcileItem(ctx context.Context, view View, item string) err
 		},
 		Put: func(ctx context.Context, stamp redis.Stamp, found fact) (done bool, err error) {
 			if !found.stands {
+				// A removal needs no stamp: the script fences by itself, and the check after it finds an item that came back.
 				return s.removeAndCheck(ctx, view, item)
 			}
 			result, err := s.redis.add(ctx, view, stamp, Item{Name: item, At: found.at})
@@ -87,6 +91,7 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	if err != nil {
 		return false, err
 	}
+	// A report that came after the first read found the item still there, or was refused for the removal: the next round adds it.
 	if _, stands, err := readItem(ctx, s.db, view, item); err != nil || stands {
 		return false, err
 	}
@@ -102,6 +107,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 	return jobs.Merge[[]redis.Stamp, []newestItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
 		Mark: func(ctx context.Context) ([]redis.Stamp, bool, error) {
+			// From here on readers count in SQL, until end.
 			stamps, err := s.redis.begin(ctx, views)
 			return stamps, true, err
 		},
@@ -117,6 +123,7 @@ func (s *Service) rebuild(ctx context.Context, views []View) error {
 			if err != nil {
 				return false, err
 			}
+			// Only those that were refused. The others are done.
 			var again []View
 			for i, result := range results {
 				if result.Status != redis.Applied {

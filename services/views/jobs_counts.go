@@ -30,7 +30,7 @@ const (
 	readersPerSecond = 5000
 )
 
-// chunk is the readers of a view with IDs above After, up to To.
+// chunk is the readers of a view with IDs above After, up to To. It is stored in the queue, so its names stay.
 type chunk struct {
 	Code  string          `json:"code"`
 	ID    string          `json:"id"`
@@ -40,6 +40,7 @@ type chunk struct {
 
 func (c chunk) view() View { return View{Code: c.Code, ID: c.ID} }
 
+// countKinds are the kinds of jobs that change counts in documents.
 func (s *Service) countKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobReaders, Class: jobs.Short, Each: s.runReaders, Changes: jobs.CountsOf(s.usersOfReaders, services.SourceViews)},
@@ -53,11 +54,13 @@ func (s *Service) readersJob(view View) jobs.NewJob {
 	return s.throttle.Turn(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
 }
 
+// newReadersJob is the job of a view without the throttle's time.
 func newReadersJob(view View) jobs.NewJob {
 	key, _ := json.Marshal([2]string{view.Code, view.ID}) // strings always have a JSON form
 	return jobs.Keyed(jobReaders, string(key))
 }
 
+// viewOf reads the key of newReadersJob.
 func viewOf(job jobs.Job) (View, error) {
 	var parts [2]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
@@ -80,6 +83,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	if due := s.throttle.Due(view, now); !due.IsZero() {
 		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Turn(view, now, newReadersJob(view), s.jobs.Wake)})
 	}
+	// Before the readers are read: an item that comes from here on gets a pass of its own.
 	s.throttle.Begin(view, now, passGap)
 	since := s.projector.ActiveSince()
 	first, err := readReaders(ctx, s.db, view, 0, since, readersPerPage)
@@ -93,6 +97,7 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	// The next pass waits as long as this one may take at readersPerSecond.
 	s.throttle.Begin(view, now, time.Duration(len(chunks))*readersPerPage*time.Second/readersPerSecond)
 	made, err := jobs.Chunked(jobChunk, chunks)
 	if err != nil {
@@ -116,7 +121,8 @@ func (s *Service) chunksOf(ctx context.Context, view View, first []services.User
 	}
 }
 
-// runChunk recounts for one chunk of readers, as SQL has them when it runs.
+// runChunk recounts for one chunk of readers, as SQL has them when it runs: those who touched the view since have their count
+// already.
 func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 	users, _, err := s.usersOfChunk(ctx, job)
 	if err != nil {
@@ -137,6 +143,8 @@ func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []servi
 		return nil, false, err
 	}
 	for after := part.After; ; {
+		// Page by page, from the index of readers by view: never all of a view's readers in memory at once but those of the
+		// chunk.
 		page, err := readReaders(ctx, s.db, part.view(), after, s.projector.ActiveSince(), readersPerPage)
 		if err != nil {
 			return nil, false, err
@@ -160,11 +168,13 @@ func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []ser
 	if err != nil {
 		return nil, false, err
 	}
+	// One more than a page: a larger view names nobody, because listing its readers takes as long as the job.
 	users, err = readReaders(ctx, s.db, view, 0, s.projector.ActiveSince(), readersPerPage+1)
 	return users, len(users) > readersPerPage, err
 }
 
-// project counts the new items of users again and writes the counts into their documents.
+// project counts the new items of users again and writes the counts into their documents: one statement and one round trip for a
+// page.
 func (s *Service) project(ctx context.Context, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
@@ -182,6 +192,7 @@ func (s *Service) project(ctx context.Context, users []services.UserID) error {
 	return s.projector.Put(ctx, registers)
 }
 
+// projectCounts is project for the user of a touch: at once, and by its job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.project(ctx, []services.UserID{user})
 }

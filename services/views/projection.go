@@ -18,8 +18,10 @@ const (
 	// keep is the least number of newest items that a view keeps, if it has so many: one more than is counted.
 	keep = services.DisplayCap + 1
 	// trimmedAt is how many items a view holds before it is cut.
+	// A cut removes several items at once, so that it is not made with each report.
 	trimmedAt = keep + 32
 	// lifetime is how long a view stays without a new item.
+	// A view that nobody reports into is soon looked at by nobody. Its next reader builds it again.
 	lifetime = 7 * 24 * time.Hour
 	// The members that are not items begin with "!", items with "=". stampMark has the time of the last removal.
 	stampMark = "!r"
@@ -51,6 +53,7 @@ var (
 // viewKey is the key of a view. A code has no "/", so that no two views share a key.
 func viewKey(view View) string { return keys.Prefix + view.Code + "/" + view.ID }
 
+// lifeSeconds is the lifetime as EXPIRE takes it.
 func lifeSeconds() int64 { return int64(lifetime / time.Second) }
 
 // projection is the views that Redis holds.
@@ -77,6 +80,7 @@ type viewFacts struct {
 func (p projection) end(ctx context.Context, views []viewFacts) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(views))
 	for i, facts := range views {
+		// -1 tells the script that SQL has nothing older.
 		args := append(make([]any, 0, 3+2*len(facts.items)), facts.stamp.String(), int64(-1), keep)
 		if facts.more {
 			args[1] = facts.floor.UnixMicro()
@@ -101,7 +105,8 @@ func (p projection) add(ctx context.Context, view View, stamp redis.Stamp, item 
 	return p.Result(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
 }
 
-// remove removes an item from a view.
+// remove removes an item from a view. Status Applied with Short asks the caller to refill: the view has fewer items than are
+// counted, and SQL has older ones.
 func (p projection) remove(ctx context.Context, view View, item string) (redis.Result, error) {
 	return p.Result(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, keep}})
 }
@@ -135,6 +140,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
+		// Without the mark of a floor the view is being built. One of another epoch is from before Redis lost its data.
 		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
 			continue
 		}
@@ -145,6 +151,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		if err != nil {
 			return nil, redis.Unavailable(err)
 		}
+		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
 		counts[i] = viewCount{ready: true, count: min(int(newer), keep), more: newer > keep}
 		if position(access) < floor {

@@ -79,10 +79,12 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
+	// All views that count, each with as many as are counted of it: at that number a view may have more.
 	items, bound := 0, counted*countedItems+1
 	for _, view := range views {
 		items += view.items
 		if view.more {
+			// Above a bound of 0 every number is AT_LEAST: see source.Brings.
 			bound = 0
 		}
 	}

@@ -35,7 +35,8 @@ type Item struct {
 	At   time.Time // to the microsecond
 }
 
-// Access is a user's last access of a view: items newer than UpTo are unread.
+// Access is a user's last access of a view: items newer than UpTo are unread. It is a row of user_access_log, as the positions of
+// the home feed and the live board are.
 type Access struct {
 	View
 	UpTo         time.Time
@@ -63,6 +64,7 @@ func checkCode(code string) error {
 	if len(code) == 0 || len(code) > maxCode {
 		return services.Errorf(services.Invalid, "code: 1 to %d characters are allowed, got %d", maxCode, len(code))
 	}
+	// Byte by byte: what is allowed is ASCII.
 	for i := range len(code) {
 		c := code[i]
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-' {

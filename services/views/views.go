@@ -1,13 +1,18 @@
 // Package views counts, for each user, the new items in lists that the host application reports into.
 //
-// An item and the job that projects it are one transaction. A user's position in a view is a row of SQL and never goes back.
-// New items are counted from the newest items of the view, which Redis keeps once for all users, so that reporting an
-// item costs the same whoever looks. A page of views is one query and one round trip, whatever their number. A view that
-// is not in Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
+// An item and the job that projects it are one transaction. A user's position in a view is a row of SQL and never goes back. New
+// items are counted from the newest items of the view, which Redis keeps once for all users, so that reporting an item costs the
+// same whoever looks. A page of views is one query and one round trip, whatever their number. A view that is not in Redis is
+// rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
 //
 // The new items in the views that a user touched last are a source of their badges: one number. When an item comes or goes, SQL
 // counts it again for each reader who is not dormant, and it is projected as a versioned field. Its version is a sum of numbers
 // that only rise, and is read together with the count, so that late and repeated projections change nothing.
+//
+// One item: Add writes the row, raises the view's number of changes, and leaves two jobs. view.item brings the item into the
+// view's ZSET (reconcileItem); view.readers counts for the view's readers again, a page at a time and not more than 5,000 of them
+// a second (runReaders). A touch raises the user's position and number of touches, and their own count is projected before the
+// answer.
 package views
 
 import (
@@ -72,6 +77,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
+		// By both clocks: after this node's was set back, its IDs still tell the later time.
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
@@ -89,6 +95,7 @@ func (s *Service) Remove(view View, item string) (*jobs.Command, error) {
 	})
 }
 
+// check reports whether a view and an item have valid names, before either is looked for.
 func check(view View, item string) error {
 	if err := view.Check(); err != nil {
 		return err
@@ -112,6 +119,7 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 			if err != nil {
 				return nil, err
 			}
+			// The item's job is one for each item, the readers' one is shared by all items of the view that come together.
 			return nil, jobs.Enqueue(ctx, tx, job, s.readersJob(view))
 		},
 	}, nil
@@ -160,6 +168,7 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 			return Page{}, err
 		}
 	}
+	// One more than asked for tells whether more follow.
 	accesses, err := readAccesses(ctx, s.db, user, codes, after, size+1)
 	if err != nil {
 		return Page{}, err
@@ -211,10 +220,12 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	}
 	counts, err := s.redis.count(ctx, accesses)
 	if err != nil {
+		// None is ready: SQL counts all of them.
 		counts = make([]viewCount, len(accesses))
 	} else {
 		err = s.rebuildMissing(ctx, accesses, counts)
 	}
+	// The answer does not depend on it: SQL counts whatever is not ready.
 	if err != nil && !services.IsUnavailable(err) {
 		s.log.Error("views were not rebuilt; counting in SQL", "error", err)
 	}
@@ -228,7 +239,7 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	return list, nil
 }
 
-// of is the count of an access.
+// of is the count of an access, as the API shows it.
 func (c viewCount) of(access Access) Unread {
 	precision := services.Exact
 	if c.more {
@@ -278,6 +289,7 @@ func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []vi
 		return err
 	}
 	for k, i := range places {
+		// SQL was asked for one more than is shown.
 		counts[i] = viewCount{ready: true, count: min(facts[k], keep), more: facts[k] > keep}
 	}
 	return nil
