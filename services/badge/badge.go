@@ -1,12 +1,17 @@
 // Package badge renders the badges: every source's count, their total and one version, read in one round trip.
 //
 // The total is summed at rendering, so that it equals its parts in every answer. A missing document is rebuilt from the facts
-// before it is answered; it never reads as zero. A user with a command that this node has acknowledged and Redis has missed is
-// read from SQL until Redis has it.
+// before it is answered; it never reads as zero. A user with a command that this node has acknowledged and Redis has missed
+// is read from SQL until Redis has it.
 //
-// Without Redis the same counts come from SQL, a few readers at a time, and are STALE. A source that SQL does not count in time
-// keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the badges
-// shown last, or UNKNOWN with a version so old that no client accepts it as newer.
+// One read (readInto): the moment and what all users share are taken first; the documents of all users come in one round
+// trip; items that became too old since are taken out; the sources add what this node's caches know (Remember) and each
+// writes its part (Render); then the totals are summed. Users who cannot be served so are read aside, beside each other:
+// rebuilt (readMissing) or counted in SQL (ReadFacts).
+//
+// Without Redis the same counts come from SQL, a few readers at a time, and are STALE. A source that SQL does not count in
+// time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the
+// badges shown last, or UNKNOWN with a version so old that no client accepts it as newer.
 //
 // The version of a STALE answer is between the last one that this node has shown and the document's next one. The document is
 // raised to that next version before it is shown again: EXACT wins afterwards, and no version falls.
@@ -64,6 +69,8 @@ type Service struct {
 	sources  sourceList
 	agers    []source.Ager // of sources
 	settings source.Settings
+	// Holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must still
+	// serve commands.
 	fallback chan struct{}
 	patience time.Duration
 	visits   *visits
@@ -144,10 +151,13 @@ const (
 
 // readInto fills badges and errs, which are as long as users.
 func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as reading) {
+	// The context decides, so that no caller can make a visit of an observation by mistake.
 	if services.Observed(ctx) {
 		as = asHost
 	}
 	at := s.moment(ctx)
+	// Before the documents are read: a command that is projected in between is then read from SQL once more, and never
+	// missed.
 	stale := s.jobs.StaleAmong(ctx, users)
 	documents, err := s.documentsBut(ctx, users, stale)
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
@@ -162,6 +172,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		group.Go(read)
 	}
 	for i, user := range users {
+		// Redis has a document, but it lacks the user's own command, or counts what is too old.
 		if stale[user] || unaged[user] {
 			aside(func() error {
 				badges[i], errs[i] = s.ReadFacts(ctx, user)
@@ -197,9 +208,12 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 		var document rdb.Document
 		if document, redisErr = s.projector.RebuildDocument(ctx, user); redisErr == nil {
 			documents, err := []rdb.Document{document}, error(nil)
+			// The rebuild has returned what it wrote. It may still be older than an answer that this node gave from SQL.
 			if document.Ready {
 				documents, err = s.newerThan(ctx, before, users, documents)
 			} else {
+				// Another caller's rebuild served this one: the document is read, and so the moment must be taken anew before
+				// it.
 				at = s.moment(ctx)
 				documents, err = s.documents(ctx, users)
 			}
@@ -210,6 +224,7 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 			redisErr = err
 		}
 	}
+	// Unavailable is Redis' absence, which is logged once elsewhere; anything else is a bug.
 	if redisErr != nil && !services.IsUnavailable(redisErr) {
 		s.log.Error("badges were not rebuilt; counting in SQL", "error", redisErr)
 	}
@@ -224,6 +239,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	if err != nil {
 		return nil, err
 	}
+	// The slots are taken for as long as a count may last. Old badges now are better than new ones after a long wait.
 	if !admitted {
 		return s.stale(user, earlier), nil
 	}
@@ -239,8 +255,10 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 		}
 	}
 	switch {
+	// Some sources were counted. The others are filled in from what was shown last.
 	case len(failed) < len(s.sources):
 		return s.renderFallback(user, document, at, failed, earlier), nil
+	// Nothing could be counted: old badges, said to be old, are better than none.
 	case remembered:
 		return s.stale(user, earlier), nil
 	default:
@@ -271,18 +289,24 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 // comes from this node's clock, as a document's would come from Redis'.
 func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
+	// The document's own half was last seen at this version. Nothing newer than the document may be claimed, or its next
+	// change would be dropped.
 	if earlier.Badges != nil {
 		document.N = services.OwnHalf(earlier.Badges.Version)
 	}
 	s.fallbacks.note(user, document.N)
 	v := s.view(document, at)
 	badges := v.render()
+	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
+	// all of them.
 	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
+	// Right at this moment, and not known to stay right: no hint of a change will come.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.Now
 		}
 	}
+	// After the precision was set: what is filled in has its own age.
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
@@ -294,6 +318,7 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 // stale returns the remembered badges as STALE.
 func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
+	// An exact version must not be sent twice with two contents: the least STALE version of the same half stands for it.
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
 	}
@@ -328,10 +353,12 @@ func (s *Service) render(user services.UserID, document rdb.Document, at source.
 	return badges
 }
 
+// view is one rendering of a document.
 func (s *Service) view(document rdb.Document, at source.Moment) *view {
 	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 }
 
+// shown is what known remembers of a rendering. The view holds the document, for sources that carry more than counts.
 func (s *Service) shown(v *view, badges *services.Badges) known {
 	return known{s.sources, source.Shown{View: &v.View, Badges: badges, At: v.Now}}
 }

@@ -16,6 +16,7 @@ type behind struct {
 
 // markBehind marks as STALE the counts that may lack an update.
 func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
+	// By source: since when its jobs for this user may be outstanding. nil nearly always.
 	lag := s.jobs.Behind(user)
 	if lag == nil {
 		return
@@ -37,12 +38,14 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 	if s.behind.shown == nil {
 		s.behind.shown = map[services.UserID]uint64{}
 	}
+	// Beyond it a user's badges become exact with their next change.
 	if len(s.behind.shown) < maxFallbackVersions {
 		s.behind.shown[user] = v.Document.N
 	}
 }
 
-// passBehind queues the documents that were shown as STALE to be raised, once no work is outstanding.
+// passBehind queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same content
+// gets a newer version, without which clients would keep STALE.
 func (s *Service) passBehind() {
 	if s.jobs.SomeBehind() {
 		return

@@ -12,11 +12,13 @@ import (
 // beyond remembers the number of new posts of readers whose inbox does not hold them all. An inbox keeps the newest posts,
 // among them the reader's own: without this, a user who posts much would see fewer new posts than there are.
 type beyond struct {
+	// simplelru has no lock of its own.
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, counted]
 }
 
-// counted is a number of new posts, and the versions of its inputs: every change of an input raises one of them.
+// counted is a number of new posts, and the versions of its inputs: every change of an input raises one of them. So an entry
+// needs no expiry: it is right or it is not used.
 type counted struct {
 	n, pulled uint64
 	aged      services.PostID
@@ -34,6 +36,7 @@ func newBeyond() *beyond {
 	return &beyond{users: users}
 }
 
+// of is the number that was counted for this state of the inputs.
 func (b *beyond) of(user services.UserID, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,6 +44,7 @@ func (b *beyond) of(user services.UserID, document *rdb.Document, aged services.
 	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence && had.aged == aged
 }
 
+// keep remembers a number that was counted for this state of the inputs.
 func (b *beyond) keep(user services.UserID, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,6 +14,7 @@ const digestAuthors = 3
 // Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items that
 // the user has seen since are included.
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
+	// By both clocks: a client may have its time from an ID of another node.
 	if since.After(s.clock.Now()) && since.After(s.projector.Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s is in the future", since.UTC().Format(time.RFC3339))
 	}
@@ -24,6 +25,7 @@ func (s *Service) Digest(ctx context.Context, user services.UserID, since time.T
 		}
 	}
 	digest := &services.Digest{Since: since, Parts: []services.DigestPart{}}
+	// A user on their first visit has nothing that came since the last one.
 	if since.IsZero() {
 		return digest, nil
 	}

@@ -24,6 +24,7 @@ func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 // ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
 // again: further round trips, once, for each user with such items. It returns the users whose documents could not be updated.
 func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
+	// Most installations let nothing expire but notifications, which are counted by day: one test of a flag.
 	if !s.settings.Ages.Any() {
 		return nil
 	}
@@ -38,6 +39,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		return nil
 	}
 	var again []rdb.Document
+	// It writes Redis, so that the next reader finds nothing to do.
 	err := s.age(ctx, users, documents, places, today)
 	if err == nil {
 		again, err = s.redis.Documents(ctx, held)
@@ -50,6 +52,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		if err == nil {
 			documents[places[i]] = again[i]
 		}
+		// Redis could not be updated, or gave the former document.
 		if s.holdsAged(&documents[places[i]], today) {
 			stale[user] = true
 		}

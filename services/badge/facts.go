@@ -13,6 +13,7 @@ func (s *Service) countFacts(ctx context.Context, user services.UserID, today in
 	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
 	defer cancel()
 	for _, source := range s.sources {
+		// A copy, so that a source that fails leaves nothing half written.
 		next := document
 		if failure := s.countSource(ctx, source, user, today, &next); failure != nil {
 			failed, err = append(failed, source), failure
@@ -24,6 +25,7 @@ func (s *Service) countFacts(ctx context.Context, user services.UserID, today in
 	return document, failed, err
 }
 
+// countSource counts one source, within the time of one source.
 func (s *Service) countSource(ctx context.Context, source Source, user services.UserID, today int64, document *rdb.Document) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()

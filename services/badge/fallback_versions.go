@@ -37,6 +37,7 @@ func (f *fallbackVersions) after(now time.Time) time.Time {
 	}
 }
 
+// note remembers that a user was shown a version from SQL. A known user is raised also when the memory is full.
 func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,6 +50,7 @@ func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.count.Store(int64(len(f.versions)))
 }
 
+// none is what nearly every read asks first.
 func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
 
 // list returns all entries, or with users only theirs.
@@ -95,6 +97,8 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
+	// Those whose documents are missing are not among the done: a rebuild gives them a newer version anyway, and they are
+	// forgotten when it is read.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err
@@ -132,6 +136,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	if answered == nil {
 		answered = before
 	}
+	// An answer may have been forgotten between the two looks, since its document was raised; the documents read may be from
+	// before that.
 	for user, version := range before {
 		answered[user] = max(version, answered[user])
 	}
@@ -157,6 +163,7 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	}
 	for i, user := range users {
 		if version, known := answered[user]; known && documents[i].N <= version {
+			// It could not be raised, or another master answered: SQL counts, rather than a version that clients would drop.
 			documents[i].Ready = false
 		}
 	}
@@ -171,7 +178,8 @@ func (s *Service) answered(users []services.UserID) map[services.UserID]uint64 {
 	return s.fallbacks.list(users)
 }
 
-// Raise makes the documents of users newer than versions that the users were shown.
+// Raise makes the documents of users newer than versions that the users were shown: for the hub, which found two contents
+// under one version.
 func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []uint64) error {
 	_, err := s.projector.RaiseVersions(ctx, users, shown)
 	return err
@@ -181,6 +189,7 @@ func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []ui
 // above it as above this node's own.
 func (s *Service) Holds(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
+	// A client may send any version. One from the future is made up, and would raise the document out of reach.
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
 		s.fallbacks.note(user, own)
 	}

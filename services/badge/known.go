@@ -14,6 +14,7 @@ import (
 // lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
 // value is shown as STALE.
 type lastKnown struct {
+	// Held for one look or one put: what it guards is shared and immutable once it is in.
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, known]
 }
@@ -35,18 +36,21 @@ func newLastKnown(capacity int) *lastKnown {
 // keep remembers shown badges, unless it has newer ones or these are UNKNOWN.
 func (l *lastKnown) keep(user services.UserID, shown known) {
 	for count := range shown.sources.counts(shown.Badges) {
+		// An UNKNOWN count must not replace the last value that was known.
 		if count.Precision == services.Unknown {
 			return
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Two reads beside each other may end in the other order.
 	if had, ok := l.users.Peek(user); ok && had.Badges.Version > shown.Badges.Version {
 		return
 	}
 	l.users.Add(user, shown)
 }
 
+// of is what was shown to a user last, if this node still has it.
 func (l *lastKnown) of(user services.UserID) (known, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,6 +59,7 @@ func (l *lastKnown) of(user services.UserID) (known, bool) {
 
 // stale returns the remembered badges, under their version.
 func (k known) stale() *services.Badges {
+	// Others read the remembered ones at the same time: what is changed below is copied.
 	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
 	badges.Notifications.Hosts = slices.Clone(badges.Notifications.Hosts)
@@ -91,6 +96,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 		k.age(count)
 	}
 	if k.Badges != nil {
+		// What is not a count, such as the dots.
 		source.Carry(&v.View, badges, k.Shown)
 	}
 }

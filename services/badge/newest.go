@@ -24,6 +24,7 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 		if err != nil {
 			return nil, err
 		}
+		// A source without an Alerter alerts with all of its items.
 		alerts := func(string, time.Time) bool { return true }
 		if alerter, some := one.(source.Alerter); some {
 			if alerts, err = alerter.Alerting(ctx, user); err != nil {

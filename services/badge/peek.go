@@ -17,6 +17,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	ctx = services.Observe(ctx)
 	at := s.moment(ctx)
 	documents, err := s.documents(ctx, users)
+	// An answer without announcements would read as a change of them.
 	if err == nil && at.Shared == nil {
 		err = services.Errorf(services.Unavailable, "the data that all users share is not loaded")
 	}
@@ -46,6 +47,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 
 // peekFacts counts in SQL, all sources or none.
 func (s *Service) peekFacts(ctx context.Context, user services.UserID, at source.Moment) (*services.Badges, error) {
+	// Without a time limit of its own: nobody waits for this answer, and old badges are of no use here.
 	if _, err := s.awaitTurn(ctx, false); err != nil {
 		return nil, err
 	}

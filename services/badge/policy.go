@@ -63,6 +63,7 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
+			// What differs from the default is stored, so that a source that comes later has its own default.
 			policy.Turned = with(policy.Turned, source, inTotal != source.InTotal())
 		}
 		for source, asDot := range change.AsDot {
@@ -85,6 +86,7 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	}, nil
 }
 
+// with sets a source in a set of sources that may be nil.
 func with(sources map[services.Source]bool, source services.Source, has bool) map[services.Source]bool {
 	if sources == nil {
 		sources = map[services.Source]bool{}

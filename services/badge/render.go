@@ -17,6 +17,7 @@ const sharedBase = 2_000_000_000_000_000
 // such boundary raises the version.
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
+	// A view may be rendered again.
 	v.Sequences, v.Streams = 0, 0
 	for _, source := range v.sources {
 		source.Render(&v.View, badges)

@@ -20,8 +20,10 @@ type displayPolicy struct {
 func (displayPolicy) Name() string         { return "display policy" }
 func (displayPolicy) Key() services.Source { return "" }
 
+// Part is nil: the policy has no count.
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
+// Carry takes the earlier policy, without which the earlier counts would make another total.
 func (displayPolicy) Carry(v *source.View, badges *services.Badges, earlier source.Shown) {
 	v.Document.Policy, badges.Quiet = earlier.View.Document.Policy, earlier.Badges.Quiet
 }
@@ -36,6 +38,7 @@ func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *servic
 	return nil
 }
 
+// Facts reads the policy.
 func (p displayPolicy) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
 	document.Policy, err = projector.Policy(ctx, p.s.store, user)
 	return err

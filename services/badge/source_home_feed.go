@@ -43,6 +43,7 @@ func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, 
 	if err != nil {
 		return err
 	}
+	// One more is asked for, to tell "exactly so many" from "more".
 	limit := h.s.settings.Caps.FeedLimit()
 	count, err := posts.CountNew(ctx, h.s.store, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
 	if err != nil {
@@ -68,6 +69,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 	pulled := v.Document.PulledCount
 	v.Learned(pulled.Sequence)
 	value, more := v.Document.FeedCount+pulled.New, v.Document.FeedMore || pulled.More || pulled.Behind
+	// SQL has counted them all, pushed and pulled.
 	if v.Document.UnreadKnown {
 		value, more = v.Document.Unread, false
 	}
@@ -119,6 +121,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
 		newest = inbox.Entries[at].Post
 	} else if len(inbox.Entries) == newestSearched {
+		// None of the newest counts, and there are more: SQL finds the one that does.
 		return nil, false, nil
 	}
 	for _, author := range pulled {
@@ -126,6 +129,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 			newest = max(newest, author.Posts[last])
 		}
 	}
+	// The count that raised the question is not of a post that is still new: the facts have to tell.
 	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}
@@ -146,6 +150,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
+	// The most posts first; of equal ones the older user, so that two answers agree.
 	slices.SortFunc(digest.Authors, func(a, b services.UserID) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
 	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
 	return nil
@@ -178,6 +183,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	var group errgroup.Group
 	group.SetLimit(cap(h.s.fallback))
+	// Each goroutine has a document of its own, so they need no lock.
 	for i := range documents {
 		document, user := &documents[i], users[i]
 		more := document.FeedMore || document.PulledCount.More

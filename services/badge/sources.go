@@ -85,6 +85,7 @@ func register(sources ...Source) sourceList {
 	if sharers > 1 {
 		panic("badge: more than one source shares state")
 	}
+	// The order of the API, whatever the order of registration: sums and faces depend on it.
 	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(places[a.Key()], places[b.Key()]) })
 	return sources
 }
@@ -148,6 +149,8 @@ func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*
 // withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
+	// First Follow and then Remember, for all: a change in between wakes the hub, and one before it is in what Remember
+	// reads.
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {

@@ -10,6 +10,7 @@ import (
 
 // sum writes the totals, which are never stored, and the display text of each count. It may be called again after a count has changed.
 func (v *view) sum(badges *services.Badges) {
+	// From zero each time: sum runs again after fillIn and markBehind.
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
 		key := source.Key()
@@ -36,6 +37,7 @@ func (v *view) sum(badges *services.Badges) {
 			v.show(badges, key, total)
 			badges.Total.Add(*total)
 		}
+		// It is shown like the others and added to nothing.
 		if count := source.Within(badges); count != nil {
 			v.show(badges, key, count)
 			count.InTotal = false

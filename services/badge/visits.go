@@ -22,7 +22,8 @@ type visits struct {
 	clock     services.Clock
 	log       *slog.Logger
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// mu guards it. A set: a user who reads often in one second is written once.
 	waiting map[services.UserID]struct{}
 }
 
@@ -38,7 +39,7 @@ func newVisits(cfg Config) *visits {
 	}
 }
 
-// note records a visit. It costs nothing if the document already has the present day.
+// note records a visit. It costs nothing if the document already has the present day: of a day's reads one gets here.
 func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
@@ -78,6 +79,7 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	for user := range v.waiting {
 		users = append(users, user)
 	}
+	// If the write fails they are gone, and each comes back with their next read, whose document still has the former day.
 	clear(v.waiting)
 	v.mu.Unlock()
 	if len(users) == 0 {
