@@ -33,6 +33,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 		case <-ctx.Done():
 			return
 		case next, more := <-badges:
+			// The hub drains, or the user's context has ended.
 			if !more {
 				return
 			}
@@ -41,10 +42,12 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			dirty = true
 		case <-gap.C:
 			open = true
+		// A nil channel is never ready: nothing waits to be sent.
 		case ready <- last:
 			ready = nil
 		}
 		if !open || !dirty || newest == nil {
+			// A look would be too soon, of nothing new, or without badges.
 			continue
 		}
 		state, err := look(ctx, newest)
@@ -57,6 +60,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 		}
 		if err == nil {
 			if !sent || !same(state, last) {
+				// A state that was not taken yet is replaced: the consumer gets the latest.
 				last, ready, sent = state, out, true
 			}
 			dirty = false

@@ -6,6 +6,7 @@ import (
 	"tidings/services"
 )
 
+// faceSeed differs between processes: a face is compared on one node only.
 var faceSeed = maphash.MakeSeed()
 
 // faceOf is a hash of the visible part of badges, equal for equal content and never 0. It tells two states of one version
@@ -13,6 +14,7 @@ var faceSeed = maphash.MakeSeed()
 func faceOf(badges *services.Badges) uint64 {
 	var hash maphash.Hash
 	hash.SetSeed(faceSeed)
+	// The hash takes bytes. What clients see goes in, in one order; versions and times do not.
 	number := func(n uint64) {
 		var bytes [8]byte
 		for i := range bytes {
@@ -60,5 +62,6 @@ func faceOf(badges *services.Badges) uint64 {
 		flag(dot.Lit)
 	}
 	flag(badges.Quiet)
+	// 0 is a user of whom nothing was rendered.
 	return max(1, hash.Sum64())
 }

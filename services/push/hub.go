@@ -12,9 +12,13 @@ import (
 )
 
 // Hub keeps the watchers of this node. All methods are safe for concurrent use.
+//
+// mu guards all of its fields below it, and every user and watcher. It is never held over a call of Config's functions, a
+// send that may wait, or a callback, so no engine and no consumer can stop the hub.
 type Hub struct {
 	config Config
-	born   time.Time
+	// The zero of moments: see moment.
+	born time.Time
 
 	work   chan struct{} // a token means that ready is not empty
 	rearm  chan struct{} // a token means that the first timer has changed
@@ -23,7 +27,8 @@ type Hub struct {
 
 	sweeping sync.Mutex // one reconciliation at a time
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// Also those who left within Linger.
 	users    map[services.UserID]*user
 	order    []*user // the same users, in the order in which reconciliation walks
 	ready    []*user // to be rendered, in the order of arrival
@@ -60,12 +65,14 @@ func (h *Hub) Run(ctx context.Context) error {
 	group.Go(func() error { return h.runTimers(ctx) })
 	group.Go(func() error { return h.runSweep(ctx) })
 	group.Go(func() error { return h.runLeaves(ctx) })
+	// Only now: no worker puts a state into a channel that Drain closes, and no Enter is under way that leaveAll could miss.
 	err := group.Wait()
 	h.Drain()
 	h.leaveAll(context.WithoutCancel(ctx))
 	return err
 }
 
+// runTimers wakes users at their times, by one timer for all: the first in the heap.
 func (h *Hub) runTimers(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -103,9 +110,11 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 		return nil, &services.Error{Code: services.Unavailable, RetryAfter: time.Second,
 			Message: "this server is closing: subscribe again, and another one answers"}
 	}
+	// In the map before the state is read: a hint from here on finds the user.
 	w.user = h.enter(number)
 	h.join(w.user, w)
 	h.mu.Unlock()
+	// A ctx that has ended already calls it at once.
 	context.AfterFunc(ctx, func() { h.unwatch(w) })
 	return w.slot.values, nil
 }
@@ -130,6 +139,7 @@ func (h *Hub) checkSince(number services.UserID, since string) error {
 	return nil
 }
 
+// unwatch ends a watcher whose context has ended. Drain may have ended it before.
 func (h *Hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	h.part(w.user, w, h.now())
@@ -145,6 +155,8 @@ func (h *Hub) Hint(number services.UserID, n uint64) { h.HintFrom(number, n, tra
 func (h *Hub) HintFrom(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// A hint about a state that was rendered already comes late: from another node, or of a change that the last render has
+	// read.
 	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
 		u.cause = cause
 		h.dirty(u, h.now())
@@ -157,6 +169,7 @@ func (h *Hub) HintShared() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
+	// Also users who wait for their turn: they are marked, and read once.
 	for _, u := range h.order {
 		if len(u.watchers) > 0 {
 			h.moved(u, now)
@@ -199,6 +212,7 @@ func (h *Hub) Drain() {
 	h.mu.Lock()
 	h.draining = true
 	now := h.now()
+	// part changes the lists that are walked, so they are copied first.
 	open := make([]*watcher, 0, h.stats.Watchers)
 	for _, u := range h.order {
 		open = append(open, u.watchers...)

@@ -17,6 +17,7 @@ func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	if u.leaving || u.on && now-u.entered < h.config.Lease/3 {
 		return enter
 	}
+	// leased already now: if the answer is lost, the lease may be there all the same, and is to be taken back.
 	u.on, u.leased = true, true
 	u.entered = now
 	u.entering++
@@ -40,6 +41,7 @@ func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 			u.on = false
 		}
 		if len(u.watchers) == 0 {
+			// Leave had to wait for this answer.
 			h.release(u)
 		}
 	}
@@ -49,6 +51,7 @@ func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 	return nil
 }
 
+// numbersOf are the IDs of users.
 func numbersOf(users []*user) []services.UserID {
 	numbers := make([]services.UserID, len(users))
 	for i, u := range users {
@@ -71,6 +74,7 @@ func (u *user) mayLeave() bool {
 	return len(u.watchers) == 0 && u.leased && u.entering == 0 && !u.leaving
 }
 
+// runLeaves takes leases back as watchers leave, so that other nodes stop to send hints for them.
 func (h *Hub) runLeaves(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if h.leaveReleased(ctx) {
@@ -93,6 +97,7 @@ func (h *Hub) leaveReleased(ctx context.Context) bool {
 	for i, u := range h.released[:n] {
 		h.released[i] = nil
 		u.released = false
+		// A watcher may have come back, or the user was removed and added again.
 		if u.mayLeave() && h.users[u.number] == u {
 			u.leaving = true
 			users = append(users, u)
@@ -119,6 +124,7 @@ func (h *Hub) leave(ctx context.Context, users []*user) {
 	now := h.now()
 	for _, u := range users {
 		u.leaving, u.on, u.leased = false, false, err != nil
+		// They came back during Leave, and could not enter: the next read enters, and finds what was missed.
 		if len(u.watchers) > 0 {
 			h.dirty(u, now)
 		}

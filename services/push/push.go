@@ -90,6 +90,7 @@ const (
 	leaveTimeout  = 2 * time.Second // to leave all users when the hub ends
 )
 
+// withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = services.SystemClock{}
@@ -122,6 +123,7 @@ func WithWake(ctx context.Context, wake func()) context.Context {
 	return context.WithValue(ctx, wakeKey{}, wake)
 }
 
+// wakeFrom is the callback of WithWake, nil if there is none.
 func wakeFrom(ctx context.Context) func() {
 	wake, _ := ctx.Value(wakeKey{}).(func())
 	return wake

@@ -22,6 +22,8 @@ type batch struct {
 	shown       []uint64          // the user's half of that version
 }
 
+// runWorker renders batches until ctx ends. Several workers take from one list, so a slow read of one batch does not stop the
+// others.
 func (h *Hub) runWorker(ctx context.Context) error {
 	var b batch
 	for ctx.Err() == nil {
@@ -48,6 +50,7 @@ func (h *Hub) render(ctx context.Context, b *batch) bool {
 	defer func() { span.End(nil) }()
 	// Enter before the read, so that a change after the read sends a hint. If it fails, reconciliation reports it.
 	_ = h.enterAll(ctx, b.enter)
+	// A batch that hangs must not hold its worker: its users fail, and reconciliation tries them again.
 	limited, cancel := context.WithTimeout(ctx, renderTimeout)
 	badges, errs := h.config.Render(limited, b.numbers)
 	cancel()
@@ -70,6 +73,7 @@ func (h *Hub) take(b *batch) {
 		}
 		h.ready[taken] = nil
 		taken++
+		// The last watcher left while the user was queued.
 		if len(u.watchers) == 0 {
 			u.phase = clean
 			continue
@@ -77,6 +81,7 @@ func (h *Hub) take(b *batch) {
 		u.phase = rendering
 		for _, w := range u.watchers {
 			if w.stage == arrived {
+				// The read begins after this, so it is new enough to be their first state.
 				w.stage = asked
 			}
 		}
@@ -84,6 +89,7 @@ func (h *Hub) take(b *batch) {
 		b.users = append(b.users, u)
 		b.numbers = append(b.numbers, u.number)
 		b.changed = append(b.changed, u.changed)
+		// Taken over into the batch: a change from here on counts for the next render.
 		u.changed = false
 		b.causes = append(b.causes, u.cause)
 		u.cause = trace.Cause{}
@@ -161,6 +167,7 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may get it now, and decides the user's next step.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
+	// Also without watchers: the next one compares with it.
 	if u.note(badges, h.config.Lost != nil) {
 		h.stats.Conflicts++
 		b.conflicting, b.shown = append(b.conflicting, u.number), append(b.shown, u.rendered)
@@ -173,6 +180,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	for _, w := range u.watchers {
 		var sent, replaced bool
 		switch {
+		// They came after this read began, which may have missed a change that they were told of: another render serves them.
 		case w.stage == arrived:
 			newcomer = true
 		case w.stage == asked:
@@ -181,6 +189,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 		case open:
 			sent, replaced = w.slot.put(badges.Version, badges)
 			told = told || sent
+		// Too soon after the last change: they get the state when the user is due, as it is then.
 		default:
 			behind = behind || w.slot.behind(badges.Version)
 		}
@@ -194,6 +203,7 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 			}
 		}
 	}
+	// Only a change that somebody could see begins a gap. A first state for a newcomer must not delay the next change.
 	if open && (changed || told) {
 		u.due = now + h.config.MinInterval
 	}
@@ -235,6 +245,7 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 	switch {
 	case newcomer:
 		u.changed = again
+		// At once: throttling does not delay a first state.
 		h.queue(u)
 	case again || behind:
 		h.dirty(u, now)
@@ -250,6 +261,7 @@ func (h *Hub) next(u *user, newcomer, behind bool, badges *services.Badges, now 
 // versionHalf is the length of one half of a version, whose format services.Version defines.
 const versionHalf = 16
 
+// isVersion reports whether a text has the form of a version: two halves of 16 digits.
 func isVersion(text string) bool {
 	if len(text) != 2*versionHalf+1 {
 		return false

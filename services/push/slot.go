@@ -20,6 +20,7 @@ func newSlot[T any](since string) slot[T] {
 // the state's version counts, so a client that claims to be ahead still gets later states.
 func (s *slot[T]) first(version string, value T) (sent bool) {
 	s.mu.Lock()
+	// Versions are of one length and sort as text.
 	held := s.version >= version
 	if held {
 		s.version = version
@@ -36,6 +37,7 @@ func (s *slot[T]) first(version string, value T) (sent bool) {
 func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A render that was overtaken by a later one: its state is dropped.
 	if s.closed || version <= s.version {
 		return false, false
 	}

@@ -19,6 +19,7 @@ type portion struct {
 	gone     []*user
 }
 
+// runSweep reconciles at each tick, and at once when HintAll asks. It logs the first failure and the first success after it.
 func (h *Hub) runSweep(ctx context.Context) error {
 	ticker := time.NewTicker(h.config.Sweep)
 	defer ticker.Stop()
@@ -51,6 +52,8 @@ func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	h.mu.Lock()
+	// From the end down: whoever is removed is replaced by one that was checked already, and whoever comes is read by their
+	// watcher's render.
 	end, resync := len(h.order), h.resync
 	h.resync = false
 	h.mu.Unlock()
@@ -62,6 +65,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 		h.removeGone(ctx, &p)
 		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
 		compareErr := h.compare(ctx, &p)
+		// The error of the comparison says more: without it no change is found.
 		first = cmp.Or(first, compareErr, enterErr)
 		if first != nil && h.now()-start >= h.config.Sweep {
 			break // Redis does not answer, and each portion would wait for it
@@ -78,6 +82,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// In units of a fraction: with 10 users and a sample of 30, one is due in every third reconciliation.
 	h.owed += len(h.order)
 	due := h.owed / h.config.Sample
 	h.owed %= h.config.Sample
@@ -102,12 +107,14 @@ func (h *Hub) takePortion(p *portion, end int, resync bool) {
 	for i := end - 1; i >= max(end-maxSweep, 0); i-- {
 		u := h.order[i]
 		if len(u.watchers) == 0 {
+			// Linger has passed, and no call about them is under way.
 			if u.phase == clean && p.now-u.since >= h.config.Linger && u.entering == 0 && !u.leaving {
 				p.gone = append(p.gone, u)
 			}
 			continue
 		}
 		if u.phase == failed && (resync || p.now >= u.since) {
+			// A failed render has lost its change.
 			u.changed = true
 			h.queue(u)
 		}
@@ -149,6 +156,8 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	defer h.mu.Unlock()
 	now := h.now()
 	for i, u := range p.users {
+		// A shared change that this node has applied since the user was rendered, whose notification was lost. A render in
+		// flight may bring it.
 		missed := u.phase == clean && !u.fromClock && u.rendered == p.rendered[i] && learned[i] > u.learned
 		if len(u.watchers) == 0 || !missed && !differs(u, versions[i], p.rendered[i]) {
 			continue
@@ -156,6 +165,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 		if versions[i] < u.rendered {
 			u.on = false // Redis lost data, and perhaps the lease with it
 		}
+		// One that is rendering may come out right: it is read again, and is no repair.
 		if u.phase == clean {
 			h.stats.Repairs++
 		}

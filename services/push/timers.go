@@ -41,10 +41,12 @@ func (h *Hub) fire() (wait moment, some bool) {
 	now := h.now()
 	for len(h.timers) > 0 {
 		u := h.timers[0]
+		// The least of all: no other timer is due.
 		if u.wakeAt > now {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
+		// Whether it waited for its time or for NextAt: dirty begins anew, and it is not too soon any more.
 		u.phase = clean
 		h.dirty(u, now)
 	}
@@ -77,6 +79,7 @@ func (t timers) fix(i int) {
 	}
 }
 
+// swap exchanges two users, and tells them their new indexes.
 func (t timers) swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
 	t[i].timer, t[j].timer = int32(i), int32(j)

@@ -23,12 +23,15 @@ const (
 	failed                 // the render failed: reconciliation queues the user again
 )
 
-// user is a user with watchers on this node, or one whose watchers left just now. Hub.mu guards it.
+// user is a user with watchers on this node, or one whose watchers left just now. Hub.mu guards it. A node may have hundreds
+// of thousands of them: fields are small, and indexes are 32 bits.
 type user struct {
-	watchers  []*watcher
-	number    services.UserID
-	place     int32 // index in Hub.order
-	timer     int32 // index in Hub.timers, or noTimer
+	watchers []*watcher
+	number   services.UserID
+	place    int32 // index in Hub.order
+	timer    int32 // index in Hub.timers, or noTimer
+	// phase says where the user is: in no list, in the heap, in Hub.ready, with a worker, or with reconciliation. A user is
+	// in one place only, so nothing of them is read twice at a time.
 	phase     phase
 	failures  uint8       // renders that failed in a row
 	again     bool        // while rendering: the state in flight may already be stale
@@ -67,12 +70,14 @@ type watcher struct {
 	stage stage
 }
 
+// close closes the channel, and calls the callback once for it. The hub's lock is not held.
 func (w *watcher) close() {
 	if w.slot.close() && w.wake != nil {
 		w.wake()
 	}
 }
 
+// now is the present moment.
 func (h *Hub) now() moment { return h.config.Clock.Now().Sub(h.born) }
 
 // enter finds or adds a user. The caller holds mu and adds a watcher to the user.
@@ -91,6 +96,7 @@ func (h *Hub) remove(u *user) {
 	last := len(h.order) - 1
 	h.order[u.place] = h.order[last]
 	h.order[u.place].place = u.place
+	// So that the garbage collector can take it.
 	h.order[last] = nil
 	h.order = h.order[:last]
 	delete(h.users, u.number)
@@ -105,6 +111,7 @@ func (h *Hub) join(u *user, w *watcher) {
 	}
 	h.stats.Watchers++
 	u.watchers = append(u.watchers, w)
+	// In any other phase a render is coming: one that has begun already serves the watcher by another one after it (arrived).
 	if u.phase == clean || u.phase == waiting {
 		h.queue(u)
 	}
@@ -122,6 +129,7 @@ func (h *Hub) part(u *user, w *watcher, now moment) {
 		u.watchers = nil
 		h.stats.Online--
 		h.rest(u, now)
+		// Its map entry stays for Linger: a client that reconnects finds the throttle and the version as they were.
 		h.release(u)
 	}
 }
@@ -142,12 +150,14 @@ func (h *Hub) dirty(u *user, now moment) {
 	switch u.phase {
 	case clean:
 		u.changed = true
+		// A first change after a rest goes at once.
 		if now >= u.due {
 			h.queue(u)
 			return
 		}
 		u.phase = waiting
 		h.startTimer(u, u.due)
+	// The worker may have read before this change: deliver looks at it when the state is there.
 	case rendering:
 		u.again = true
 	case waiting, queued, failed: // they will be read anyway
