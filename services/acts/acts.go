@@ -78,6 +78,7 @@ func New(cfg Config) *Service {
 // that the act could not be written and was not done.
 func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context) error) error {
 	act.ID, act.Target, act.Details = s.ids.Next(), plain(act.Target, maxTarget), plain(act.Details, maxDetails)
+	// A transaction of its own, committed before the work: a node that dies in the work leaves STARTED behind.
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Run(ctx, insertAct, act.ID, act.Actor, act.Action, act.Target, act.Details, Started)
 		return err
@@ -85,16 +86,19 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	if err != nil {
 		return err
 	}
+	// The first write of the work takes the outcome along: both are committed, or neither.
 	within, beside := sql.WithBeside(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return act.end(ctx, tx, Done)
 	})
 	err = work(within)
 	outcome := Done
 	if err != nil {
+		// Only the code: a message may have a user's text in it.
 		outcome = string(services.CodeOf(err))
 	} else if beside.Committed() {
 		return nil
 	}
+	// The caller may be gone, which is no reason to lose the outcome.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
 	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.end(ending, tx, outcome) })

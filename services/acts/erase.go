@@ -18,6 +18,7 @@ var (
 // last of all, because the end of an erasure is in the transaction of the last step: an act that asks how far it is names the user too.
 var Erase = []erase.Step{
 	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+		// Acts have no index by actor: each step walks a range of IDs.
 		end, last, err := boundOfActs(ctx, tx, at.After)
 		if err == nil {
 			_, err = tx.Run(ctx, eraseActor, at.Key, at.After, end)

@@ -12,6 +12,7 @@ var (
 
 	listActs = sql.NewStatement("list acts", `SELECT id, actor, action, target, details, outcome FROM acts WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 
+	// The oldest first and a bounded number, so that one pass of the cleaner holds no long lock.
 	dropActs = sql.NewStatement("drop acts", `DELETE FROM acts WHERE id IN (SELECT id FROM acts WHERE id < $1 ORDER BY id LIMIT $2)`)
 
 	forgetTarget = sql.NewStatement("take a name out of acts", `UPDATE acts SET target = '', details = '' WHERE target = $1`)

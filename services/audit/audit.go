@@ -1,8 +1,12 @@
 // Package audit finds views that differ from the facts, and rebuilds them.
 //
-// It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes,
-// and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or the
-// next lap: an audit changes nothing but views and the counts of posts, which can always be rebuilt from the facts.
+// It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes, and
+// that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or the next
+// lap: an audit changes nothing but views and the counts of posts, which can always be rebuilt from the facts.
+//
+// One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, visit
+// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. Only one that is the same two
+// seconds later, with no job left from before it, is drift: repair rebuilds the view, and a metric and the log tell of a bug.
 package audit
 
 import (
@@ -50,9 +54,12 @@ type Config struct {
 // facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
+	// suspects and below belong to the goroutine of Run. A node that restarts forgets them: the next lap finds what still
+	// differs.
 	suspects []suspect
 	below    services.PostID // the posts below it are recounted next
 
+	// Read by metrics while Run runs.
 	visited, mended, drifted atomic.Uint64
 	miscounted               atomic.Uint64
 	lap                      atomic.Int64
@@ -91,6 +98,7 @@ func (a *Audit) Stats() Stats {
 func (a *Audit) Run(ctx context.Context) error {
 	timer := time.NewTimer(poll)
 	defer timer.Stop()
+	// Logged when it changes, and not once a second for as long as an engine is away.
 	waits := false
 	for {
 		select {
@@ -117,6 +125,7 @@ func (a *Audit) Run(ctx context.Context) error {
 
 // RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
+	// So many suspects are no drift but a job queue that stands still: more of them would only take memory.
 	if err := a.recheck(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
@@ -134,6 +143,7 @@ func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	if err := a.recount(ctx); err != nil {
 		return false, err
 	}
+	// Last: if this node dies before it, another one visits the same users.
 	return true, passTurn(ctx, a.Store, turn)
 }
 
@@ -161,6 +171,7 @@ func (a *Audit) recheck(ctx context.Context) error {
 	waiting := map[int64]bool{}
 	var kept, due []suspect
 	for _, s := range a.suspects {
+		// Suspects of one check have one job, so the queue is asked once for all of them.
 		if _, known := waiting[s.job]; !known && !now.Before(s.at.Add(checkAgain)) {
 			waits, err := jobs.Waits(ctx, a.Store, s.job, now.Add(longestLease))
 			if err != nil {
@@ -188,11 +199,14 @@ func (a *Audit) recheck(ctx context.Context) error {
 	for i, compared := range found {
 		s := due[i]
 		switch {
+		// A job was late, or the user changed something: it was lag.
 		case len(compared.Differs) == 0:
+		// Nothing has changed on either side, and no job is left that could.
 		case compared.Digest() == s.digest:
 			if err := a.repair(ctx, s.user, compared.Differs); err != nil {
 				return err // the next lap finds the remaining suspects again
 			}
+		// Something changed in between, so the difference may be another one. It waits as a new one.
 		case s.checks < maxChecks:
 			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: compared.Digest(), checks: s.checks + 1})
 		}
@@ -226,6 +240,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 	for i, user := range users {
 		group.Go(func() (err error) {
 			switch snapshots[i].Wholeness {
+			// The user has no document: nothing is shown, and so nothing is wrong.
 			case rdb.Absent:
 				return nil
 			case rdb.Partial:
@@ -239,6 +254,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []p
 	if err := group.Wait(); err != nil {
 		return nil, 0, err
 	}
+	// After the facts are read: every effect that they are ahead by belongs to a job up to this one.
 	job, err = jobs.Last(ctx, a.Store)
 	return found, job, err
 }

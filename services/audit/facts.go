@@ -16,12 +16,14 @@ const auditUsers = "users"
 const maxAuditSpan = 10_000
 
 var (
+	// The counter of users is the greatest user ID, since IDs are dense.
 	auditState = sql.NewStatement("the audit's state", `SELECT visited, lap_at, lease_until, (SELECT value FROM counters WHERE name = 'users')
 		FROM audit WHERE name = $1`)
 
 	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
 		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
 
+	// It succeeds only on the state that was read, so of two nodes that find the turn due one takes it.
 	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
 		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
 
@@ -36,7 +38,8 @@ type auditTurn struct {
 
 	token   string
 	visited int64 // the users visited in this lap once this turn is done
-	lapAt   int64
+	// The start of the lap that the next turn belongs to, in microseconds.
+	lapAt int64
 }
 
 // auditPace sets the speed of an audit.
@@ -55,11 +58,13 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		return turn, false, next, err
 	}
 	now := s.Now()
+	// 0 before the first lap: the statement below has to compare with what is in the row.
 	began := lapAt
 	if lapAt == 0 {
 		lapAt = sql.Micros(now)
 	}
 	due := sql.FromMicros(lapAt).Add(share(pace.Lap, visited, total))
+	// Another node has the turn, and loses it when its lease ends.
 	if held := sql.FromMicros(leaseUntil); held.After(due) {
 		due = held
 	}
@@ -70,6 +75,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	if turn.Users, turn.visited, err = readRange(ctx, s, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
+	// The next lap begins when this one should have ended, or now if it took longer: the audit does not hurry to catch up.
 	if turn.visited >= total { // the last users of the lap: the next lap follows
 		turn.visited = 0
 		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
@@ -94,6 +100,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
 	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
+	// The range has more active users than a turn takes: the turn ends at the last of them.
 	if len(users) == pace.Limit {
 		upTo = int64(users[len(users)-1])
 	}

@@ -27,6 +27,7 @@ func (a *Audit) recount(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// After the last page the walk begins anew at the newest post.
 	next, left := services.MaxPostID, recountsPerTurn
 	if len(page) == postsPerTurn {
 		next = page[len(page)-1].Post
