@@ -33,9 +33,11 @@ func (t ActivityThresholds) Check() error {
 	return nil
 }
 
+// hours is a threshold in the unit of the API.
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// Then returns the thresholds after a change at a moment.
+// Then returns the thresholds after a change at a moment. A longer IdleAfter makes users active who got no posts of big
+// authors under the former one: AwayBefore keeps them idle until they come back and are rebuilt.
 func (t ActivityThresholds) Then(next ActivityThresholds, at time.Time) ActivityThresholds {
 	next.AwayBefore = t.IdleSince(at)
 	return next

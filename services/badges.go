@@ -19,6 +19,7 @@ const (
 // worse reports whether p is a weaker statement than other.
 func (p Precision) worse(other Precision) bool { return p.rank() > other.rank() }
 
+// rank orders the precisions by how little they say.
 func (p Precision) rank() int {
 	switch p {
 	case AtLeast:
@@ -88,6 +89,7 @@ func (c *Count) Add(part Count) {
 	if part.Precision.worse(c.Precision) {
 		c.Precision = part.Precision
 	}
+	// The sum is as old as its oldest part.
 	if !part.AsOf.IsZero() && (c.AsOf.IsZero() || part.AsOf.Before(c.AsOf)) {
 		c.AsOf = part.AsOf
 	}
@@ -103,6 +105,7 @@ func Version(own, shared uint64) string {
 	return string(appendPadded(text, shared))
 }
 
+// versionDigits is enough for microseconds until the year 2286, and for staleMark.
 const versionDigits = 16
 
 // staleMark is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
@@ -114,6 +117,7 @@ const staleMark = 9_000_000_000_000_000
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleMark)
 	if !at.IsZero() {
+		// In tenths, so that it stays below the next digit; callers keep two times 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
 	}
 	return Version(own, shared)
@@ -121,6 +125,7 @@ func StaleVersion(own uint64, at time.Time) string {
 
 // StaleHalf is the own half of a version of StaleVersion; stale is false for every other version.
 func StaleHalf(version string) (own uint64, stale bool) {
+	// The first digit of the shared half tells: all other sums stay below staleMark.
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
 		return 0, false
 	}
@@ -133,6 +138,7 @@ func OwnHalf(version string) uint64 { return digitsOf(version[:min(versionDigits
 // SharedHalf is the shared half of a version.
 func SharedHalf(version string) uint64 { return digitsOf(version[min(versionDigits+1, len(version)):]) }
 
+// digitsOf reads digits. The callers have checked the form, or made the text.
 func digitsOf(text string) (number uint64) {
 	for i := range len(text) {
 		number = number*10 + uint64(text[i]-'0')
@@ -140,6 +146,7 @@ func digitsOf(text string) (number uint64) {
 	return number
 }
 
+// appendPadded appends a number with leading zeros, to 16 digits. By hand, because a version is printed for each rendering.
 func appendPadded(text []byte, number uint64) []byte {
 	for power := uint64(1_000_000_000_000_000); power > max(number, 1); power /= 10 {
 		text = append(text, '0')

@@ -46,7 +46,8 @@ type IDClock struct {
 	node  PostID
 	ahead atomic.Int64 // of clock, relative to the database's
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// mu guards last and past.
 	last PostID // time and sequence, node bits 0
 	past pastIDs
 }
@@ -61,6 +62,8 @@ func (c *IDClock) Next() PostID {
 	now := PostIDAt(c.corrected())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// The next sequence number if the clock has not moved on since the last ID; more than 2,048 in a millisecond run into the
+	// next one.
 	c.last = max(now, c.last+1<<idNodeBits)
 	return c.last | c.node
 }
@@ -73,6 +76,7 @@ func (c *IDClock) SetAhead(ahead time.Duration) {
 	c.ahead.Store(int64(ahead))
 }
 
+// corrected is the machine's time without its known difference from the database's.
 func (c *IDClock) corrected() time.Time { return c.clock.Now().Add(-time.Duration(c.ahead.Load())) }
 
 // Now is the time of the next ID, to the millisecond: the database's time, and never before an ID that was made or seen. Reported times are
@@ -91,5 +95,6 @@ func (c *IDClock) Observe(id PostID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Without the foreign node's bits: Next adds this node's.
 	c.last = max(c.last, id&^(1<<idNodeBits-1))
 }

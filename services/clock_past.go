@@ -18,6 +18,7 @@ func (p *pastIDs) last(first PostID) PostID {
 	return p.older[first]
 }
 
+// keep remembers the last ID of a millisecond. The older half goes as a whole, which costs no order of use.
 func (p *pastIDs) keep(first, last PostID) {
 	if p.recent == nil || len(p.recent) >= mostPast {
 		p.recent, p.older = make(map[PostID]PostID, mostPast/8), p.recent

@@ -8,6 +8,7 @@ type ConversationID uint32
 // newer message. It has 63 bits and prints as 13 letters, like a post ID.
 type MessageID uint64
 
+// A message ID is its conversation, 32 bits, and its number, 31: 63 together, as a BIGINT of SQL holds.
 const (
 	conversationLetters = 7
 	messageNumberBits   = 31
@@ -60,16 +61,6 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	}
 	return MessageID(place), err
 }
-
-// The group policies. A block refuses whatever the policy is.
-const ()
-
-// The kinds of conversations.
-const ()
-
-// The counting ways. During a switch to the read side both apply: messages are projected to the members, and each member counts
-// by the flag in their own state.
-const ()
 
 // Membership is one user's own state in a conversation, a versioned field. (Base, K, Mentions and the flags) are absolute and
 // belong together: the greater Version is newer. Head only grows; ReadSide goes with WayVersion.

@@ -70,6 +70,7 @@ const (
 	ReasonOff     = "OFF"     // the part that is asked is not switched on
 )
 
+// reason is the word that clients branch on: an error with a limit needs none of its own.
 func (e *Error) reason() string {
 	if e.Reason == "" && e.Limit != 0 {
 		return ReasonLimit
@@ -78,6 +79,8 @@ func (e *Error) reason() string {
 }
 
 var (
+	// argumentForm is a path into an input, such as input.items[3].at; limitForm the upper bound in the three wordings of
+	// Errorf.
 	argumentForm = regexp.MustCompile(`^\$?[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_]+|\[\d+\])*`)
 	limitForm    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
 )
@@ -125,6 +128,7 @@ func Errorf(code Code, format string, args ...any) error {
 // newError reads the limit from the message if the format itself has one; values in the message do not count.
 func newError(code Code, cause error, format string, args []any) *Error {
 	made := &Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: cause}
+	// Only the format counts: a quoted input such as "up to 5" must not become a limit.
 	for _, form := range []string{"up to %", "at most %", " to %"} {
 		if strings.Contains(format, form) {
 			made.Limit = limitOf(made.Message)
@@ -147,6 +151,7 @@ func About(argument string, err error) error {
 		return err
 	}
 	about := *known
+	// The former argument's name leaves the text, which otherwise would name two.
 	if had := argumentOf(about.Message); had != "" {
 		about.Message = strings.TrimPrefix(about.Message, had+": ")
 	}

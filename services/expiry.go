@@ -43,6 +43,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 		if reason != "" {
 			return nil, reason
 		}
+		// A later value would win silently.
 		if _, twice := expiry[source]; twice {
 			return nil, fmt.Sprintf("%s is named twice", source)
 		}
@@ -91,6 +92,7 @@ func (e SourceExpiry) Since(source Source, today int64) time.Time {
 }
 
 // Mark is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for Never.
+// Positions that are IDs hold a time, so expiry moves the position and touches no item.
 func (e SourceExpiry) Mark(source Source, today int64) PostID {
 	if !e.Expires(source) {
 		return 0
@@ -132,6 +134,7 @@ type DayCounts struct {
 // Add counts items of a day.
 func (c *DayCounts) Add(day int64, items int) {
 	if day > c.Day {
+		// The counts move back by the days in between; what falls off the end becomes Older.
 		had := *c
 		*c = DayCounts{Older: had.Older, Day: day}
 		for i, count := range had.Days {
@@ -141,6 +144,7 @@ func (c *DayCounts) Add(day int64, items int) {
 	c.add(day, items)
 }
 
+// add counts items of Day or an earlier day.
 func (c *DayCounts) add(day int64, items int) {
 	if back := c.Day - day; back < int64(len(c.Days)) {
 		c.Days[back] += items

@@ -15,6 +15,7 @@ func AcceptsGzip(values []string) bool {
 			continue
 		}
 		accepted = !zeroWeight(weight)
+		// A name is more specific than *, wherever it stands in the list.
 		if named {
 			return accepted
 		}
@@ -22,6 +23,7 @@ func AcceptsGzip(values []string) bool {
 	return accepted
 }
 
+// zeroWeight reports whether a parameter such as "q=0.0" rules its coding out. One that cannot be read does too.
 func zeroWeight(parameter string) bool {
 	_, value, found := strings.Cut(strings.ReplaceAll(parameter, " ", ""), "q=")
 	if !found {

@@ -26,10 +26,12 @@ const (
 	PostsAMillisecond = 1 << idLowBits
 
 	idAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
+	// Sequence and node: 11 and 10 bits.
 	idLowBits  = 21
 	idNodeBits = 10
 )
 
+// idValue is the number of each letter, -1 for a byte that is none.
 var idValue = func() (table [256]int8) {
 	for i := range table {
 		table[i] = -1
@@ -78,6 +80,7 @@ func ParsePostID(text string) (PostID, error) {
 	var id PostID
 	for i := range PostIDLetters {
 		value := idValue[text[i]]
+		// 13 letters have 65 bits, an ID 63: the first letter is at most 7.
 		if value < 0 || (i == 0 && value > 7) {
 			return 0, Errorf(Invalid, "%q is not a post key", text)
 		}
@@ -109,6 +112,7 @@ var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, Co
 
 // GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all other keys are made by Tidings.
 func GlobalID(kind, key string) string {
+	// Keys of the application may have any printable character, a colon too.
 	if namesUser(kind) {
 		key = EscapeKey(key)
 	}
@@ -185,6 +189,7 @@ func ParseTypedID(field, id, want string) (PostID, error) {
 // Quote prints a piece of input for an error message: quoted, and cut if it is long.
 func Quote(input string) string {
 	const longest = 80
+	// A cut in the middle of a character leaves bytes that are none: ToValidUTF8 takes them out.
 	if len(input) > longest {
 		input = strings.ToValidUTF8(input[:longest], "") + "..."
 	}

@@ -32,9 +32,11 @@ func checkKey(kind, key string) error {
 		}
 		ascii = ascii && r < utf8.RuneSelf
 	}
+	// Other white space is not printable, and refused above.
 	if key[0] == ' ' || key[len(key)-1] == ' ' {
 		return Errorf(Invalid, "%s %s: it must not begin or end with a space", kind, Quote(key))
 	}
+	// Nearly all keys are ASCII, which is always in normal form.
 	if !ascii && !norm.NFC.IsNormalString(key) {
 		return Errorf(Invalid, "%s %s: it must be in Unicode's normal form C", kind, Quote(key))
 	}
@@ -55,6 +57,7 @@ func CheckName(name string) error {
 	return nil
 }
 
+// isNameByte reports whether a byte may be in a name for machines.
 func isNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
@@ -120,6 +123,7 @@ func unescape(text string) (string, bool) {
 	return string(key), true
 }
 
+// hexValue is the value of a hexadecimal digit, -1 for any other byte.
 func hexValue(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
@@ -132,4 +136,5 @@ func hexValue(c byte) int {
 	return -1
 }
 
+// isUnreserved reports whether a byte stands for itself in an escaped key: RFC 3986, section 2.3.
 func isUnreserved(c byte) bool { return isNameByte(c) || c == '~' }

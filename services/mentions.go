@@ -25,6 +25,7 @@ func MentionedKeys(text string) (keys []string) {
 		for end < len(text) && isNameByte(text[end]) {
 			end++
 		}
+		// The search goes on behind the key, or behind an @ that begins none.
 		start = max(end, at+1)
 		key := strings.TrimRight(text[at+1:end], ".-")
 		before, _ := utf8.DecodeLastRuneInString(text[:at])

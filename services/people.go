@@ -134,6 +134,7 @@ func CheckText(field, text string, least, most int) error {
 	if !utf8.ValidString(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", field)
 	}
+	// PostgreSQL refuses NUL in a text, SQLite stores it: here both refuse it.
 	for i := range len(text) {
 		if text[i] == 0 {
 			return Errorf(Invalid, "%s: has a NUL character", field)

@@ -72,6 +72,7 @@ func ParseRef(field, id string) (Ref, error) {
 // CheckRef reports whether a ref is valid: 1 to 128 printable characters, by the rules of user keys.
 func CheckRef(ref string) error {
 	err := checkKey("ref", ref)
+	// The message speaks of "a ref", so the argument is set apart.
 	if wrong, ok := errors.AsType[*Error](err); ok {
 		wrong.Argument = "ref"
 	}
@@ -92,6 +93,7 @@ const maxData = 4 << 10
 func CheckData(data string) error {
 	switch {
 	case data == "":
+	// The caller has parsed and compacted it, so the first byte tells.
 	case data[0] != '{':
 		return Errorf(Invalid, "data: it must be a JSON object")
 	case len(data) > maxData:

@@ -213,6 +213,7 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 		return false, time.Time{}
 	}
 	offset := time.Duration(p.OffsetEast) * time.Minute
+	// The user's last midnight, as a moment.
 	midnight := now.Add(offset).UTC().Truncate(24 * time.Hour).Add(-offset)
 	at := func(minute, days int) time.Time {
 		return midnight.Add(time.Duration(minute+days*MinutesPerDay) * time.Minute)

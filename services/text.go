@@ -22,7 +22,9 @@ func CheckUnicode(what string, text []byte) error {
 		text = text[at:]
 		switch first := surrogate(text); {
 		case first == 0:
+			// Any other escape: the character behind the backslash is passed over, which may be a backslash.
 			text = text[min(2, len(text)):]
+		// A high half with its low half: one character.
 		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
 			text = text[2*escapeLength:]
 		default:
@@ -43,6 +45,7 @@ func CheckURL(field, text string) error {
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return Errorf(Invalid, "%s: %s is not an http or https address", field, Quote(text))
 	}
+	// url.Parse takes any number for a port.
 	if port := parsed.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return Errorf(Invalid, "%s: the port of %s is not 1 to 65535", field, Quote(text))

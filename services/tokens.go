@@ -16,7 +16,9 @@ func ParseReadToken(text string) (gen uint64, err error) {
 	if text == "" {
 		return AnyGen, nil
 	}
+	// Below AnyGen, so that no token means "everything".
 	gen, err = strconv.ParseUint(text[1:], 10, 62)
+	// One generation has one text: no leading zeros or signs.
 	if err != nil || ReadToken(gen) != text {
 		return 0, Errorf(Invalid, "readToken: %s is not the readToken of a list", Quote(text))
 	}
