@@ -64,6 +64,7 @@ type Heading struct {
 // Path is the page's address relative to the address of the site, which ends with a slash.
 func (p Page) Path() string { return path(p.Name) }
 
+// path is the address of a page by its name: README is the site itself.
 func path(name string) string {
 	if name == "README" {
 		return "./"
@@ -73,6 +74,7 @@ func path(name string) string {
 
 // Pages are all pages: those in English in their order, and then the others.
 var Pages = sync.OnceValue(func() []Page {
+	// English first: an address without a language is that of an English page.
 	var pages []Page
 	for _, language := range Languages {
 		for i, group := range Groups {
@@ -82,6 +84,7 @@ var Pages = sync.OnceValue(func() []Page {
 					continue // not translated
 				}
 				if err != nil {
+					// A fault of the build: a test reads all pages.
 					panic(fmt.Errorf("docs: the list has a page that there is not: %w", err))
 				}
 				html, outline := Render(source)
@@ -97,6 +100,7 @@ var Pages = sync.OnceValue(func() []Page {
 	}
 	for i := range pages {
 		for j := range pages {
+			// Two languages, so a page has at most one other.
 			if i != j && base(pages[i].Name) == base(pages[j].Name) {
 				pages[i].Other = pages[j].Name
 			}

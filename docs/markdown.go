@@ -37,6 +37,7 @@ var addresses = regexp.MustCompile(`(?:src|srcset|href)="([^"\s]+)`)
 // Look reads the outline of Markdown.
 func Look(source []byte) Outline { return outline(Parse(source), source) }
 
+// outline walks a page once and collects what a reader or a test may follow.
 func outline(document ast.Node, source []byte) (found Outline) {
 	inHTML := func(lines *text.Segments) {
 		for _, match := range addresses.FindAllSubmatch(lines.Value(source), -1) {
@@ -55,6 +56,7 @@ func outline(document ast.Node, source []byte) (found Outline) {
 			found.Links = append(found.Links, string(node.Destination))
 		case *ast.Image:
 			found.Links = append(found.Links, string(node.Destination))
+		// Pictures that need a size, and a README's centred head, are HTML.
 		case *ast.HTMLBlock:
 			inHTML(node.Lines())
 		case *ast.RawHTML:
@@ -88,9 +90,11 @@ func Render(source []byte) (template.HTML, Outline) {
 	for _, link := range linksOf(document) {
 		destination := string(link.Destination)
 		switch {
+		// A file of the repository that the site does not have.
 		case strings.HasPrefix(destination, "../"):
 			unlink(link)
 		case strings.Contains(destination, "://"):
+			// Which page somebody reads is nobody else's business.
 			link.SetAttributeString("rel", "noreferrer")
 		default:
 			link.Destination = []byte(onSite(destination))
@@ -103,6 +107,7 @@ func Render(source []byte) (template.HTML, Outline) {
 	return template.HTML(wide.Replace(out.String())), found
 }
 
+// linksOf are the links of a page. They are collected first, because unlink changes the tree that is walked.
 func linksOf(document ast.Node) (links []*ast.Link) {
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, ok := node.(*ast.Link); ok && entering {
@@ -115,6 +120,7 @@ func linksOf(document ast.Node) (links []*ast.Link) {
 
 // unlink leaves the text of a link.
 func unlink(link *ast.Link) {
+	// InsertBefore takes the child out of the link, so the next one is the first again.
 	for child := link.FirstChild(); child != nil; child = link.FirstChild() {
 		link.Parent().InsertBefore(link.Parent(), link, child)
 	}

@@ -19,12 +19,15 @@ type entry struct {
 // tarred is a tar file, compressed. It names no user, and no time but the given one.
 func tarred(entries []entry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
+	// gzip's own header has no name and no time unless they are set.
 	compressed, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
 	if err != nil {
 		return nil, err
 	}
 	archive := tar.NewWriter(compressed)
+	// In the order of names, which build has sorted.
 	for _, one := range entries {
+		// USTAR has no fields for times in fractions or for users' names; owner and group are 0.
 		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.text)), ModTime: at, Format: tar.FormatUSTAR}
 		if err := archive.WriteHeader(header); err != nil {
 			return nil, err
@@ -33,6 +36,7 @@ func tarred(entries []entry, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
+	// Close writes the end of the tar file, and then that of the compression: in this order.
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
@@ -46,6 +50,7 @@ func zipped(entries []entry, at time.Time) ([]byte, error) {
 	archive := zip.NewWriter(&file)
 	for _, one := range entries {
 		header := &zip.FileHeader{Name: one.name, Method: zip.Deflate, Modified: at}
+		// A ZIP file keeps the mode of Unix too, so the program stays executable where that matters.
 		header.SetMode(one.mode)
 		writer, err := archive.CreateHeader(header)
 		if err != nil {
@@ -55,6 +60,7 @@ func zipped(entries []entry, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
+	// The directory of a ZIP file is at its end.
 	err := archive.Close()
 	return file.Bytes(), err
 }

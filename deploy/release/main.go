@@ -29,6 +29,7 @@ import (
 // targets are the systems of a release.
 var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
 
+// target is a system by Go's names.
 type target struct{ system, processor string }
 
 func (t target) String() string { return t.system + "/" + t.processor }
@@ -71,6 +72,7 @@ var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
 // release builds the archives and their checksums.
 func release(ctx context.Context, version, out, only string) error {
+	// -dirty says that files differ from the commit: the program reports it, since nobody could build it again.
 	described, err := output(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return err
@@ -78,6 +80,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if version = cmp.Or(version, described); !versions.MatchString(version) {
 		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
 	}
+	// The time of the commit is the time of all files: a clock would make other bytes each time.
 	last, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
@@ -93,6 +96,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	// As sha256sum prints them, so that it can check them.
 	var sums bytes.Buffer
 	for _, t := range targets {
 		if only != "" && only != t.String() {
@@ -116,6 +120,7 @@ func release(ctx context.Context, version, out, only string) error {
 
 // build makes the program and the archive for a system.
 func (t target) build(ctx context.Context, version, commit string, at time.Time) (name string, archive []byte, err error) {
+	// Outside of the repository, which would be dirty otherwise.
 	folder, err := os.MkdirTemp("", "tidings-release-*")
 	if err != nil {
 		return "", nil, err
@@ -125,6 +130,8 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 	// Go's own record of the commit depends on how the repository was checked out.
 	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
+	// Static, so that the program runs in an image without a C library; GOFLAGS of the one who builds must not change the
+	// bytes.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)
@@ -139,20 +146,24 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 			return "", nil, err
 		}
 	}
+	// files is a map, and an archive must have one order.
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	if t.system == "windows" {
 		archive, err = zipped(entries, at)
+		// Windows opens ZIP files by itself.
 		return root + ".zip", archive, err
 	}
 	archive, err = tarred(entries, at)
 	return root + ".tar.gz", archive, err
 }
 
+// add appends a file from disk under its name in the archive.
 func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) {
 	text, err := os.ReadFile(path)
 	return append(entries, entry{name, mode, text}), err
 }
 
+// output runs a program and returns what it prints, without the last line's end. Its complaints become the error.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

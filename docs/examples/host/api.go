@@ -17,6 +17,7 @@ import (
 // Handler answers all requests.
 func (a *Application) Handler() http.Handler {
 	mux := http.NewServeMux()
+	// act serves one act: whatever it wrote into the outbox is sent at once.
 	act := func(pattern string, do func(ctx context.Context, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			answer, err := do(r.Context(), r)
@@ -70,6 +71,8 @@ func (a *Application) announce() {
 	}
 }
 
+// reply answers a request. What a user can mend gets the reason; what is this application's or Tidings' trouble gets "try
+// again".
 func reply(w http.ResponseWriter, answer any, err error) {
 	var refused *Error
 	switch {
@@ -104,6 +107,7 @@ func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
 			HomeFeed struct{ Nodes []struct{ ID, Ref string } }
 		}
 	}
+	// The total is read before the mark below, which changes it.
 	user := bearer{scope: "ingest", actAs: key}
 	err := a.tidings.ask(ctx, user, `{ viewer {
 		badges { total { value } notifications { newest } }
@@ -116,10 +120,12 @@ func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
 	for _, post := range viewer.HomeFeed.Nodes {
 		feed.Articles = append(feed.Articles, post.Ref)
 	}
+	// Up to the newest one shown: an article that came since still counts.
 	if len(viewer.HomeFeed.Nodes) > 0 {
 		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markHomeFeedSeen(input: {upTo: $upTo}) { badges { version } } }`,
 			map[string]any{"upTo": viewer.HomeFeed.Nodes[0].ID}, &struct{}{})
 	}
+	// Opening this app shows the notifications too. One with a page of its own for them marks them there.
 	if newest := viewer.Badges.Notifications.Newest; err == nil && newest != nil {
 		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markNotificationsSeen(input: {upTo: $upTo}) { badges { version } } }`,
 			map[string]any{"upTo": *newest}, &struct{}{})
@@ -142,6 +148,7 @@ type Article struct {
 	Likes  int    `json:"likes"`
 }
 
+// facts reads everything, for tests and for people who try the example.
 func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 	facts.Follows = map[string][]string{}
 	facts.Users, err = list(ctx, s, func(row *sql.Rows, into *string) error { return row.Scan(into) }, `SELECT key FROM users ORDER BY key`)
@@ -171,6 +178,7 @@ type Health struct {
 	Erasing       int `json:"erasing"` // users of whom something may be left in Tidings
 }
 
+// health counts what waits. A row that stays for long means that Tidings is away, or refuses this application.
 func (s *Store) health(ctx context.Context) (health Health, err error) {
 	var oldest sql.NullString
 	err = s.QueryRowContext(ctx, `SELECT count(*), min(at), (SELECT count(*) FROM refused), (SELECT count(*) FROM erasures WHERE done_at = '') FROM outbox`).
@@ -188,6 +196,7 @@ type Phone struct {
 	Alert  string `json:"alert"`
 }
 
+// phones reads all phones by their users.
 func (s *Store) phones(ctx context.Context) (map[string]Phone, error) {
 	type owned struct {
 		key string

@@ -19,8 +19,11 @@ func userID(key string) string { return "user:" + escape(key) }
 // postID is an article in GraphQL, by the application's own id: its ref.
 func postID(article int64) string { return "post:ref:" + escape(ref(article)) }
 
+// ref is the application's own ID of an article. It never changes: Tidings knows the article by it, and an event that comes
+// twice makes it once.
 func ref(article int64) string { return fmt.Sprintf("article-%d", article) }
 
+// escape is a key in an ID. Tidings refuses other ways of writing it, so that one object has one ID.
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // AddUser makes a user, or renames one.
@@ -41,6 +44,7 @@ func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err
 		if err := tx.QueryRowContext(ctx, `INSERT INTO articles (author, body, at) VALUES (?, ?, ?) RETURNING id`, author, body, timeText(at)).Scan(&id); err != nil {
 			return err
 		}
+		// at is the fact's own time: an article from an hour without network stands where it belongs.
 		return tell(ctx, tx, author, "", Action{"publishPost": {"body": body, "ref": ref(id)}}, at)
 	})
 	return id, err
@@ -57,6 +61,7 @@ func (s *Store) Delete(ctx context.Context, article int64) error {
 		if err != nil {
 			return err
 		}
+		// The likes go with the article, in both programs: Tidings needs no event for them.
 		return tell(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
 	})
 }
@@ -71,6 +76,8 @@ func (s *Store) Unlike(ctx context.Context, reader string, article int64) error 
 	return s.like(ctx, `DELETE FROM likes WHERE reader = ? AND article = ?`, "unlikePost", reader, article)
 }
 
+// like runs a statement about a like, and tells Tidings only if it changed something. The author is named beside the reader,
+// because the erasure of either has to find the event.
 func (s *Store) like(ctx context.Context, statement, mutation, reader string, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string

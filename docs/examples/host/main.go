@@ -30,8 +30,9 @@ import (
 type Application struct {
 	store   *Store
 	tidings *Tidings
-	self    string        // the address of this application, as Tidings reaches it
-	news    chan struct{} // something is in the outbox
+	self    string // the address of this application, as Tidings reaches it
+	// It has room for one token: many facts wake the relay once.
+	news chan struct{} // something is in the outbox
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	}
 }
 
+// run is main with an error: deferred calls run before the program ends.
 func run() error {
 	database := flag.String("db", "host.db", "the application's database")
 	listen := flag.String("listen", "127.0.0.1:9090", "the address to serve")
@@ -52,6 +54,7 @@ func run() error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
+	// A first signal ends all parts in order, a second one the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch flag.Arg(0) {
@@ -78,6 +81,7 @@ func (a *Application) Serve(ctx context.Context, address string) error {
 		return err // also when the application runs twice: two relays would tell Tidings twice and out of order
 	}
 	var parts sync.WaitGroup
+	// Each part works by itself: while Tidings is away, the relay waits and the API goes on.
 	parts.Go(func() { a.Relay(ctx) })
 	parts.Go(func() { a.WatchErasures(ctx) })
 	parts.Go(func() { a.AskForWebhooks(ctx) })
@@ -86,6 +90,7 @@ func (a *Application) Serve(ctx context.Context, address string) error {
 		<-ctx.Done()
 		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		// Requests under way may end; their facts are in the outbox, whoever sends them.
 		_ = server.Shutdown(soon)
 	})
 	fmt.Printf("The application serves http://%s\n", listener.Addr())

@@ -29,6 +29,8 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		secret, err := a.store.webhookSecret(ctx)
 		if err == nil && secret == "" {
+			// Tidings shows a secret once. If this process dies between the answer and the insert, addWebhook asks for a new
+			// one.
 			if secret, err = a.addWebhook(ctx); err == nil {
 				_, err = a.store.ExecContext(ctx, `INSERT INTO settings (name, value) VALUES (?, ?)`, secretSetting, secret)
 			}
@@ -61,6 +63,7 @@ func (a *Application) addWebhook(ctx context.Context) (string, error) {
 	return rotated.RotateWebhookSecret.Secret, nil
 }
 
+// webhookSecret is the secret of the webhook, "" before there is one.
 func (s *Store) webhookSecret(ctx context.Context) (secret string, err error) {
 	err = s.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = ?`, secretSetting).Scan(&secret)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -100,6 +103,7 @@ func (b Badges) alert() string {
 		part = *b.Cause.Part
 	}
 	switch {
+	// The texts are the application's: Tidings says what happened, and in which of its sources.
 	case b.Cause.Source == "HOME_FEED":
 		return "A new article"
 	case part == "LIKE":
@@ -112,6 +116,7 @@ func (b Badges) alert() string {
 
 // receive takes a webhook. 204 says that it is on disk; after any other answer, or none, Tidings sends it again.
 func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
+	// The signature is of the bytes as they came, so they are read before anything parses them.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -156,6 +161,7 @@ func verify(secret string, body []byte, headers http.Header) error {
 // show sets the icon of a user's phone. An event that is not newer than what the phone shows came twice or late, and one
 // of a user who is gone is dropped; both count as received.
 func (s *Store) show(ctx context.Context, badges Badges) error {
+	// alerts counts them, so that a test can see that none was shown twice.
 	alert, alerts := badges.alert(), 0
 	if alert != "" {
 		alerts = 1

@@ -17,7 +17,8 @@ import (
 const (
 	mostEvents = 500       // of one request, as Tidings has it
 	mostBytes  = 900 << 10 // of their actions: a request has 1 MB
-	lookEvery  = time.Second
+	// The relay is woken at each act, so this only finds rows of another process.
+	lookEvery = time.Second
 )
 
 // row is a row of the outbox.
@@ -26,8 +27,10 @@ type row struct {
 	actor, action, at string
 }
 
+// erases reports whether the row is an erasure, which is a mutation of its own and no event.
 func (r row) erases() bool { return r.action == "" }
 
+// event is the row as Tidings takes it. The number of the row is the key: unique, and the same at each try.
 func (r row) event() Event {
 	return Event{As: userID(r.actor), Key: fmt.Sprintf("outbox-%d", r.id), At: r.at, Do: json.RawMessage(r.action)}
 }
@@ -42,6 +45,7 @@ func (a *Application) Relay(ctx context.Context) {
 			log.Printf("the relay waits for %s: %v", wait.Round(time.Millisecond), err)
 			failures++
 			pause(ctx, wait)
+		// There may be more: on without a rest.
 		case more:
 			failures = 0
 		default:
@@ -90,6 +94,7 @@ func (s *Store) batch(ctx context.Context) ([]row, error) {
 	size := 0
 	for i, row := range rows {
 		size += len(row.action)
+		// Either an erasure alone, or events up to the limits of a request. The first row is taken whatever its size.
 		if i > 0 && (row.erases() || rows[0].erases() || size > mostBytes) {
 			return rows[:i], err
 		}
@@ -110,6 +115,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 	case errors.As(err, &refused) && !refused.temporary() && len(rows) > 1:
 		return a.sendEach(ctx, rows)
 	case errors.As(err, &refused) && !refused.temporary():
+		// This row alone is what Tidings refuses.
 		results = []Result{{refused}}
 	default:
 		return err
@@ -122,6 +128,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 			break
 		}
 	}
+	// What was answered leaves the outbox also when the rest has to wait.
 	return errors.Join(a.store.answered(ctx, rows[:answered], results), wait)
 }
 
@@ -174,6 +181,7 @@ func (a *Application) erase(ctx context.Context, r row) error {
 		return err
 	}
 	return a.store.write(ctx, func(tx *sql.Tx) error {
+		// The name of the erasure tells nothing of the user, so it may stay when they are gone.
 		if name := answer.EraseUser.Erasure.Name; name != "" {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO erasures (name, done_at) VALUES (?, '') ON CONFLICT DO NOTHING`, name); err != nil {
 				return err
@@ -199,11 +207,13 @@ func (a *Application) WatchErasures(ctx context.Context) {
 	}
 }
 
+// watchErasure asks for one erasure, and notes its end.
 func (a *Application) watchErasure(ctx context.Context, name string) error {
 	var answer struct {
 		Admin struct{ Erasure *struct{ DoneAt *string } }
 	}
 	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `query Erasure($name: String!) { admin { erasure(name: $name) { doneAt } } }`, map[string]any{"name": name}, &answer)
+	// Not done yet, or forgotten by Tidings after its time.
 	if err != nil || answer.Admin.Erasure == nil || answer.Admin.Erasure.DoneAt == nil {
 		return err
 	}

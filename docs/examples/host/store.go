@@ -24,6 +24,8 @@ type Store struct{ *sql.DB }
 
 // OpenStore opens a database, and makes its tables if it is new.
 func OpenStore(path string) (*Store, error) {
+	// FULL: a fact that was answered survives a power cut, and its event with it. immediate: a transaction that reads and
+	// then writes waits for the lock at its begin, instead of failing in the middle.
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(ON)&_pragma=busy_timeout(5000)&_txlock=immediate")
 	if err != nil {
 		return nil, err
@@ -42,6 +44,7 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	}
 	if err := do(tx); err != nil {
 		var fault *sqlite.Error
+		// The tables refer to users, so the database itself refuses an act of somebody who is not there.
 		if errors.As(err, &fault) && fault.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY {
 			err = errNotFound // the user who acts, or whom the act names
 		}
@@ -67,6 +70,7 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
+	// Never nil: JSON has [] and not null.
 	found := []T{}
 	for rows.Next() {
 		var one T

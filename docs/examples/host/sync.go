@@ -22,6 +22,7 @@ func Seed(ctx context.Context, store *Store) error {
 			return err
 		}
 	}
+	// Directly into the tables, without events: that is what an import is for.
 	past := time.Now().Add(-72 * time.Hour)
 	return store.write(ctx, func(tx *sql.Tx) error {
 		for i, pair := range [][2]string{{"ada", "grace"}, {"ada", "linus"}, {"grace", "ada"}, {"auth0|4711", "grace"}} {
@@ -45,6 +46,7 @@ func Seed(ctx context.Context, store *Store) error {
 func Export(ctx context.Context, store *Store, folder string) error {
 	folder = cmp.Or(folder, ".")
 	err := writeFile(filepath.Join(folder, "follows.csv"), func(out io.Writer) error {
+		// By the time of each follow: Tidings lists and counts posts from then on.
 		lines, err := list(ctx, store, func(row *sql.Rows, into *[3]string) error {
 			return row.Scan(&into[0], &into[1], &into[2])
 		}, `SELECT reader, author, since FROM follows ORDER BY since, reader, author`)
@@ -75,6 +77,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 			into.Key = ref(id)
 			return err
 		}, `SELECT id, author, at, body FROM articles ORDER BY at, id`)
+		// One object a line, which is what JSON Lines are.
 		lines := json.NewEncoder(out)
 		for _, post := range posts {
 			if err == nil {
@@ -85,6 +88,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 	})
 }
 
+// writeFile writes a file to its end. An error of the last write shows only when the file is closed.
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {

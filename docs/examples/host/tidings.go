@@ -26,11 +26,13 @@ func NewTidings(url, secret string) *Tidings {
 
 // Error is what Tidings refused, of a request or of one event in it.
 type Error struct {
+	// Code is for programs; Message is for the log, and for the developer of this application.
 	Code         string
 	Message      string
 	RetryAfterMs *int
 }
 
+// Error is the code and the message.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
 // temporary reports whether the same request can succeed later: see "Retries" in docs/embed.md.
@@ -73,6 +75,7 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	// A bound, so that a proxy that has gone wrong cannot fill the memory.
 	text, err := io.ReadAll(io.LimitReader(response.Body, 8<<20))
 	if err != nil {
 		return err
@@ -92,6 +95,7 @@ func read(text []byte, status string, into any) error {
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return fmt.Errorf("%s is no answer of Tidings: %w", status, err) // a proxy's
 	}
+	// Data beside errors is not used: each of these requests has one field, which is there or not.
 	if len(answer.Errors) > 0 {
 		first := answer.Errors[0]
 		first.Extensions.Message = first.Message
@@ -102,7 +106,8 @@ func read(text []byte, status string, into any) error {
 
 // Event is one entry of ingest.
 type Event struct {
-	As  string          `json:"as"`
+	As string `json:"as"`
+	// The same key at each try: Tidings remembers it for a day, and answers as it did the first time.
 	Key string          `json:"key"`
 	At  string          `json:"at,omitempty"`
 	Do  json.RawMessage `json:"do"`
@@ -117,6 +122,7 @@ func (t *Tidings) Ingest(ctx context.Context, events []Event) ([]Result, error) 
 	err := t.ask(ctx, bearer{scope: "ingest"}, `mutation Ingest($events: [IngestEvent!]!) {
 		ingest(events: $events) { results { error { code message retryAfterMs } } }
 	}`, map[string]any{"events": events}, &answer)
+	// Results are matched by their position, so a wrong number matches nothing.
 	if err == nil && len(answer.Ingest.Results) != len(events) {
 		err = fmt.Errorf("%d results of %d events", len(answer.Ingest.Results), len(events))
 	}
