@@ -45,8 +45,14 @@ func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
 	var own rdb.Document // only the caller that started the run reads it, after the run
+	writes := func() {}
+	if refill {
+		// Who asks for a refill has just taken posts out of the inbox. A run that is about to write may have read them and be done: it is not
+		// shared from now on. A rebuild may be: who asks for one has found no whole view, and this run makes one.
+		writes = func() { p.rebuilds.Forget(key) }
+	}
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
-		own, err = p.rebuild(ctx, user, refill)
+		own, err = p.rebuild(ctx, user, refill, writes)
 		return err
 	})
 	if err != nil {
@@ -137,8 +143,9 @@ type rebuildFacts struct {
 	parts []redis.Step
 }
 
-// rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them.
-func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bool) (document rdb.Document, err error) {
+// rebuild marks the user active before it reads anything, so that posts published from then on are pushed to them. It calls writes before
+// each try to write.
+func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bool, writes func()) (document rdb.Document, err error) {
 	if err := p.Arrive(ctx, user); err != nil {
 		return document, err
 	}
@@ -154,6 +161,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 		Read: func(ctx context.Context) (rebuildFacts, error) { return p.rebuildFacts(ctx, user) },
 		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
 			facts.feed.Stamp = stamp
+			writes()
 			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
 			p.NoteClamped(rebuilt.Clamped)
 			if err != nil || rebuilt.Status != redis.Applied {
