@@ -10,7 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// activity is the thresholds after which users count as idle and dormant now, on all nodes.
+// activity is the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read
+// them, at its very start, the configured ones hold.
 func (p *Projector) activity() services.ActivityThresholds {
 	if thresholds, known := p.activityMemory.Thresholds(); known {
 		return thresholds
@@ -44,11 +45,15 @@ func (p *Projector) putActivity(ctx context.Context, next services.ActivityThres
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
 		same := set && held.IdleAfter == next.IdleAfter && held.DormantAfter == next.DormantAfter
 		switch {
+		// An admin's thresholds, and equal ones, stay. Equal ones of an admin are stored once more, so that a
+		// configuration no longer replaces them.
 		case err != nil, same && byAdmin == heldByAdmin, heldByAdmin && !byAdmin:
 			return err
 		case !set:
 			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
 		}
+		// Then keeps the moment before which users counted as idle by the old thresholds: they missed pushes, however
+		// long the new ones are.
 		if err := people.SetActivityThresholds(ctx, tx, held.Then(next, tx.Now), byAdmin); err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ func (p *Projector) registerFacts(ctx context.Context, user services.UserID) (fa
 	return facts, nil
 }
 
+// auditPolicy reads the display policy for the audit. It shares the one statement with policyRegisters, because there
+// is nothing to compute that could be wrong.
 func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {

@@ -12,6 +12,7 @@ import (
 	"tidings/services/rdb"
 )
 
+// The pace of the cleaner. 500 keys take Redis about a millisecond.
 const (
 	cleanerPoll  = time.Second
 	cleanerKeys  = 500 // in a step, approximately
@@ -31,11 +32,12 @@ type Cleaner struct {
 	projector *Projector
 	every     time.Duration
 
+	// freed is what this node has freed since its start, guarded by mu.
 	mu    sync.Mutex
 	freed Freed
 }
 
-// Freed is what a cleaner has freed.
+// Freed is what a cleaner has freed. A run carries it as JSON in its row, from turn to turn and from node to node.
 type Freed struct {
 	Inboxes uint64 `json:"inboxes"` // inboxes and lists of replays that held more than is listed
 	Entries uint64 `json:"entries"` // entries removed from these
@@ -46,6 +48,7 @@ type Freed struct {
 	Keys    uint64 `json:"keys"`    // in all
 }
 
+// add adds what one more step has freed.
 func (f *Freed) add(more Freed) {
 	f.Inboxes += more.Inboxes
 	f.Entries += more.Entries
@@ -94,6 +97,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		// Logged once when it begins to wait and once when it goes on.
 		if failed := err != nil; failed != waits {
 			waits = failed
 			c.projector.log.Info("the cleaner waits for an engine, or goes on", "waits", waits, "error", err)
@@ -109,7 +113,9 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce takes the next turn if it is due, and reports whether it took one.
+// RunOnce takes the next turn if it is due, and reports whether it took one. A turn ends after a number of steps, or
+// well before its lease does, so that the nodes share a run and a lost lease is rare. Without the lease the steps did
+// no harm: each of them may be repeated.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
 	turn, took, err := takeCleanerTurn(ctx, p.store, c.every, turnLease)
@@ -158,6 +164,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		c.freed.add(freed)
 	}()
 	redis := c.projector.redis
+	// Until everything that was found is cleaned, the position stays where it was, so that an error repeats the step.
 	found, to, ended, err := redis.Walk(ctx, from, cleanerKeys)
 	if err != nil {
 		return from, false, err
@@ -231,7 +238,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	}
 	for _, part := range []struct {
 		users []services.UserID
-		last  int64
+		last  int64 // a document with a later day stays, whatever SQL said: its user has returned since
 		count *uint64
 	}{{dormant, services.DayOf(since), &freed.Dormant}, {unknown, rdb.AnyDay, &freed.Unknown}} {
 		if len(part.users) == 0 {
@@ -259,6 +266,7 @@ func parsePlace(text string) (place rdb.WalkPlace) {
 	return place
 }
 
+// parseFreed reads what a run has freed so far; what cannot be read counts as nothing.
 func parseFreed(text string) (freed Freed) {
 	if json.Unmarshal([]byte(text), &freed) != nil {
 		return Freed{}

@@ -43,7 +43,8 @@ type Comparison struct {
 	facts    []any
 }
 
-// Digest is equal for equal views and equal facts.
+// Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and
+// facts stayed the same in between is an error, and no change under way.
 func (c Comparison) Digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
 }
@@ -85,6 +86,7 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	if err != nil {
 		return nil, err
 	}
+	// A view that is missing or being built is known to lack facts: that is no difference.
 	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.WrongType {
 		found, err := p.Compare(ctx, user, snapshots[0], stamp)
 		if err != nil {
@@ -108,6 +110,9 @@ func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs 
 	return differs
 }
 
+// auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or be as
+// it was born where the facts have none. Dots are compared on their own, because a document has fields only of those
+// that the user dismissed.
 func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	facts, err := p.registerFacts(ctx, user)
 	if err != nil {
@@ -134,6 +139,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 			differs = append(differs, "register "+field)
 		}
 	}
+	// A dot of the facts that the document lacks.
 	for field := range want {
 		if _, has := shown.Fields[field]; strings.HasPrefix(field, rdb.DotPrefix) && !has {
 			differs = append(differs, "register "+field)
@@ -143,6 +149,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 	return facts, slices.Compact(differs), nil
 }
 
+// afterVersion is the part of a versioned field after its version.
 func afterVersion(value string) string {
 	_, rest, _ := strings.Cut(value, ";")
 	return rest
@@ -169,11 +176,13 @@ func sameRegister(field, want, got string) bool {
 	if !strings.HasPrefix(field, rdb.CountsPrefix) || errA != nil || errB != nil {
 		return false
 	}
+	// The later of the two days: counts move forward and never back.
 	today := max(a.Day, b.Day)
 	return aged(a, today) == aged(b, today)
 }
 
-// aged returns counts as they are on a later day.
+// aged returns counts as they are on a later day: each moves to an older place, and those that have passed the last are
+// added up.
 func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day
 	moved := counts

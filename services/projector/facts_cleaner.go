@@ -11,6 +11,8 @@ import (
 // cleanerRedis names the one row: the cleaner of Redis.
 const cleanerRedis = "redis"
 
+// The one row of the table has two states. With a place a run is under way, held by whoever has its token until the
+// lease ends. Without a place no run is, and began_at says when the last one began.
 var (
 	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
 
@@ -23,6 +25,7 @@ var (
 	endCleaner = sql.NewStatement("end a run of the cleaner", `UPDATE cleaner SET place = '', freed = '', token = '', lease_until = 0, done_at = $3, done_freed = $4
 		WHERE name = $1 AND token = $2`)
 
+	// Only between two runs: a run under way looks at every key anyway.
 	askCleaner = sql.NewStatement("ask for a run of the cleaner", `UPDATE cleaner SET began_at = 0 WHERE name = $1 AND place = ''`)
 )
 
@@ -53,6 +56,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	if _, err := s.One(ctx, cleanerState, []any{cleanerRedis}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
+	// Read first: almost every poll finds that no turn is due, and then writes nothing.
 	now := s.Now()
 	if sql.FromMicros(leaseUntil).After(now) || turn.Place == "" && sql.FromMicros(beganAt).Add(every).After(now) {
 		return turn, false, nil
@@ -62,6 +66,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	}
 	turn.token = rand.Text()
 	err = s.Write(ctx, func(tx *sql.Tx) error {
+		// The token that was read makes it a compare-and-swap: of two nodes that saw the turn free, one gets it.
 		changed, err := tx.Run(ctx, takeCleaner, cleanerRedis, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
 		taken = changed == 1
 		return err

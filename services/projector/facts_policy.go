@@ -10,6 +10,7 @@ import (
 // The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
 const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
 
+// A user without a row has the default policy. bearPolicy makes the row that a change locks.
 var (
 	bearPolicy = sql.NewStatement("make a display policy", `INSERT INTO display_policies
 		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
@@ -47,6 +48,7 @@ func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.Disp
 	return policyOf(ctx, s.Runner, onePolicy, user)
 }
 
+// policyOf reads a policy by a statement that does or does not lock its row.
 func policyOf(ctx context.Context, r sql.Runner, st sql.Statement, user services.UserID) (policy services.DisplayPolicy, err error) {
 	var out, dots int64
 	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)

@@ -38,12 +38,14 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
+	// A document from tomorrow: it left out posts that still count, so a comparison of counts would say no more.
 	if shown.Document.FeedAged > p.cfg.Expiry.Mark(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
 	if facts.count, err = posts.CountPushed(ctx, p.store, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
 		return nil, nil, err
 	}
+	// Without a floor nothing was ever trimmed.
 	if shown.Floor > 0 {
 		if facts.unlisted, err = posts.NewestCounting(ctx, p.store, user, shown.Floor); err != nil {
 			return nil, nil, err
@@ -69,6 +71,7 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 		}) {
 		differs = append(differs, "home feed: modes of follows")
 	}
+	// The inbox need not hold what lies at or below its floor, though SQL has it.
 	listed := facts.entries
 	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {
 		listed = listed[:len(listed)-1]
@@ -84,6 +87,8 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 			counting++
 		}
 	}
+	// The count must follow from the list by the rule of the scripts, and agree with SQL: equal, or a lower bound that
+	// says so.
 	more := counting > services.Retention || shown.Unlisted > mark
 	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {

@@ -10,6 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
+// How often old rows are dropped, and how old they get. An hour of the log is far more than a node may be behind; one
+// that was away for longer loads its memory anew.
 const (
 	janitorEvery       = 10 * time.Minute
 	keepLog            = time.Hour
@@ -42,6 +44,7 @@ func (p *Projector) Janitor() *Janitor { return &Janitor{projector: p} }
 
 // Run cleans every ten minutes until ctx ends.
 func (j *Janitor) Run(ctx context.Context) error {
+	// The first turn is now: a node that restarts every few minutes would otherwise never clean.
 	ticker := time.NewTicker(janitorEvery)
 	defer ticker.Stop()
 	for {
@@ -58,6 +61,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 
 // RunOnce cleans once and returns how many rows it deleted.
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
+	// One failure does not keep the others from their turn.
 	now := j.projector.clock.Now()
 	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLog))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))

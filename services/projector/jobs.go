@@ -11,6 +11,8 @@ const (
 	jobRefill = "refill" // key: user. Their inbox has room for older posts
 )
 
+// kinds are the kinds of the projector's own jobs. A display policy decides about the total, so it may change every
+// count.
 func (p *Projector) kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobPolicy, Class: jobs.Short, Each: jobs.OfUser(p.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)},

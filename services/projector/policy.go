@@ -7,11 +7,13 @@ import (
 	"tidings/services/rdb"
 )
 
-// ProjectPolicy projects a user's display policy into their document.
+// ProjectPolicy projects a user's display policy into their document. The command that changes it calls this, and so
+// does its job.
 func (p *Projector) ProjectPolicy(ctx context.Context, user services.UserID) error {
 	return p.Project(ctx, user, p.policyRegisters)
 }
 
+// policyRegisters reads the display policy for a rebuild or its job; none for a user who never set one.
 func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {

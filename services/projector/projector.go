@@ -1,9 +1,21 @@
-// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned
-// fields, the audit's comparison, idle users, the cleaner. Features register what they keep of a user.
+// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds,
+// versioned fields, the audit's comparison, idle users, the cleaner. Features register what they keep of a user.
 //
-// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals all
-// follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the write fails
-// and its job tries again.
+// It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
+// all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails,
+// the write fails and its job tries again.
+//
+// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field
+// from SQL, Put writes it, and Changed sends hints and marks the user for the change stream. A view that is missing,
+// broken or older than the user's absence takes the long one, Rebuild:
+//
+//  1. Arrive records the visit, so that whatever is published from now on is pushed to the user.
+//  2. rdb.BeginRebuild makes what is missing, marked as being built, and returns a stamp. Writers find the keys and write into them.
+//  3. rebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
+//  4. rdb.EndRebuild merges it under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
+//
+// Readers answer from SQL in the meantime. The audit (Compare) reads the same facts by other statements and names what
+// differs; the cleaner and the janitor remove what nobody needs any more.
 package projector
 
 import (
@@ -53,6 +65,8 @@ type Projector struct {
 	log            *slog.Logger
 	cfg            Config
 
+	// The fields from here to hosts are filled by registrations before the first job, and are only read afterwards;
+	// rebuilds, slots, rebuilt, skew and clamped guard themselves.
 	rebuilds     singleflight.Group
 	slots        chan struct{} // of rebuilds
 	rebuilt      rebuildCounts
@@ -64,8 +78,9 @@ type Projector struct {
 	hosts        HostsOf
 	skew         skew
 	clamped      atomic.Uint64
-	marks        []func(ctx context.Context, users []services.UserID) error
-	marking      []func() bool
+	// marks and marking belong together: see OnMark.
+	marks   []func(ctx context.Context, users []services.UserID) error
+	marking []func() bool
 }
 
 // New makes the projector, and registers the kinds of its jobs.
@@ -76,6 +91,7 @@ func New(cfg Config) *Projector {
 	if cfg.IdleAfter == 0 {
 		cfg.IdleAfter = 7 * 24 * time.Hour
 	}
+	// A user who is idle longer than they may be active would get no posts pushed and no rebuild.
 	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
 	if cfg.Rebuilds == 0 {
 		cfg.Rebuilds = 16
@@ -86,6 +102,7 @@ func New(cfg Config) *Projector {
 	}
 	p.Profiles = people.NewProfiles(cfg.Jobs, cfg.Store, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
+	// The policy, the feed and the fields are the projector's own parts; features add theirs.
 	p.RegisterRegisters("display policy", p.policyRegisters, p.auditPolicy)
 	p.RegisterAuditPart("home feed", p.auditFeed)
 	p.RegisterAuditPart("versioned fields", p.auditRegisters)
@@ -131,6 +148,7 @@ func (p *Projector) Changed(ctx context.Context, users []services.UserID, result
 // the change.
 func (p *Projector) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
+	// Nodes are there only with Applied: what did not change needs no hint.
 	for i, result := range results {
 		for _, node := range result.Nodes {
 			byNode[node] = append(byNode[node], redis.Hint{User: users[i], N: result.N})
@@ -152,6 +170,7 @@ func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, 
 		return nil, err
 	}
 	p.hint(ctx, users, results)
+	// Same means that the document is above the version already.
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])

@@ -21,6 +21,8 @@ import (
 // ones exist.
 const RebuildEntries = services.Retention + 32
 
+// rebuildWithin bounds a rebuild with its wait for a slot: after it the callers answer UNAVAILABLE, and the next reader
+// begins again.
 const rebuildWithin = 10 * time.Second
 
 // Rebuild makes a user's document and inbox from the facts: after a loss, or when a user returns. Concurrent callers share one rebuild; it
@@ -42,6 +44,8 @@ func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
 	return err
 }
 
+// rebuildOnce runs a rebuild or joins the one under way. A refill has a key of its own: a rebuild does not reopen the
+// inbox.
 func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refill bool) (rdb.Document, error) {
 	key := strconv.FormatUint(uint64(user), 10) + map[bool]string{true: "+"}[refill]
 	var own rdb.Document // only the caller that started the run reads it, after the run
@@ -64,6 +68,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 // Once makes a view from the facts, in one of the slots of rebuilds. Concurrent callers with the same key share one run; it
 // continues when its first caller gives up.
 func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
+	// The run has a context of its own, because its first caller may give up while others wait for it.
 	done := p.rebuilds.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
 		defer cancel()
@@ -92,11 +97,13 @@ type RebuildStats struct {
 	Begun         uint64 // since the start
 }
 
+// rebuildCounts counts the runs of Once for metrics.
 type rebuildCounts struct {
 	mu    sync.Mutex
 	stats RebuildStats
 }
 
+// begin counts a run that has got its slot.
 func (r *rebuildCounts) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,6 +112,7 @@ func (r *rebuildCounts) begin() {
 	r.stats.Most = max(r.stats.Most, r.stats.Running)
 }
 
+// end counts a run that has ended, however it did.
 func (r *rebuildCounts) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,6 +171,7 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, refill bo
 			facts.feed.Stamp = stamp
 			writes()
 			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
+			// Counted even if the rebuild begins again: a negative count is a bug each time that it is met.
 			p.NoteClamped(rebuilt.Clamped)
 			if err != nil || rebuilt.Status != redis.Applied {
 				return false, err
@@ -189,6 +198,7 @@ func (p *Projector) rebuildFacts(ctx context.Context, user services.UserID) (fac
 		return facts, err
 	}
 	facts.parts = rdb.RegisterParts(user, registers)
+	// Parts come after the fields: each of their calls is a step, and the last script checks that none is missing.
 	for _, of := range p.rebuildParts {
 		parts, err := of.read(ctx, user)
 		if err != nil {
@@ -216,6 +226,7 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 			return facts, err
 		}
 	}
+	// The newest of all authors in one statement, as the inbox holds them.
 	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return facts, err
 	}
@@ -230,6 +241,7 @@ func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen se
 // QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
 // needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
 func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
+	// One transaction for each batch, so that no import holds up other writes.
 	const batch = 1000
 	for after := services.UserID(0); ; {
 		users, err := people.ActiveUsers(ctx, db, after, batch, since)

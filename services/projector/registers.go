@@ -34,6 +34,7 @@ func (p *Projector) RegisterRegisters(name string, read, audit RegisterReader) {
 // positions at once.
 func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
 	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
+		// The field is then as it was born, and costs nothing.
 		if at[view] == 0 {
 			return nil, nil
 		}
@@ -41,6 +42,7 @@ func (p *Projector) RegisterPosition(name, view string, of func(position service
 	}, audit})
 }
 
+// addReader adds a reader. A name that is taken is a bug in the program.
 func (p *Projector) addReader(added namedReader) {
 	for _, reader := range p.readers {
 		if reader.name == added.name {
@@ -81,7 +83,8 @@ func (p *Projector) Project(ctx context.Context, user services.UserID, read Regi
 	return p.Put(ctx, []rdb.Registers{{User: user, Fields: registers}})
 }
 
-// Put writes versioned fields into documents, and sends hints where they changed.
+// Put writes versioned fields into documents, and sends hints where they changed. It needs no stamp: the newer version
+// wins.
 func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 	if len(registers) == 0 {
 		return nil
