@@ -66,6 +66,8 @@ func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, value := range read {
+		// What was read from SQL is shown to this reader even if the log already tells of a newer change: it was true
+		// when the read began.
 		if c.put(key, value) || keys == nil {
 			found[key] = value
 		}
@@ -85,7 +87,8 @@ func (c *Cache[K, V]) Keep(key K, value V) {
 	c.put(key, value)
 }
 
-// put answers false for a copy that is known to be stale.
+// put answers false for a copy that is known to be stale. Peek does not count as a use, so that a flood of changes
+// evicts nothing.
 func (c *Cache[K, V]) put(key K, value V) bool {
 	at := c.changedAt(value)
 	if had, ok := c.items.Peek(key); ok && had.at.After(at) {
@@ -95,7 +98,8 @@ func (c *Cache[K, V]) put(key K, value V) bool {
 	return true
 }
 
-// Changed records that a value changed at a time. A copy of that time or later stays.
+// Changed records that a value changed at a time. A copy of that time or later stays. The note takes the place of the
+// value, and may push out another one.
 func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,12 +1,17 @@
 // Package changelog is the log of rare changes that every node keeps in memory, and each node's tailing of that log.
 //
-// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of
-// a kind has missed nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory is never older
-// than the last successful read. When SQL does not answer, memory stays; when a part of the log was trimmed while the node
-// was away, the memory of that kind is loaded anew.
+// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a
+// version of a kind has missed nothing. It reads the log on a hint and every 500 ms, also without Redis, so that memory
+// is never older than the last successful read. When SQL does not answer, memory stays; when a part of the log was
+// trimmed while the node was away, the memory of that kind is loaded anew.
 //
-// The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody has
-// registered.
+// The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody
+// has registered.
+//
+// One change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
+// entry. The commit signals; the node wakes its Follower and hints at the other nodes. Each of them reads the entries
+// after its version (Following), applies them, and tells whom it concerns: all users (OnShared), or the readers of what
+// has changed (Readers, OnMoved).
 package changelog
 
 import (
@@ -93,6 +98,7 @@ type Follower struct {
 	poll   time.Duration
 	wakeUp chan struct{}
 
+	// All registrations are made before Run, so the lists need no lock.
 	kinds   []*Following
 	turns   []Turn
 	loops   []func(context.Context)

@@ -49,6 +49,7 @@ func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err e
 	if k.kind.Followed != nil {
 		defer func() { k.kind.Followed(err) }()
 	}
+	// Each turn reads at most one batch. After a load it goes on from the version that the load began at.
 	for {
 		if !k.current.Load() {
 			if err := k.load(ctx); err != nil {
@@ -61,10 +62,12 @@ func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err e
 		if err != nil {
 			return changes, loaded, err
 		}
+		// A gap means that entries were trimmed. Apply may refuse too: both are mended by a load.
 		if len(entries) > 0 && (entries[0].Version != at+1 || k.kind.Apply == nil || !k.kind.Apply(entries)) {
 			k.current.Store(false)
 			continue
 		}
+		// The version is stored after the change: who sees the version also sees what it stands for.
 		if len(entries) > 0 {
 			k.version.Store(entries[len(entries)-1].Version)
 		}
@@ -75,6 +78,7 @@ func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err e
 	}
 }
 
+// load brings memory to the state of SQL. The head is read first, so that no change between the two reads is skipped.
 func (k *Following) load(ctx context.Context) error {
 	head, _, err := k.log.LogHead(ctx, k.kind.Name)
 	if err != nil {
@@ -117,12 +121,14 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.step(ctx, f.Tail)
 			select {
 			case <-ctx.Done():
+			// A burst of hints is one read for each gap.
 			case <-time.After(hintGap):
 			}
 		}
 	}
 }
 
+// step runs one turn; what fails is tried again at the next one.
 func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
 	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
 		f.logger.Warn("the changelog could not be read; the node cache may be out of date", "error", err)
@@ -155,6 +161,7 @@ func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at u
 			continue
 		}
 		n, loaded, err := one.follow(ctx)
+		// One kind that fails does not keep the others from going on.
 		if err != nil {
 			failures = append(failures, fmt.Errorf("log %s: %w", one.kind.Name, err))
 		}
@@ -168,6 +175,7 @@ func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at u
 	return changes, errors.Join(failures...)
 }
 
+// run runs the turns of a moment.
 func (f *Follower) run(ctx context.Context, when When) error {
 	var failures []error
 	for _, turn := range f.turns {

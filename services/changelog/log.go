@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Entry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on.
+// Entry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on. Payload
+// is the owner's own: JSON, or a time of AppendChange.
 type Entry struct {
 	Kind    string
 	Version uint64
@@ -28,6 +29,8 @@ func (e Entry) ChangedAt() time.Time {
 }
 
 var (
+	// The row of the head is the lock of its log: an entry gets its version only when the entry before it is committed
+	// or rolled back.
 	raiseHead = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
@@ -47,6 +50,7 @@ var (
 	logHead = sql.NewStatement("read a log's head", `SELECT head, COALESCE((SELECT min(ver) FROM log WHERE log.kind = log_heads.kind), 0)
 		FROM log_heads WHERE kind = $1`)
 
+	// For each kind its head, and the first entry that is young enough to stay; NULL if all are old.
 	logCuts = sql.NewStatement("find old log entries", `SELECT kind, head, (SELECT ver FROM log
 		WHERE log.kind = log_heads.kind AND at_us >= $1 ORDER BY ver LIMIT 1) FROM log_heads`)
 
@@ -65,6 +69,7 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	if payload == nil {
 		payload = []byte{}
 	}
+	// After the commit, this node's follower and the other nodes hear of it.
 	tx.Signal()
 	added, err := tx.Run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	if err == nil && added == 0 {
@@ -86,6 +91,7 @@ func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err err
 	if err != nil || found {
 		return head, err
 	}
+	// A kind without entries has no row that could be locked.
 	if _, err := tx.Run(ctx, makeHead, kind); err != nil {
 		return 0, err
 	}
@@ -146,6 +152,7 @@ func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err
 			var head int64
 			var first sql.NullInt64
 			err := scan(&kind, &head, &first)
+			// Without a young entry the head itself stays: a node that is at it has missed nothing.
 			cuts[kind] = head
 			if first.Valid {
 				cuts[kind] = first.Int64

@@ -40,6 +40,7 @@ func NewReaders[K comparable](f *Follower) *Readers[K] {
 func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Most renderings find the same keys as before: then nothing is allocated.
 	former := r.shown[user]
 	same := len(former) == count
 	for i := 0; same && i < count; i++ {
@@ -71,6 +72,7 @@ func (r *Readers[K]) Unfollow(users []services.UserID) {
 	}
 }
 
+// leave forgets a user. The lock is held.
 func (r *Readers[K]) leave(user services.UserID) {
 	for _, key := range r.shown[user] {
 		if delete(r.of[key], user); len(r.of[key]) == 0 {
@@ -114,9 +116,11 @@ func (r *Readers[K]) Moved(key K) {
 	}
 }
 
-// due lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys without readers.
+// due lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys
+// without readers. The lock is held.
 func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 	for key := range r.owed {
+		// A clock that was set back must not silence a key.
 		if since := now.Sub(r.notified[key]); since >= 0 && since < NotifyGap {
 			continue
 		}
@@ -142,5 +146,6 @@ func (r *Readers[K]) Notify() {
 		})
 	}
 	r.mu.Unlock()
+	// Without the lock: who is notified may call Follow.
 	r.notify(users)
 }
