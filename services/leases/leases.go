@@ -1,10 +1,15 @@
-// Package leases gives each row of a table to one node at a time, which works on it: a webhook, the devices of Web Push.
+// Package leases gives each row of a table to one node at a time, which works on it: a webhook, the devices of Web
+// Push.
 //
-// It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as whoever holds it begins nothing
-// that may last beyond Until, and records what it did only where the row still has its token.
+// It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as whoever holds it
+// begins nothing that may last beyond Until, and records what it did only where the row still has its token.
 //
-// On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains lets go of its rows
-// at once. While SQL does not answer, the work waits.
+// On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains lets
+// go of its rows at once. While SQL does not answer, the work waits.
+//
+// The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a goroutine of its own. The
+// worker's first act is Hold, by which the nodes compete: one of them gets the row, the others hear ErrDeposed and end.
+// The winner calls Hold again before each piece of work, which renews the lease in time.
 package leases
 
 import (
@@ -19,6 +24,7 @@ import (
 	"tidings/services/sql"
 )
 
+// lookEvery bounds how long a row without a holder waits, beyond the end of its lease.
 const (
 	lookEvery = 2 * time.Second // for rows that no node holds
 	// PauseFor is how long work waits after an engine did not answer.
@@ -34,10 +40,12 @@ type Table struct{ free, take, resign sql.Statement }
 // NewTable makes the statements of a table, whose rows are called what.
 func NewTable(what, table string) Table {
 	return Table{
+		// A row with this node's token is among them, so that a node goes on with its own after its worker has ended.
 		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
 			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
 		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET token = $2, node = $3, until_us = {database clock} + $4 WHERE name = $1 AND (token = $2 OR until_us < {database clock})`, table)),
+		// The token stays: only its owner would compare with it, and the row is free by its time.
 		resign: sql.NewStatement("resign as the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET until_us = 0 WHERE name = $1 AND token = $2`, table)),
 	}
@@ -69,6 +77,7 @@ type Pool struct {
 	token string // of this node
 	wake  chan struct{}
 
+	// running are the rows with a worker, held or not: at most one worker for each.
 	mu      sync.Mutex
 	running map[string]bool
 }
@@ -106,6 +115,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-p.wake:
 		}
+		// While SQL does not answer, the running workers go on for as long as their leases last.
 		names, err := p.Free(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn(p.cfg.What+" wait", "error", err)
@@ -138,6 +148,7 @@ func (p *Pool) begin(name string) bool {
 	return true
 }
 
+// end lets the next look start a worker for the row again.
 func (p *Pool) end(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,6 +164,7 @@ func (p *Pool) work(ctx context.Context, name string) {
 		wait, err := w.Step(ctx)
 		switch {
 		case ctx.Err() != nil:
+			// The context has ended, but the other nodes should not have to wait for the lease.
 			w.Resign(context.WithoutCancel(ctx))
 			return
 		case err == ErrDeposed:
@@ -171,8 +183,9 @@ func (p *Pool) work(ctx context.Context, name string) {
 
 // Held is a row that this node holds, or tries to.
 type Held struct {
-	p       *Pool
-	Name    string
+	p    *Pool
+	Name string
+	// Both are zero until Hold has succeeded.
 	renewAt time.Time // the machine's time, as is the next
 	until   time.Time
 }
@@ -207,6 +220,7 @@ func (h *Held) Hold(ctx context.Context) error {
 	if !leads {
 		return ErrDeposed
 	}
+	// The lease began after now, by whatever clock: counted from now, until is never too late.
 	h.renewAt, h.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease)
 	return nil
 }
