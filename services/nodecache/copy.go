@@ -21,6 +21,7 @@ type copying struct {
 	wakeUp chan struct{}
 }
 
+// newCopying makes an empty queue. One token of wakeUp stands for any number of adds.
 func newCopying() copying {
 	return copying{
 		posts: map[services.PostID]struct{}{}, users: map[services.UserID]struct{}{}, wakeUp: make(chan struct{}, 1),
@@ -49,6 +50,7 @@ func (c *copying) add(posts []services.PostID, users []services.UserID) {
 	}
 }
 
+// take empties the queue.
 func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

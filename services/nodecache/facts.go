@@ -12,7 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// SQL reads the facts of the caches from the database.
+// SQL reads the facts of the caches from the database. Each method is the function of the same name in the package that
+// owns the facts: tests put others in their place.
 type SQL struct{ *sql.DB }
 
 // Users reads users by ID; see people.ByID.

@@ -17,6 +17,7 @@ import (
 // JobFanOut is the kind of job that fans a new post out to all followers; its key is the post's id.
 const JobFanOut = "post.fanout"
 
+// When a fan-out that no worker has begun counts as late, and how many of those are looked at.
 const (
 	// waitsAfter is how long a job may normally wait. A job that has waited no longer counts as running.
 	waitsAfter = 250 * time.Millisecond
@@ -58,6 +59,7 @@ type InFlight struct {
 	clock services.Clock
 	log   *slog.Logger
 
+	// mu guards both maps. posts follows the log; waiting is replaced at each turn.
 	mu      sync.RWMutex
 	posts   map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
 	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
@@ -91,6 +93,7 @@ func (p *InFlight) List() []posts.InFlightFanout {
 		list = append(list, one)
 	}
 	for post, one := range p.waiting {
+		// Between two turns a post may be in both.
 		if _, begun := p.posts[post]; one.pushed && !begun {
 			list = append(list, one.InFlightFanout)
 		}
@@ -99,6 +102,7 @@ func (p *InFlight) List() []posts.InFlightFanout {
 	return list
 }
 
+// load reads the fan-outs in flight from SQL.
 func (p *InFlight) load(ctx context.Context) error {
 	list, err := p.facts.InFlightFanouts(ctx)
 	if err != nil {
@@ -113,6 +117,7 @@ func (p *InFlight) load(ctx context.Context) error {
 	return nil
 }
 
+// apply applies the begin or the end of a fan-out.
 func (p *InFlight) apply(entry changelog.Entry) {
 	change, err := ParseFanoutChange(entry)
 	if err != nil {
@@ -130,6 +135,7 @@ func (p *InFlight) apply(entry changelog.Entry) {
 
 // readWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
 func (p *InFlight) readWaiting(ctx context.Context) error {
+	// While the workers keep up, the list is empty and nothing else is read.
 	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-waitsAfter), mostWaiting)
 	if err != nil {
 		return err

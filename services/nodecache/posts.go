@@ -16,7 +16,8 @@ type PostFacts interface {
 	Posts(ctx context.Context, ids []services.PostID) (map[services.PostID]services.Post, error)
 }
 
-// Posts is this node's cache of recently read posts. It is safe for concurrent use.
+// Posts is this node's cache of recently read posts. It is safe for concurrent use. A post's UpdatedAt is its version:
+// an entry of the log carries the same time.
 type Posts struct {
 	*changelog.Cache[services.PostID, services.Post]
 	facts PostFacts
@@ -35,6 +36,7 @@ func newPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	return p
 }
 
+// apply notes that a post has changed. The body is not in the log: the next reader gets it from Redis or SQL.
 func (p *Posts) apply(entry changelog.Entry) {
 	if id, err := services.ParsePostID(entry.Key); err == nil {
 		p.Changed(id, entry.ChangedAt())

@@ -12,6 +12,7 @@ import (
 	"tidings/services/posts"
 )
 
+// What is kept of an author is what a page can list, and some more, so that deletions seldom force a new read.
 const (
 	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
 	pulledSlack = 32                      // how many more before the next trim
@@ -30,10 +31,13 @@ type Pulled struct {
 	facts PulledFacts
 	log   *slog.Logger
 
+	// mu guards the maps and the authors in them. readers has a lock of its own, which may be taken under mu.
 	mu      sync.RWMutex
 	authors map[services.UserID]*pulledAuthor
 	early   map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
-	wanted  map[services.UserID]struct{}
+	// wanted are authors to be read from SQL at the next turn: they are not cached, or too few of their posts are left.
+	wanted map[services.UserID]struct{}
+	// readers are the watched users by the authors whom their badges count.
 	readers *changelog.Readers[services.UserID]
 }
 
@@ -70,6 +74,7 @@ func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor)
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
+// learned adds what this node knows of the authors in users' badges: see changelog.Stream.
 func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -83,6 +88,7 @@ func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 // Learn reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
 // the start. When SQL does not answer, results of the cache say that they are incomplete.
 func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) {
+	// The common case, all are known, needs no more than a read lock.
 	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
 	for _, list := range lists {
@@ -105,7 +111,8 @@ func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) 
 	}
 }
 
-// Count counts the authors' posts that are newer than both the reader's seen position and the follow.
+// Count counts the authors' posts that are newer than both the reader's seen position and the follow. More says that
+// posts which memory no longer holds may count too.
 func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -115,6 +122,7 @@ func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) 
 			count.Behind = true
 			continue
 		}
+		// A follow that counts no posts has the greatest ID as its time.
 		after := max(seen, author.Since)
 		at, _ := slices.BinarySearch(known.posts, after+1)
 		count.New += len(known.posts) - at
@@ -146,6 +154,7 @@ func (p *Pulled) Changed(change PullChange, version uint64) {
 	p.readers.Notify()
 }
 
+// apply applies an entry of the log. One that cannot be read is of a newer version of this program.
 func (p *Pulled) apply(entry changelog.Entry) {
 	change, err := ParsePullChange(entry)
 	if err != nil {
@@ -155,7 +164,8 @@ func (p *Pulled) apply(entry changelog.Entry) {
 	p.applyLogged(change, entry.Version)
 }
 
-// load reads the newest posts of all authors who ever had a pulled post.
+// load reads the newest posts of all authors who ever had a pulled post. Authors that are cached stay until they are
+// read: readers meanwhile see the older state and not an empty one.
 func (p *Pulled) load(ctx context.Context) error {
 	for after := services.UserID(0); ; {
 		authors, err := p.facts.PullAuthors(ctx, after, pulledBatch)
@@ -192,6 +202,7 @@ func (p *Pulled) readWanted(ctx context.Context) error {
 	return err
 }
 
+// want asks for authors at the next turn.
 func (p *Pulled) want(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,6 +222,7 @@ func (p *Pulled) install(authors []services.UserID, read map[services.UserID]pos
 			continue
 		}
 		next := &pulledAuthor{posts: facts.Posts, floor: facts.Floor, version: facts.Version}
+		// Changes of this node that SQL had at the read are done with; later ones are applied on top, in their order.
 		for _, version := range slices.Sorted(maps.Keys(p.early)) {
 			switch change := p.early[version]; {
 			case change.Author != author:
@@ -240,7 +252,9 @@ func (p *Pulled) applyLogged(change PullChange, version uint64) {
 	switch {
 	case author == nil:
 		p.wanted[change.Author] = struct{}{}
+	// The read from SQL had this change.
 	case version <= author.version:
+	// This node has applied it already: the posts stay as they are.
 	case early:
 		author.version = version
 		author.early--
@@ -268,6 +282,7 @@ func (p *Pulled) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]
+	// The log was faster, or the command's answer is given a second time.
 	if _, known := p.early[version]; known || author != nil && version <= author.version {
 		return
 	}

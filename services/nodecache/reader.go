@@ -58,6 +58,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	if len(missingPosts)+len(missingUsers) == 0 {
 		return foundPosts, foundUsers, nil
 	}
+	// Redis before SQL: a post that many nodes miss is read from SQL once.
 	missingPosts, missingUsers = r.readCopies(ctx, foundPosts, foundUsers, missingPosts, missingUsers)
 	if len(missingPosts) > 0 {
 		if err := r.posts.ReadFacts(ctx, missingPosts, foundPosts); err != nil {
@@ -65,6 +66,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 		}
 	}
 	if authors {
+		// Now that the posts are known, so are their authors.
 		if more := r.authorsOf(foundPosts, foundUsers, missingUsers); len(more) > 0 {
 			_, more = r.readCopies(ctx, nil, foundUsers, nil, more)
 			missingUsers = append(missingUsers, more...)
@@ -75,6 +77,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 			return nil, nil, err
 		}
 	}
+	// Only what Redis lacked is copied: the rest came from there, or was in the cache.
 	r.copy.add(missingPosts, missingUsers)
 	return foundPosts, foundUsers, nil
 }
@@ -113,13 +116,15 @@ func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[se
 	return unknown
 }
 
-// readCopies reads from Redis in one round trip, and returns what is missing there.
+// readCopies reads from Redis in one round trip, and returns what is missing there. An error of Redis means that all is
+// missing: SQL has it.
 func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
 	posts []services.PostID, users []services.UserID) (missingPosts []services.PostID, missingUsers []services.UserID) {
 	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)
 	if err != nil {
 		return posts, users
 	}
+	// Take keeps a copy out of the cache that is older than a change of which the log has told.
 	if len(posts) > 0 {
 		posts = r.posts.Take(foundPosts, copiedPosts, posts)
 	}
