@@ -60,6 +60,7 @@ func Defaults() Limits {
 // Budgets lists the names in the order of their documentation.
 var Budgets = []Budget{Reads, Writes, Follows, Conversations, Sockets, HostReads, HostWrites, Admin, Address}
 
+// maxLimit is far above what a server can do, and keeps an allowance within the numbers of the token buckets.
 const maxLimit = 1_000_000_000
 
 // Parse reads NAME=NUMBER items over the defaults, or answers why they are invalid. The single item "off" removes all
@@ -120,11 +121,13 @@ const (
 	window = 10 * time.Second
 )
 
+// shard is a part of the buckets. All of one subject's are in the same shard, so that TakeAll needs one lock.
 type shard struct {
 	mu      sync.Mutex
 	buckets map[bucketKey]*bucket
 }
 
+// bucketKey names a bucket.
 type bucketKey struct {
 	budget  Budget
 	subject string
@@ -150,6 +153,7 @@ func New(cfg Config) *Limiter {
 	return l
 }
 
+// shardOf is the shard of a subject. The hash has a secret seed: nobody can aim all their addresses at one lock.
 func (l *Limiter) shardOf(key bucketKey) *shard {
 	return &l.shards[maphash.String(l.seed, key.subject)%shardCount]
 }
@@ -186,6 +190,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 			continue
 		}
 		b, asked := part.bucket(bucketKey{spending.Budget, subject}, limit), min(spending.Amount, limit)
+		// Reserve first: only the reservation knows how long the wait is.
 		reservation := b.limiter.ReserveN(now, asked)
 		taken = append(taken, taking{b, reservation, asked})
 		if delay := reservation.DelayFrom(now); delay > wait {
@@ -246,6 +251,7 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 	now := l.cfg.Clock.Now()
 	number := now.UnixMilli() / window.Milliseconds()
+	// What was collected and not added up is forgotten: each subject keeps what other nodes would have taken.
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
 		if !l.quiet {
@@ -291,12 +297,14 @@ func (l *Limiter) adopt(key bucketKey, said int, number int64, total int, now ti
 	if b == nil {
 		return
 	}
+	// The totals begin at 0 in each window.
 	if b.window != number {
 		b.window, b.total = number, 0
 	}
 	others := min(total-b.total-said, b.limiter.Burst())
 	b.total = total
 	if others > 0 {
+		// The bucket may fall below zero: the subject then waits for what they have spent elsewhere.
 		b.limiter.ReserveN(now, others)
 	}
 }
