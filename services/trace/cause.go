@@ -18,6 +18,7 @@ func CauseOf(ctx context.Context) Cause {
 	return causeIn(ctx)
 }
 
+// causeIn is the span of ctx if its trace is recorded: links to others would lead nowhere.
 func causeIn(ctx context.Context) Cause {
 	found := otel.SpanContextFromContext(ctx)
 	if !found.IsValid() || !found.IsSampled() {
@@ -32,7 +33,8 @@ func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
 // header is the field of the W3C's trace context: "traceparent".
 const header = "traceparent"
 
-// Text is the cause in the form of the header traceparent, "" for none.
+// Text is the cause in the form of the header traceparent, "" for none. Jobs store it and hints carry it, so the format
+// stays.
 func (c Cause) Text() string {
 	if c.context == nil {
 		return ""

@@ -33,6 +33,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
+// Ten seconds are the default of OpenTelemetry. At the end of the process nobody waits longer than one.
 const (
 	tracesPath  = "/v1/traces"
 	sendWithin  = 10 * time.Second
@@ -56,6 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Recorder, error) {
 	if address == "" || cfg.Env("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(cfg.Env("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil
 	}
+	// The order is: everything that can be wrong comes before the recorder becomes active.
 	sender, err := newSender(address, cfg)
 	if err != nil {
 		return nil, err
@@ -81,6 +83,7 @@ func (r *Recorder) Close() {
 	if r == nil {
 		return
 	}
+	// In tests another recorder may be active by now: it stays.
 	active.CompareAndSwap(r, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
@@ -97,6 +100,7 @@ type sender struct {
 	failing atomic.Bool
 }
 
+// newSender reads the variables of OpenTelemetry that the library's own client would read.
 func newSender(address string, cfg Config) (*sender, error) {
 	switch protocol := cmp.Or(cfg.Env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), cfg.Env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); {
 	case protocol != "http/protobuf":
@@ -154,6 +158,7 @@ func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) 
 	return nil
 }
 
+// post sends one batch. A batch that fails is lost: to keep it would let the queue grow while the collector is away.
 func (s *sender) post(ctx context.Context, spans []*otlp.ResourceSpans) error {
 	// TracesData is encoded as the request of OTLP is, whose own type comes with gRPC.
 	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: spans})

@@ -21,6 +21,7 @@ func Handler(next http.Handler) http.Handler {
 		}
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := recorder.tracer.Start(ctx, method(r)+" /graphql", otel.WithSpanKind(otel.SpanKindServer))
+		// A handler that writes no status has answered 200.
 		answer := &answer{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
 			span.SetAttributes(attribute.String("http.request.method", method(r)), attribute.String("http.route", "/graphql"), attribute.Int("http.response.status_code", answer.status))
@@ -48,6 +49,7 @@ type answer struct {
 	status int
 }
 
+// WriteHeader notes the status and passes it on.
 func (a *answer) WriteHeader(status int) {
 	a.status = status
 	a.ResponseWriter.WriteHeader(status)

@@ -1,10 +1,15 @@
-// Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the engines and the edge
-// begin the spans.
+// Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the engines and
+// the edge begin the spans.
 //
-// It guarantees that nothing waits for the collector: spans wait in a bounded queue, and those that do not fit are dropped. Without a
-// collector a span costs one atomic read. A span has names and counts alone: no text of a query, no variable, no key of a user.
+// It guarantees that nothing waits for the collector: spans wait in a bounded queue, and those that do not fit are
+// dropped. Without a collector a span costs one atomic read. A span has names and counts alone: no text of a query, no
+// variable, no key of a user.
 //
 // While the collector does not answer, its spans are lost; the log says when that begins and when it ends.
+//
+// A trace begins at the edge, with Handler or StartOperation. Start adds what the request does in SQL and Redis. A job
+// and a hint carry their Cause, so that StartFrom can tie what they do, later and on any node, to the trace of the
+// request.
 package trace
 
 import (
@@ -47,7 +52,7 @@ func StartOperation(ctx context.Context, kind, what string) (context.Context, Sp
 	return r.begin(ctx, named(kind, what))
 }
 
-// mostCauses bounds the links of a span.
+// mostCauses bounds the links of a span: a batch of a thousand jobs has as many causes.
 const mostCauses = 64
 
 // StartFrom begins the span of work that earlier requests caused. With one cause it belongs to the trace of that, with several it has a
@@ -57,6 +62,7 @@ func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.
 	if r == nil {
 		return ctx, Span{}
 	}
+	// Jobs of one request have the same cause: it is linked once.
 	var links []otel.Link
 	seen := map[otel.SpanID]bool{}
 	for _, cause := range causes {
@@ -75,6 +81,7 @@ func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.
 	return r.begin(ctx, named(kind, what), otel.WithNewRoot(), otel.WithLinks(links...), otel.WithSpanKind(otel.SpanKindConsumer))
 }
 
+// begin begins a span of the tracer.
 func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanStartOption) (context.Context, Span) {
 	ctx, span := r.tracer.Start(ctx, name, options...)
 	return ctx, Span{span}
@@ -83,6 +90,7 @@ func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanS
 // longestName bounds a name, which a client may have chosen.
 const longestName = 100
 
+// named joins the words of a span's name.
 func named(kind, what string) string {
 	if what == "" {
 		return kind
