@@ -1,6 +1,8 @@
-// Package positions holds how far each user has looked in each view: the home feed, the live board, the views of the application.
+// Package positions holds how far each user has looked in each view: the home feed, the live board, the views of the
+// application.
 //
-// A position never moves backward: reports of it may be late, repeated and in any order.
+// A position never moves backward: reports of it may be late, repeated and in any order. That is what lets a position
+// be projected without a stamp. Counts of what is new compare with it, so a view is unread from its position on.
 package positions
 
 import (
@@ -17,6 +19,8 @@ const HomePage = "home_page"
 const LiveBoard = "live_board"
 
 var (
+	// Both columns take the greater value on their own: a late report of an early position may still be of the last
+	// visit.
 	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET
@@ -30,8 +34,9 @@ var (
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
-// Raise moves a user's position in a view forward, never back, notes the visit, and returns the current position.
-// The view defines what a position is: a post, a version, microseconds.
+// Raise moves a user's position in a view forward, never back, notes the visit, and returns the current position. The
+// view defines what a position is: a post, a version, microseconds. A caller for whom the returned position is greater
+// than its own has changed nothing but the time of the visit.
 func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
 	var raised int64
 	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.HappenedAt()}, &raised)
