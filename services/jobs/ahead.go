@@ -11,6 +11,7 @@ import (
 // is claimed later than it could be otherwise, and none waits for ever: a job of bulk work goes first after headStart. A worker of
 // its own claims these jobs, because the other one runs up to claimLimit jobs before it claims again.
 
+// How far short work goes ahead, and how much of it at once.
 const (
 	// headStart is longer than the backlog of any burst that is not an overload.
 	headStart = 5 * time.Minute
@@ -18,11 +19,13 @@ const (
 	aheadLimit = 250
 )
 
+// aheadKey is the key of the mark of withAhead.
 type aheadKey struct{}
 
 // withAhead makes the jobs that are enqueued with a context go ahead.
 func withAhead(ctx context.Context) context.Context { return context.WithValue(ctx, aheadKey{}, true) }
 
+// isAhead reports whether the jobs that are enqueued with a context go ahead.
 func isAhead(ctx context.Context) bool { return ctx.Value(aheadKey{}) != nil }
 
 // inherit makes the jobs that jobs enqueue go ahead if all of these do.

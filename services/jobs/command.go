@@ -61,6 +61,7 @@ func (c *Command) ViewsStale() bool { return c.stale }
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
 func (c *Command) IDs() []string { return c.ids }
 
+// maxIdempotencyKey leaves room for a UUID or a hash, and bounds the table of keys.
 const maxIdempotencyKey = 64
 
 // CheckKey reports whether an idempotency key is valid: 1 to 64 characters.
@@ -71,6 +72,7 @@ func CheckKey(key string) error {
 // run applies the command once for its key. A refusal under a key is stored in c.refusal and not returned as an error,
 // because the key's memory of it must be committed.
 func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
+	// Apply may run more than once, so nothing of an earlier run may stay.
 	c.ids, c.refusal, c.unchanged = nil, nil, false
 	if c.Moment != 0 {
 		tx.Date(c.Moment)
@@ -96,6 +98,7 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
+	// A refusal undoes what Apply wrote, and keeps the claim of the key: both are of one transaction.
 	failed, err := tx.Attempt(ctx, func() (err error) {
 		c.ids, err = c.Apply(ctx, tx)
 		return err

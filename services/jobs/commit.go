@@ -22,13 +22,10 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	for i, cmd := range cmds {
 		writes[i] = func(tx *sql.Tx) error { return cmd.run(ctx, tx) }
 	}
-	if len(cmds) == 1 {
-		errs = []error{e.db.Write(ctx, writes[0])}
-	} else {
-		errs = e.db.WriteAll(ctx, writes)
-	}
+	errs = e.db.WriteAll(ctx, writes)
 	for i, cmd := range cmds {
 		switch {
+		// The transaction of such a command was rolled back, or had its part undone: it succeeded all the same.
 		case errors.Is(errs[i], ErrUnchanged):
 			errs[i], cmd.unchanged = nil, true
 		case errs[i] == nil && cmd.refusal != nil:
@@ -67,6 +64,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		ctx = sql.LimitReads(ctx, readsOfMany)
 	}
 	var group errgroup.Group
+	// Several actors are those of one ingest. Eight at a time leave connections to the requests of others.
 	group.SetLimit(8)
 	for _, list := range byActor {
 		group.Go(func() error {

@@ -9,6 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
+// The statements go through the tables by ID. A job with a token is running and is left alone: its worker deletes it,
+// or it comes back and the next pass finds it.
 var (
 	jobsNamed = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
@@ -22,12 +24,12 @@ var (
 		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
 )
 
-// soon is the time within which planned jobs are left to run by themselves before the next pass. Jobs that are planned for later, such as
-// the ends of mutes, are deleted.
+// soon is the time within which planned jobs are left to run by themselves before the next pass. Jobs that are planned
+// for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that stays. Due jobs still
-// bring views in line, so they run: a pass that finds such a job is followed by another one.
+// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that
+// stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
@@ -38,8 +40,8 @@ func Erase(except string) []erase.Step {
 	}
 }
 
-// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads name. It deletes dead
-// jobs and those planned for later than soon, and waits for the others.
+// named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads
+// name. It deletes dead jobs and those planned for later than soon, and waits for the others.
 func named(table string, find, remove sql.Statement, except string) erase.Step {
 	bound := erase.Bound(table, "id")
 	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
@@ -49,6 +51,7 @@ func named(table string, find, remove sql.Statement, except string) erase.Step {
 		}
 		var gone []int64
 		waiting := 0
+		// A job names a user by its key or in its payload, in the formats of all kinds: erase.NamedBy knows them.
 		err = tx.Each(ctx, find, []any{at.After, end}, func(scan func(...any) error) error {
 			var job Job
 			var due int64
@@ -57,6 +60,7 @@ func named(table string, find, remove sql.Statement, except string) erase.Step {
 			}
 			switch {
 			case !erase.NamedBy(at.User, job.Kind, job.Key, job.Payload):
+			// Dead jobs have no time: the statement gives them 0.
 			case due == 0 || due > sql.Micros(tx.Now.Add(soon)):
 				gone = append(gone, job.ID)
 			default:

@@ -36,13 +36,18 @@ type Job struct {
 	Ahead     bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see headStart
 }
 
+// Every statement that ends or moves a lease names the token, so that it changes nothing for a holder whose lease was
+// taken over.
 var (
+	// due_at orders the queue. While a job is leased it is the end of the lease: an expired lease is a job that is due
+	// again.
 	insertJobs = sql.NewInsertion("enqueue jobs", "jobs", "kind TEXT, key TEXT, payload BYTEA, due_at BIGINT, created_at BIGINT, cause TEXT", "")
 
 	extendJobs = sql.NewStatement("extend leases", `UPDATE jobs SET due_at = $3 WHERE {in id $1 BIGINT} AND token = $2`)
 
 	finishStatement = sql.NewStatement("finish jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT} AND token = $2`)
 
+	// The conditions on the token make late writes harmless: a worker whose lease was taken over changes nothing.
 	releaseJobs = sql.NewStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
 	freeJobs = sql.NewStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> '' AND token NOT LIKE $2`)
@@ -70,6 +75,7 @@ func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	cause, ahead := trace.CauseOf(ctx), isAhead(ctx)
 	for _, job := range jobs {
 		job.cause, job.ahead = cause, ahead
+		// The end of the transaction knows all jobs of the group, from all commands that share it.
 		if job.Group != "" {
 			tx.Keep(groupedJobs, job)
 			continue
@@ -97,6 +103,7 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 		default:
 			due = made
 		}
+		// The column allows no NULL.
 		payload := job.Payload
 		if payload == nil {
 			payload = []byte{}
@@ -165,6 +172,7 @@ func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) er
 func ofJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string
+	// One claim has one token, so this is one statement, unless jobs of several claims are given back together.
 	for _, job := range jobs {
 		if ids[job.Token] == nil {
 			tokens = append(tokens, job.Token)
@@ -193,6 +201,7 @@ func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Tim
 		if job.Token == "" {
 			return nil
 		}
+		// Another worker may have taken the job over, and failed or finished it.
 		held, err := tx.One(ctx, lockJob, []any{job.ID, job.Token}, &tries)
 		if err != nil || !held {
 			return err

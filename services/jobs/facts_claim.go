@@ -19,6 +19,7 @@ import (
 const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_at, due_at, cause FROM jobs
 	WHERE kind = $%d AND due_at <= $1 ORDER BY due_at, id LIMIT $2 {skip locked}) AS of_%d`
 
+// The statements of a claim, in the order in which it runs them.
 var (
 	leaseJobs = sql.NewStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3, node = $4 WHERE {in id $1 BIGINT}`)
 
@@ -47,7 +48,8 @@ func claimJobs(kinds int) sql.Statement {
 	return st
 }
 
-var claims sync.Map // int: statement
+// claims are the statements of claimJobs by the number of kinds: int -> Statement.
+var claims sync.Map
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
 // the newest, as old as the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get the
@@ -70,6 +72,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 	}
 	var claimed []Job
 	err = s.Write(ctx, func(tx *sql.Tx) error {
+		// Read again under locks: another node may have claimed them since.
 		due, err := due(ctx, tx, kinds, limit, tx.Now.Add(-waited))
 		if err != nil || len(due) == 0 {
 			claimed = nil
@@ -88,6 +91,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 				return err
 			}
 		}
+		// The beginning names this process, so that its successor knows the jobs that it left.
 		token := s.Tokens + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
@@ -119,10 +123,13 @@ func due(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time.Tim
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due, &cause)
 		job.Cause = trace.ParseCause(cause)
 		job.CreatedAt = sql.FromMicros(created)
+		// Only headStart makes a job due before it was made.
 		job.Ahead = job.due < created
 		due = append(due, job)
 		return err
 	})
+	// Each kind was limited on its own: the oldest of all are claimed, the others stay unlocked once the transaction
+	// ends.
 	slices.SortFunc(due, func(a, b dueJob) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.ID, b.ID)) })
 	jobs := make([]Job, min(len(due), limit))
 	for i := range jobs {
@@ -139,6 +146,8 @@ const backdateFrom = pauseFor / 2
 // lists the ids of the others. Rows are the IDs and new times of the kept jobs that become much older.
 func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	type name struct{ kind, key string }
+	// A job without a key stands for itself. Of the others the newest stays: its payload is the latest, though most
+	// have none.
 	places := make(map[name]int)
 	oldest := make(map[int]time.Time)
 	for _, job := range due {
@@ -159,6 +168,7 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 		}
 		dropped = append(dropped, job.ID)
 	}
+	// The age is that of the oldest: a key that is queued again and again must not look fresh.
 	for place := range kept {
 		made, some := oldest[place]
 		if !some {

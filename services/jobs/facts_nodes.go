@@ -10,6 +10,8 @@ import (
 // keepNodes is how long a node's row stays after its last heartbeat: longer than any lease of its jobs.
 const keepNodes = 24 * time.Hour
 
+// All times of heartbeats are the database's, so that clocks of nodes need not agree. clock_at is the node's own time,
+// to compare the two.
 var (
 	// A heartbeat's commit does not wait for the disk: if a crash of the database loses it, the next heartbeat has replaced it.
 	beatNode = sql.NewStatement("heartbeat", `INSERT INTO nodes (name, beat_at, clock_at, process, halted) SELECT $1, {database clock}, $2, $3, $4 {no wait for the disk}
@@ -21,6 +23,7 @@ var (
 
 	forgetNodes = sql.NewStatement("forget nodes", `DELETE FROM nodes WHERE beat_at < {database clock} - $1`)
 
+	// The condition on the name looks useless and names the partial index of leased jobs, which most jobs are not in.
 	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
@@ -37,6 +40,7 @@ var (
 
 	remainingJobs = sql.NewStatement("jobs not done yet", `SELECT id FROM jobs WHERE {in id $1 BIGINT}`)
 
+	// The heartbeat is checked again in the statement: a node that has come back keeps its jobs.
 	freeSilent = sql.NewStatement("free the jobs of nodes", `UPDATE jobs SET due_at = $2, token = '', node = ''
 		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' {skip locked})
 		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = jobs.node AND n.beat_at > {database clock} - $3)`)
@@ -125,6 +129,7 @@ func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
 	return jobsOf(ctx, s, jobsByID, ids)
 }
 
+// jobsOf reads the jobs that a statement selects, without tries and token: they are not claimed.
 func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs []Job, err error) {
 	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		var job Job

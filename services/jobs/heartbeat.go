@@ -9,6 +9,8 @@ import (
 	"tidings/services"
 )
 
+// The times of heartbeats. A read that is wrong for longer than a second would break a promise: silentAfter and two
+// beats stay below.
 const (
 	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
 	beatEvery = 250 * time.Millisecond
@@ -60,6 +62,7 @@ func (e *Engine) OnBeat(call func(ctx context.Context, nodes []Node) error) {
 	e.beats = append(e.beats, call)
 }
 
+// onBeat calls the registered functions. An error fails the beat, and the next one calls all of them again.
 func (e *Engine) onBeat(ctx context.Context, nodes []Node) error {
 	for _, call := range e.beats {
 		if err := call(ctx, nodes); err != nil {
@@ -77,6 +80,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 		return err
 	}
 	h.begun = time.Now()
+	// A process that ends in order removes its row, see Run.
 	h.crashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
 	if err := h.freeOwn(ctx); err != nil {
 		return err
@@ -112,6 +116,7 @@ func (h *Heartbeat) lingers() bool { return h.crashed && time.Since(h.begun) < l
 
 // Run beats until ctx ends, and then removes this node from the list. Stop it after the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
+	// Logged once for each outage.
 	failing := false
 	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
 		err := h.RunOnce(ctx)
@@ -219,6 +224,8 @@ func (h *Heartbeat) takeOver(ctx context.Context, silent, dead []string, replace
 		}
 		held = append(theirs, held...)
 	}
+	// First the record, then the release: as soon as the jobs are free a worker may run them, and until then their
+	// counts are doubtful.
 	if err := e.inFlight.addHeld(ctx, e, held); err != nil {
 		return err
 	}
@@ -249,6 +256,7 @@ type inDoubt struct {
 	jobs []Job
 }
 
+// add remembers jobs. It may get some that this node does not hold: see giveBack.
 func (d *inDoubt) add(jobs []Job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 // BehindSince is, for each source, the time since which its counts may lack acknowledged changes.
 type BehindSince map[services.Source]time.Time
 
+// add takes the earlier time of each source.
 func (l BehindSince) add(more BehindSince) {
 	for source, since := range more {
 		if had, known := l[source]; !known || since.Before(had) {
@@ -68,6 +69,7 @@ const (
 	moreOverdue = -1
 )
 
+// The limits of reading overdue jobs.
 const (
 	// overdueAtOnce is how many overdue jobs are read at once.
 	overdueAtOnce = 500
@@ -125,6 +127,7 @@ func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
 	return err
 }
 
+// findOverdue is readOverdue without its limit of time. What it has found by then is shown, also on an error.
 func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-silentAfter)
@@ -141,6 +144,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	if err == nil {
 		ids, err = Overdue(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
 	}
+	// Only new ones are read: what a job changes does not change.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known
@@ -162,6 +166,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	return err
 }
 
+// show makes jobs the ones that Behind answers from.
 func (i *inFlight) show(jobs affectedJobs) {
 	i.jobs = jobs
 	i.shown.Store(i.behind())
@@ -193,6 +198,8 @@ func anything(since time.Time) affected {
 // behind summarizes the counts of all jobs; nil if there are none.
 func (i *inFlight) behind() *behind {
 	b := &behind{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
+	// A user's own entry and that for everybody are kept apart: Behind joins the two, of which the second is usually
+	// empty.
 	for _, change := range i.jobs {
 		lag := BehindSince{}
 		for _, source := range change.sources {
@@ -218,6 +225,7 @@ func (i *inFlight) behind() *behind {
 
 // affectedBy finds the counts that a job changes. A job that cannot be read may change the counts of any user.
 func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
+	// A job of a newer version of this program may change anything.
 	kind, known := e.kinds[job.Kind]
 	change := affected{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}
 	if !known {
@@ -226,6 +234,7 @@ func (e *Engine) affectedBy(ctx context.Context, job Job) (affected, error) {
 	if kind.Changes.users == nil {
 		return change, nil
 	}
+	// An engine that does not answer is asked again at the next beat. Any other error means a job that nobody can read.
 	users, everyone, err := kind.Changes.users(ctx, job)
 	if services.IsUnavailable(err) {
 		return affected{}, fmt.Errorf("users whose counts a job changes: %w", err)

@@ -57,6 +57,8 @@ func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	return nil, fmt.Errorf("values of the type %s cannot be hashed", value.Type())
 }
 
+// appendStruct prints the fields that are set. A field that a new release adds, and that a client does not send, leaves
+// the hash as it was.
 func appendStruct(to []byte, value reflect.Value) (_ []byte, err error) {
 	to = append(to, '{')
 	for _, field := range sortedFields(value.Type()) {
@@ -113,6 +115,8 @@ type inputField struct {
 // fieldsByType caches the sorted fields of inputs, by their reflect.Type.
 var fieldsByType sync.Map
 
+// sortedFields are the fields of a type in the order of their names: a field may move in its struct without changing a
+// hash.
 func sortedFields(of reflect.Type) []inputField {
 	if known, ok := fieldsByType.Load(of); ok {
 		return known.([]inputField)

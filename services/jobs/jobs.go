@@ -1,12 +1,24 @@
-// Package jobs is the engine of commands and of the jobs that they leave behind. It depends on no feature: the packages that
-// own kinds of jobs register them.
+// Package jobs is the engine of commands and of the jobs that they leave behind. It depends on no feature: the packages
+// that own kinds of jobs register them.
 //
 // It guarantees that a command's facts and jobs are in one transaction, that one idempotency key has one effect and one
-// answer, and that actors never read views that are older than the answers to their own commands: see ViewsStale. A job runs
-// at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not count as a
-// try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps,
-// another worker repeats the step: at once when the process restarts under its name, after two seconds of silence on another
-// node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack its effect.
+// answer, and that actors never read views that are older than the answers to their own commands: see ViewsStale. A job
+// runs at least once, so its effect must be idempotent. A job whose engine does not answer waits, and that does not
+// count as a try. A job that fails by itself is tried five times, and then it is dead. When a process dies between any
+// two steps, another worker repeats the step: at once when the process restarts under its name, after two seconds of
+// silence on another node, and in any case when the lease expires. Meanwhile Behind names the counts that may lack its
+// effect.
+//
+// The path of one mutation:
+//
+//  1. The service makes a Command. Commit runs its Apply, which writes the facts and calls Enqueue, in one transaction with the
+//     idempotency key.
+//  2. After the commit AfterCommit brings the actor's own views up to date. If that fails, the update is owed (staleViews), and until
+//     it succeeds the actor's reads come from SQL.
+//  3. The answer goes out. The workers have been woken by then.
+//  4. A Worker claims the due jobs of its class under a lease, collapses those of one key, and runs them by their Kind.
+//  5. settle deletes the jobs that are done, releases those for which an engine did not answer, and counts a try of the others.
+//  6. The Heartbeat renews the node's sign of life, and takes over the jobs of nodes that have none.
 package jobs
 
 import (
@@ -37,12 +49,14 @@ type Engine struct {
 	log   *slog.Logger
 	cfg   Config
 
+	// Registrations fill kinds, classes and beats before the first worker runs; they are only read afterwards.
 	kinds   map[string]Kind
 	classes map[Class][]string // the names of the kinds
 	beats   []func(ctx context.Context, nodes []Node) error
 	wakeUp  map[Class]chan struct{}
 	prompt  chan struct{} // wakes the worker of the jobs that go ahead
 
+	// These guard themselves.
 	stale    staleViews
 	inDoubt  inDoubt
 	inFlight inFlight
@@ -64,6 +78,7 @@ func New(cfg Config) *Engine {
 		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
 		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{}, prompt: make(chan struct{}, 1),
 	}
+	// One token each: a worker that is woken looks at the queue once, however many jobs came.
 	for _, class := range []Class{Short, Bulk, Urgent} {
 		e.wakeUp[class] = make(chan struct{}, 1)
 	}

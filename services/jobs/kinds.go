@@ -13,6 +13,7 @@ import (
 // Class is the queue class of a kind. Each class has its own workers, so that long work does not delay short work.
 type Class int
 
+// The queue classes.
 const (
 	// Short is for milliseconds of work, such as that for one user. A worker claims up to 1,000 jobs at once.
 	Short Class = iota
@@ -39,6 +40,7 @@ type Kind struct {
 
 // Changes are the counts in documents that jobs of a kind change.
 type Changes struct {
+	// stated tells NoCounts from a kind whose author forgot to say.
 	stated  bool
 	sources []services.Source
 	users   UsersOf
@@ -72,6 +74,7 @@ func (e *Engine) Register(kinds ...Kind) {
 	}
 }
 
+// check returns what is wrong with a kind.
 func (e *Engine) check(kind Kind) error {
 	_, taken := e.kinds[kind.Name]
 	_, served := e.wakeUp[kind.Class]

@@ -35,6 +35,7 @@ func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// Not done means that the projection has changed since the stamp: the facts are read again under a new one.
 		done, err := m.Put(ctx, stamp, facts)
 		if err != nil || done {
 			return err

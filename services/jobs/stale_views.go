@@ -60,6 +60,7 @@ func (s *staleViews) note(cmd *Command) {
 		actor = &owed{updates: map[string]*update{}}
 	}
 	if actor.updates[kind] == nil {
+		// The update is forgotten, and the actor may for a moment read a view without their change. The job brings it.
 		if s.count == maxStale {
 			return
 		}
@@ -92,6 +93,7 @@ func (s *staleViews) settle(actor services.UserID, done map[string]*update) (sta
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.of[actor]
+	// A newer failure has put another update in its place: that one is still owed.
 	its.trying = false
 	for kind, one := range done {
 		if its.updates[kind] == one {
@@ -106,6 +108,7 @@ func (s *staleViews) settle(actor services.UserID, done map[string]*update) (sta
 	return len(its.updates) > 0
 }
 
+// actors lists the users with owed updates.
 func (s *staleViews) actors() []services.UserID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,6 +172,7 @@ func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	return int(e.stale.users.Load())
 }
 
+// updateStaleOf tries one user's updates for as long as a command would.
 func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stale bool) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommit)
 	defer cancel()

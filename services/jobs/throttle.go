@@ -12,6 +12,7 @@ type Throttle[K comparable] struct {
 	next map[K]*turn
 }
 
+// turn is when the next pass over a key is due.
 type turn struct {
 	due   time.Time
 	awake bool // a wake-up is scheduled for it
@@ -19,6 +20,7 @@ type turn struct {
 
 // Begin records that a pass begins, and that the next one waits for a gap.
 func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
+	// The table is not cleaned key by key: it is dropped as a whole when it has grown.
 	const many = 10_000
 	t.mu.Lock()
 	defer t.mu.Unlock()

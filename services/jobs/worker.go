@@ -14,6 +14,9 @@ import (
 // MaxTries is the number of failures of its own after which a job is dead.
 const MaxTries = 5
 
+// The limits of workers. claimLimit is that of short jobs: workers of chunks claim one at a time, so that nodes share
+// them. retryAfter is multiplied by the number of tries, jobParallel is of one worker, and finishWithin bounds what is
+// done after the process was asked to stop.
 const (
 	claimLimit   = 1000
 	retryAfter   = 2 * time.Second
@@ -105,6 +108,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 // outlive returns a context that ends some time after ctx, or when it is canceled.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// The timer starts when ctx ends. The second case lets the goroutine go when the caller is done before.
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
@@ -120,7 +124,8 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	}
 }
 
-// keepLeases renews the leases at half their time until the work is done.
+// keepLeases renews the leases at half their time until the work is done. It also tries to renew jobs that are settled
+// by then: they have no lease of this token any more.
 func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	ticker := time.NewTicker(e.cfg.Lease / 2)
 	defer ticker.Stop()
@@ -186,6 +191,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	ctx, span := trace.StartFrom(inherit(ctx, batch...), causes, "job", name)
 	span.Count(len(batch))
 	var failed error
+	// One span for all of them: it fails with the last failure.
 	for k, outcome := range e.kinds[name].Batch(ctx, batch) {
 		settle(k, outcome)
 		if outcome != nil && outcome != ErrFinished {
@@ -195,6 +201,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	endSpan(span, failed)
 }
 
+// endSpan ends the span of a job; a job that has removed itself has succeeded.
 func endSpan(span trace.Span, outcome error) {
 	if outcome == ErrFinished {
 		outcome = nil
@@ -234,6 +241,7 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			}
 		}
 	}
+	// One statement for all. Those whose lease was lost are not among the deleted ones, and run again elsewhere.
 	if len(finished) > 0 {
 		if _, err := FinishHeld(ctx, e.db, finished); err != nil {
 			e.inDoubt.add(jobs)
