@@ -26,10 +26,13 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	return &jobs.Command{
 		Name: "editPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// It locks the post, so that two edits run one after the other and each sees the mentions of the one
+			// before.
 			before, err := editable(ctx, tx, author, id)
 			if err != nil {
 				return nil, err
 			}
+			// Before the edit: those who are no longer mentioned are notified too, by a withdrawal.
 			were, err := posts.Mentions(ctx, tx.Runner, id)
 			if err != nil {
 				return nil, err
@@ -47,6 +50,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if post, err = posts.Edit(ctx, tx, id, draft.Body, mentioned, listed); err != nil {
 				return nil, err
 			}
+			// The nodes drop their copies of the body. The fan-out is not repeated: inboxes hold IDs alone.
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), post.UpdatedAt); err != nil {
 				return nil, err
 			}
@@ -66,7 +70,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 	}, nil
 }
 
-// editable reads a post that its author may change.
+// editable reads a post that its author may change, and locks it until the transaction ends.
 func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (services.Post, error) {
 	post, err := posts.Lock(ctx, tx, id)
 	if err = posts.Own(ctx, tx, author, "postId", id, post.Author, err); err == nil && post.Deleted {
@@ -93,6 +97,7 @@ func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.U
 // renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and
 // that of the author it answers, who is notified of a mention instead of an answer if it now mentions them.
 func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
+	// Each mention is notified again, new or gone: the job compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))

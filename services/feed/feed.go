@@ -1,8 +1,18 @@
 // Package feed is posts and home feeds: publishing, deleting, marks, and pages that neither repeat nor skip a post.
 //
-// A post and the job that fans it out are one transaction; the author's own feed has the post before the answer. Pages come
-// from the reader's inbox in at most two round trips. When the inbox is lost it is rebuilt first; when Redis does not
-// answer, pages come from SQL.
+// A post and the job that fans it out are one transaction; the author's own feed has the post before the answer. Pages
+// come from the reader's inbox in at most two round trips. When the inbox is lost it is rebuilt first; when Redis does
+// not answer, pages come from SQL.
+//
+// One page is made like this:
+//
+//  1. raw reads a piece of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
+//  2. merged merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources, or
+//     where one of the sources has lost posts.
+//  3. For the newest page, first adds posts in flight to the inbox, and reads it again.
+//  4. fill reads the posts and authors, and leaves out what was deleted. page goes on with step 1 until the page is full.
+//
+// Entries are IDs, and a cursor is an ID: it needs no look-up, and holds wherever the page came from.
 package feed
 
 import (
@@ -90,6 +100,7 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 			if err != nil {
 				return nil, err
 			}
+			// The position is a fact, and the document only its projection: after a loss of Redis the posts stay seen.
 			if _, err := positions.Raise(ctx, tx, reader, positions.HomePage, "", place); err != nil {
 				return nil, err
 			}
@@ -112,6 +123,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	case upTo == 0:
 		return posts.NewestOfFeed(ctx, tx, reader)
 	}
+	// SQL is asked first: a post that exists may come from a node whose clock is ahead.
 	name := services.GlobalID(services.PostType, upTo.String())
 	_, err := posts.Read(ctx, tx, upTo)
 	switch {

@@ -10,18 +10,22 @@ import (
 
 const jobCopy = "post.copy" // key: post id. An edited post
 
+// kinds are the kinds of this package's own jobs. A copy changes no count.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob is the job that writes an edited post into its copy in Redis.
+// copyJob is the job that writes an edited post into its copy in Redis: the command does so at once, and the job is the
+// guarantee.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 
+// runCopy is projectCopy as a job.
 func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
 	return s.projectCopy(ctx, post)
 }
 
-// projectCopy writes a post into its copy in Redis.
+// projectCopy writes a post into its copy in Redis. Until then a node that has applied the log's entry refuses the
+// older copy and asks SQL.
 func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
 	found, err := posts.ByID(ctx, s.store, []services.PostID{id})
 	if err != nil {

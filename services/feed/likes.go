@@ -31,6 +31,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// It keeps the post from being deleted meanwhile, so that no like of a deleted post is notified.
 			post, err := posts.Visible(ctx, tx, user, "postId", id)
 			if err != nil {
 				return nil, err
@@ -44,6 +45,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 			case post.Author == user:
 				return nil, nil // a like does not change the liker's own badges
 			}
+			// The job names the like and not what happened to it: it brings the notification in line with the facts.
 			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})
 			if err != nil {
 				return nil, err

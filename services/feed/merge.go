@@ -23,7 +23,10 @@ type rawPage struct {
 // source has lost posts while another continues. The inbox brings limit entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
+	// room is how many entries of the feed's 300 are at or below the position.
 	floor, room := inbox.Floor, services.Retention-inbox.Above
+	// A heap of the authors finds the newest pulled post in the logarithm of their number: a reader may follow many of
+	// them.
 	heads := make(authorHeap, 0, len(pulled))
 	for _, author := range pulled {
 		below, _ := slices.BinarySearch(author.Posts, before)
@@ -47,6 +50,7 @@ func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services
 		if next.Post <= floor {
 			break
 		}
+		// A post that is in both sources is listed once.
 		if last := len(page.Entries) - 1; last >= 0 && page.Entries[last].Post == next.Post {
 			continue
 		}
@@ -68,13 +72,16 @@ type authorPosts struct {
 	at int
 }
 
+// post is the author's newest post that is not used up.
 func (s authorPosts) post() services.PostID { return s.Posts[s.at] }
 
+// entry is that post as an entry of the feed. It counts if it is newer than the follow.
 func (s authorPosts) entry() services.FeedEntry {
 	return services.FeedEntry{Post: s.post(), Author: s.Author, Counts: s.post() > s.Since}
 }
 
-// authorHeap is a heap of the authors whose posts are not used up, the newest post on top.
+// authorHeap is a heap of the authors whose posts are not used up, the newest post on top. container/heap calls its
+// methods.
 type authorHeap []authorPosts
 
 // advance removes the post on top.

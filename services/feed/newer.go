@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 )
 
+// The limits of the posts that a page of newer ones repeats.
 const (
 	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins so far before its position.
 	overlap = 5 * time.Second
@@ -21,6 +22,7 @@ const (
 // position and the page are no longer kept.
 func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
+	// All of the list is read: what is new is at its top, and the page begins at its bottom.
 	raw, err := s.first(ctx, reader, services.Retention)
 	if err != nil {
 		return page, err
@@ -39,6 +41,7 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 			late = append(late, entry)
 		}
 	}
+	// Late posts come on top of the page's size, so that a burst of them does not keep the client from moving on.
 	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):], 0); err != nil {
 		return page, err
 	}
@@ -58,6 +61,7 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	if oldest := len(raw.Entries) - 1; raw.Cut && (oldest < 0 || raw.Entries[oldest].Post > place) {
 		page.End = services.EndOfRetention
 	}
+	// The oldest of the newer ones come first, because the page is the one next to the position.
 	var newer []services.FeedEntry
 	for _, entry := range slices.Backward(raw.Entries) {
 		if entry.Post > place {
@@ -75,7 +79,8 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	return page, nil
 }
 
-// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are left.
+// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are
+// left. Posts that were deleted make room for the next ones.
 func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))

@@ -47,11 +47,13 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
+		// Only the newest page can lack a post in flight.
 		if before == services.MaxPostID && named == 0 {
 			read = func(ctx context.Context, reader services.UserID, _ services.PostID, limit int) (rawPage, error) {
 				return s.first(ctx, reader, limit)
 			}
 		}
+		// One entry more than wanted tells whether a next page has any.
 		raw, err := read(ctx, reader, before, want+1)
 		if err != nil {
 			return page, err
@@ -62,6 +64,7 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 		if page.Items, err = s.fill(ctx, page.Items, entries, named); err != nil {
 			return page, err
 		}
+		// The post has been checked with the first piece.
 		named = 0
 		if len(entries) > 0 {
 			before = entries[len(entries)-1].Post
@@ -92,6 +95,7 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 		sought = append(ids, named)
 	}
 	posts, users, err := s.reader.Read(ctx, sought, authors)
+	// Without SQL the posts of the page may still be in memory or in Redis.
 	if named > 0 && services.IsUnavailable(err) {
 		posts, users, err = s.reader.Read(ctx, ids, authors)
 	} else if _, there := posts[named]; err == nil && named > 0 && !there {
@@ -113,6 +117,7 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 // raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. They come from SQL if
 // Redis does not answer or lacks the reader's last command, if a rebuild takes long, or if an author is not in the cache.
 func (s *Service) raw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
+	// The reader's own last command is not in their inbox yet.
 	if s.fanout.ViewsStale(ctx, reader) {
 		return s.rawFacts(ctx, reader, before, limit, false)
 	}
@@ -123,11 +128,13 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 	if err != nil || !inbox.Ready {
 		return s.rawFacts(ctx, reader, before, limit, building)
 	}
+	// Almost everyone follows no huge author: their page is one round trip.
 	if len(inbox.Pulled) == 0 {
 		return merged(inbox, nil, before, limit), nil
 	}
 	s.pulled.Learn(ctx, inbox.Pulled)
 	pulled, known := s.pulled.Of(inbox.Pulled)
+	// Memory has never heard of an author. SQL knows; should it not answer either, the page is without this author.
 	if !known {
 		if page, err := s.rawFacts(ctx, reader, before, limit, false); err == nil {
 			return page, nil
@@ -146,6 +153,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	if page.Ready = false; services.Observed(ctx) { // the page comes from SQL
 		return page, false, nil
 	}
+	// The rebuild goes on without this page, and the next one finds the inbox.
 	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 	defer cancel()
 	if err = s.projector.Rebuild(waiting, reader); err != nil {
@@ -157,6 +165,8 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 
 // rawFacts reads the same entries from SQL, only as many as a feed lists.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
+	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
+	// finds that.
 	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.Retention+1)
 	if err != nil {
 		return rawPage{}, err
@@ -180,6 +190,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	}
 	var lacking []posts.InFlightFanout
 	for _, post := range unfinished {
+		// Older than the page: it would not be shown.
 		beyond := len(page.Entries) == limit && post.Post < page.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)

@@ -26,6 +26,8 @@ type Draft struct {
 	KeepListed bool
 }
 
+// check checks what can be checked without SQL. The body may name more users: mentionedBy counts those together with
+// the list.
 func (d Draft) check() error {
 	if err := services.CheckBody(d.Body); err != nil {
 		return err
@@ -41,6 +43,7 @@ func (d Draft) check() error {
 	return nil
 }
 
+// tooManyMentions is the error of a draft that mentions more than is allowed.
 func tooManyMentions(got int) error {
 	return services.Errorf(services.Invalid, "mentions: at most %d people can be mentioned, by the list and by @key in the body together, got %d", services.MaxMentions, got)
 }
@@ -67,6 +70,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
+			// The ID is made after the locks, as late as possible: readers count posts as late that commit long after
+			// their ID.
 			id, err := posts.NewID(ctx, tx, s.ids)
 			if err != nil {
 				return nil, err
@@ -75,6 +80,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}
+			// What enters feeds is settled at publishing, like the mode: a changed setting moves no post that readers
+			// have seen.
 			post.OffFeed = !slices.Contains(s.inFeeds, post.Kind)
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
@@ -92,6 +99,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if post.ID == 0 {
 				return nil // answered from the idempotency key
 			}
+			// The author's own page finds the body in this node's memory.
 			s.posts.Keep(post.ID, post)
 			if post.Pull {
 				s.pulled.Changed(nodecache.PullChange{Author: author, Post: post.ID}, pulled)
@@ -120,7 +128,8 @@ func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64
 	return nodecache.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
 }
 
-// parentOf reads the post that another one answers, and keeps it from being deleted until the transaction ends.
+// parentOf reads the post that another one answers, and keeps it from being deleted until the transaction ends: no
+// answer is published below a deleted post.
 func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (parent services.Post, err error) {
 	if id == 0 {
 		return parent, nil
@@ -136,6 +145,7 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 		mentioned[user] = true
 	}
 	if len(draft.Mentions) > 0 {
+		// A key of the list that nobody has is an error of the client. One in the body is plain text.
 		numbers, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
 			return nil, nil, err
@@ -163,7 +173,7 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	return slices.DeleteFunc(all, func(user services.UserID) bool { return slices.Contains(blockers, user) }), listed, err
 }
 
-// namedIn are the users that a body names as @key, by their keys.
+// namedIn are the users that a body names as @key, by their keys. Keys that nobody has are left out.
 func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.UserID, error) {
 	keys := services.MentionedKeys(body)
 	if len(keys) == 0 {
@@ -174,6 +184,7 @@ func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.
 
 // causesOf are the notifications of a new post, or those that a deletion of the post withdraws.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
+	// Nobody is notified of what they did themselves.
 	for _, user := range mentioned {
 		if user != post.Author {
 			causes = append(causes, notifications.Cause{Recipient: user, Category: services.CategoryMention, Subject: post.ID, Actor: post.Author})
@@ -203,9 +214,11 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			changedAt = post.UpdatedAt
+			// The log tells every node that the body is gone; the removal from inboxes is a job.
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), changedAt); err != nil {
 				return nil, err
 			}
+			// Apply may run again, and its first run may have seen another state.
 			if pulled = 0; post.Pull {
 				if pulled, err = (nodecache.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
 					return nil, err
@@ -240,6 +253,7 @@ func undone(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob,
 			return nil, err
 		}
 	}
+	// A cause without an actor stands for all of its subject: every like of the post, and every answer to it.
 	causes := append(causesOf(post, parent, mentioned),
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})

@@ -18,6 +18,7 @@ type Change struct {
 	Badges  *services.Badges  // New is their home feed's count
 }
 
+// The limits of what a change says beyond the count.
 const (
 	// changeAuthors is how many authors a change names, and changeEntries how many entries are searched for them.
 	changeAuthors = 3
@@ -41,6 +42,7 @@ func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-ch
 // change reads the newest unseen post and the authors of the newest ones.
 func (s *Service) change(ctx context.Context, reader services.UserID, badges *services.Badges) (change Change, err error) {
 	change = Change{New: badges.HomeFeed, Badges: badges}
+	// Most changes of badges are not of the feed: without new posts nothing is read.
 	if change.New.Value > 0 {
 		change.Newest, change.Authors, err = s.newest(ctx, reader)
 	}
@@ -52,12 +54,14 @@ func (c Change) same(other Change) bool {
 	return c.New == other.New && c.Newest == other.Newest && slices.Equal(c.Authors, other.Authors)
 }
 
-// newest looks for the newest entries that are new, and their authors.
+// newest looks for the newest entries that are new, and their authors. It reads the top of the feed as a page does:
+// what it names is what a page then shows.
 func (s *Service) newest(ctx context.Context, reader services.UserID) (newest services.PostID, authors []services.UserID, err error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, changeEntries)
 	if err != nil {
 		return 0, nil, err
 	}
+	// A page of the facts does not bring the position.
 	if page.Facts {
 		if page.Seen, err = positions.Of(ctx, s.store, reader, positions.HomePage, ""); err != nil {
 			return 0, nil, err
