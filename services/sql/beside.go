@@ -12,6 +12,7 @@ type Beside struct {
 	committed atomic.Bool
 }
 
+// besideKey is the key of the write that a context adds.
 type besideKey struct{}
 
 // WithBeside returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is an error
@@ -38,6 +39,7 @@ func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) 
 			if err := fn(tx); err != nil {
 				return err
 			}
+			// In the function's own savepoint: if the write fails, the function is undone too.
 			return b.write(ctx, tx)
 		}
 	}
@@ -47,6 +49,7 @@ func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) 
 // note records the outcome of the functions.
 func (b *Beside) note(errs []error) {
 	for _, err := range errs {
+		// One function of the batch is enough: what it was added to stands.
 		if err == nil {
 			b.committed.Store(true)
 		}

@@ -2,6 +2,8 @@ package sql
 
 import "context"
 
+// A counter is a row that everyone who raises it locks until the commit, so values are given out in the order of the
+// commits.
 var (
 	lockCounter = NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 

@@ -48,6 +48,7 @@ func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Stateme
 		return id, nil
 	}
 	for {
+		// Only events that are told late share a millisecond: those of one moment get IDs one after the other.
 		first, next := id.OfMillisecond()
 		var taken services.PostID
 		if _, err := tx.One(ctx, newest, []any{first, next}, &taken); err != nil {

@@ -16,12 +16,14 @@ import (
 // dialect is one of the two engines. Everything in which their SQL differs stands in this file.
 type dialect int
 
+// The engines. A statement has a text for each.
 const (
 	SQLite dialect = iota
 	Postgres
 	dialects
 )
 
+// String is the name of an engine in settings and logs.
 func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}[d] }
 
 // Statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for
@@ -72,6 +74,7 @@ func AdHoc(name, text string) Statement {
 	return s
 }
 
+// phrase finds the parts of a statement that differ between the engines.
 var phrase = regexp.MustCompile(`\{[^{}]*\}`)
 
 // translate makes the text of one engine.
@@ -103,6 +106,7 @@ func (d dialect) translate(text string) string {
 			return d.locking(strings.Join(words, " "))
 		}
 	})
+	// SQLite writes parameters as ?1. A $ occurs in statements for parameters alone.
 	if d == SQLite {
 		text = limit.ReplaceAllString(text, "LIMIT $$$1 + 0")
 		text = strings.ReplaceAll(text, "$", "?")
@@ -114,6 +118,7 @@ func (d dialect) translate(text string) string {
 // statement anew whenever the value changes. That takes longer than most statements do. It does not look into a sum.
 var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
+// among is {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
 func (d dialect) among(column, parameter, kind string) string {
 	if d == Postgres {
 		return fmt.Sprintf("%s = ANY(%s::%s[])", column, parameter, kind)
@@ -121,8 +126,10 @@ func (d dialect) among(column, parameter, kind string) string {
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, parameter)
 }
 
+// table is {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
 func (d dialect) table(parameter, columns string) string {
 	var picked []string
+	// json_each gives each row as a value; PostgreSQL's types have to be named, SQLite's follow from the values.
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
 		if d == Postgres {
@@ -146,6 +153,7 @@ func (d dialect) locking(words string) string {
 		"for key share": "FOR KEY SHARE",
 		"skip locked":   "FOR UPDATE SKIP LOCKED",
 	}
+	// A misspelt phrase is a bug that the start of the program shows: statements are package variables.
 	clause, known := clauses[words]
 	if !known {
 		panic("store: unknown phrase {" + words + "}")
@@ -179,9 +187,10 @@ func NewInsertion(name, table, columns, tail string) Insertion {
 	}}}
 }
 
-// arrays turns rows into columns.
+// arrays turns rows into columns: unnest makes rows of them again, so the text is the same for any number of rows.
 func (ins Insertion) arrays(all [][]any) []any {
 	lists := make([]any, len(ins.kinds))
+	// The driver takes a slice of each type as an array.
 	for i, kind := range ins.kinds {
 		switch kind {
 		case "BIGINT":
@@ -199,6 +208,7 @@ func (ins Insertion) arrays(all [][]any) []any {
 	return lists
 }
 
+// columnOf is one column of the rows as a list of its type.
 func columnOf[T any](all [][]any, i int) []T {
 	list := make([]T, len(all))
 	for row := range all {
@@ -207,6 +217,7 @@ func columnOf[T any](all [][]any, i int) []T {
 	return list
 }
 
+// What a migration says for PostgreSQL alone.
 var (
 	tableOption = regexp.MustCompile(`WITH \(fillfactor = \d+\)`)
 	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`)
@@ -240,7 +251,8 @@ func (d dialect) bind(args []any) []any {
 	return bound
 }
 
-// bindOne turns the types of the program into numbers, texts and lists. SQLite has no lists: there they are JSON.
+// bindOne turns the types of the program into numbers, texts and lists. SQLite has no lists: there they are JSON. Times
+// are microseconds.
 func (d dialect) bindOne(arg any) any {
 	switch value := arg.(type) {
 	case services.UserID:
@@ -273,7 +285,8 @@ func (d dialect) bindOne(arg any) any {
 	}
 }
 
-// basic turns a value of a named type, or a list of such numbers, which only its feature knows, into what the driver takes.
+// basic turns a value of a named type, or a list of such numbers, which only its feature knows, into what the driver
+// takes. It is slower than the cases of bindOne, which are the types that every package shares.
 func (d dialect) basic(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:
@@ -293,6 +306,7 @@ func (d dialect) basic(value any) any {
 	}
 }
 
+// bindNumbers makes a list of numbers. The JSON is printed by hand: lists of thousands of IDs are common.
 func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
 	if d == Postgres {
 		list := make([]int64, len(numbers))
@@ -321,6 +335,8 @@ func AsJSON(list any) string {
 	return string(text)
 }
 
+// Micros is a time as tables keep it: microseconds since 1970.
 func Micros(t time.Time) int64 { return t.UnixMicro() }
 
+// FromMicros is the time of Micros, in UTC.
 func FromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -31,6 +31,7 @@ func (tx *Tx) runEnds(ctx context.Context) error {
 		}
 		values[k.end] = append(values[k.end], k.value)
 	}
+	// An end may keep values for no other end: there is one turn.
 	tx.kept = nil
 	for _, end := range ends {
 		if err := end.run(ctx, tx, values[end]); err != nil {
@@ -47,6 +48,7 @@ func (tx *Tx) Signal() { tx.signal = true }
 // must not block.
 func (s *DB) OnSignal(call func()) { s.onSignal = append(s.onSignal, call) }
 
+// signal calls the functions of OnSignal. The commit is on disk by then.
 func (s *DB) signal() {
 	for _, call := range s.onSignal {
 		call()

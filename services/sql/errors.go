@@ -24,6 +24,7 @@ func Fault(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	// A function's own refusal, or an error that has its meaning already.
 	if _, known := errors.AsType[*services.Error](err); known {
 		return err
 	}
@@ -36,7 +37,8 @@ func Fault(what string, err error) error {
 	return fmt.Errorf("store: %s: %w", what, err)
 }
 
-// unavailable reports whether an error means that the engine did not do the work.
+// unavailable reports whether an error means that the engine did not do the work. Errors of the network and of the
+// driver are of many types; those of the engines have codes.
 func unavailable(err error) bool {
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,

@@ -19,6 +19,7 @@ import (
 	"tidings/services"
 )
 
+// What the examination finds fault with.
 const (
 	oldestPostgres = 140000      // server_version_num
 	clockTolerance = time.Second // a node stops taking requests at 2 s
@@ -45,11 +46,13 @@ func Examine(ctx context.Context, cfg Config) []services.Finding {
 	return x.found
 }
 
+// examination collects findings.
 type examination struct {
 	clock services.Clock
 	found []services.Finding
 }
 
+// add adds one finding; advice is "" where there is nothing to do.
 func (x *examination) add(severity services.Severity, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "database", Text: text, Advice: advice})
 }
@@ -62,17 +65,20 @@ func (x *examination) check(bad bool, severity services.Severity, text, advice s
 	x.add(severity, text, advice)
 }
 
+// postgresFacts is one row with all that is asked of the server: settings, rights and the time.
 const postgresFacts = `SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only') = 'on', current_setting('fsync') = 'on', current_setting('max_connections')::int,
 	has_schema_privilege(current_schema(), 'CREATE'), pg_encoding_to_char(encoding), (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
 	FROM pg_database WHERE datname = current_database()`
 
+// postgres examines a server that answers.
 func (x *examination) postgres(ctx context.Context, s *DB) {
 	var version, most int
 	var name, encoding string
 	var standby, readOnly, synced, creates bool
 	var now int64
 	asked := x.clock.Now()
+	// It stops at what keeps it from asking further, and goes on after what it finds fault with.
 	err := s.db.QueryRowContext(ctx, postgresFacts).Scan(&version, &name, &standby, &readOnly, &synced, &most, &creates, &encoding, &now)
 	if err != nil {
 		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
@@ -101,7 +107,8 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	x.tables(ctx, s.db)
 }
 
-// tables compares the version of the tables with this program's.
+// tables compares the version of the tables with this program's. It reads the table of the migrations directly, because
+// their library would create it.
 func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	var have int64
 	newest := newestMigration()
@@ -143,6 +150,7 @@ func newestMigration() int64 {
 	return newest
 }
 
+// sqlite examines a file and its folder. It must not leave anything beside the file, which may be a backup.
 func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	folder := filepath.Dir(file)
 	for { // up to the folder that exists, in which the others would be created
@@ -162,6 +170,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 		x.add(services.Fine, "SQLite: "+file+" does not exist yet: the first start creates it", "")
 		return
 	}
+	// Before SQLite opens it, which may leave files beside it.
 	if err := checkHeader(file); err != nil {
 		x.add(services.Failure, err.Error(), "Choose another file.")
 		return
@@ -176,6 +185,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	}
 	if s.db, err = sql.Open("sqlite", dsn); err == nil {
 		defer func() { _ = s.db.Close() }() // it was only read
+		// quick_check reads all pages and compares no index with its table: minutes less for a large file.
 		var verdict string
 		if err = s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err == nil && verdict != "ok" {
 			err = errors.New(verdict)
@@ -203,7 +213,8 @@ func (x *examination) disk(folder string) {
 	x.check(free < lowDisk, services.Warning, fmt.Sprintf("%s are free in %s", humanize.IBytes(free), services.Quote(folder)), "Make room: without it writes are refused.")
 }
 
-// holderOf names the process that has a SQLite file open, "" if none has.
+// holderOf names the process that has a SQLite file open, "" if none has. It tries for a shared lock, so two
+// examinations do not meet.
 func holderOf(path string) string {
 	file, err := os.Open(path + ".lock")
 	if err != nil {

@@ -18,6 +18,7 @@ func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []st
 		return nil, err
 	}
 	for found.Next() {
+		// Any type is taken as the driver returns it.
 		values := make([]any, len(columns))
 		into := make([]any, len(columns))
 		for i := range values {

@@ -30,6 +30,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		if err != nil {
 			return err
 		}
+		// One item more than the page wants only tells that more follow: Next stays at the last one shown.
 		if ends[i] = end; position != none {
 			if lists[i].Items = append(lists[i].Items, item); len(lists[i].Items) <= sizes[i] {
 				lists[i].Next = position
@@ -39,6 +40,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	})
 	found := make(map[K]services.List[P, T], len(pages))
 	for i, page := range pages {
+		// A page without rows is in found too: its caller asked for it.
 		list := lists[i]
 		if list.More = len(list.Items) > sizes[i]; list.More {
 			list.Items = list.Items[:sizes[i]]

@@ -18,6 +18,7 @@ func lockFile(path string) (io.Closer, error) {
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 	}
 	held, err := tryLock(file, true)
+	// The number of the other process is for the operator. It may be missing: the other one may just have begun.
 	if held {
 		holder := readHolder(file)
 		_ = file.Close()
@@ -34,7 +35,9 @@ func lockFile(path string) (io.Closer, error) {
 	return file, nil
 }
 
+// writeHolder writes this process's number into the lock file.
 func writeHolder(file *os.File) error {
+	// The former holder's number may be longer.
 	if err := file.Truncate(0); err != nil {
 		return err
 	}

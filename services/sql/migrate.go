@@ -29,6 +29,7 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return Fault("read the version of "+s.name, err)
 	}
+	// A newer program may have changed the meaning of rows: an older one must not write them.
 	if current > target {
 		return services.Errorf(services.Conflict, "the tables of %s have version %d and this program knows %d: use a newer program",
 			s.name, current, target)
@@ -57,6 +58,8 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	engine := goose.DialectSQLite3
 	if d == Postgres {
 		engine = goose.DialectPostgres
+		// Nodes wait up to a minute for the one that migrates. The lock belongs to the session, so a node that dies
+		// lets go of it.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
 		if err != nil {
 			return nil, err
@@ -66,7 +69,8 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(engine, db, schemas{folder, d}, options...)
 }
 
-// schemas is the folder of the migrations in the words of one engine.
+// schemas is the folder of the migrations in the words of one engine. The library reads files, so the translation is a
+// file system.
 type schemas struct {
 	fs.FS
 	dialect dialect
@@ -82,6 +86,7 @@ func (s schemas) Open(name string) (fs.File, error) {
 	return schema{file, strings.NewReader(s.dialect.schema(string(text)))}, err
 }
 
+// schema is a migration whose text was translated.
 type schema struct {
 	fs.File
 	text *strings.Reader

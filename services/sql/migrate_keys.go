@@ -21,6 +21,7 @@ var importedTables = []struct{ kind, table, owner string }{
 	{services.SiteMessageType, "site_messages", "0"},
 }
 
+// migrations are the steps that are written in Go.
 func (d dialect) migrations() goose.ProviderOption {
 	return goose.WithGoMigrations(goose.NewGoMigration(keysMigration, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		return keysToRefs(ctx, Runner{Dialect: d, db: transaction{tx}})
@@ -40,6 +41,7 @@ func keysToRefs(ctx context.Context, r Runner) error {
 		label := AdHoc("name "+t.table, fmt.Sprintf(`INSERT INTO refs (type, object, ref, owner, url, data)
 			SELECT '%[1]s', id, import_key, %[3]s, '', '' FROM %[2]s WHERE import_key <> '' AND NOT {in import_key $1 TEXT} ORDER BY id
 			ON CONFLICT DO NOTHING`, t.kind, t.table, t.owner))
+		// The text of a key was free, and a ref has rules: what breaks them stays a key alone.
 		invalid := []string{}
 		err := r.Each(ctx, keys, nil, func(scan func(...any) error) error {
 			var key string
@@ -52,6 +54,8 @@ func keysToRefs(ctx context.Context, r Runner) error {
 		if err != nil {
 			return err
 		}
+		// Both leave out a ref that is taken. Labelled objects go first: the second statement then finds their rows and
+		// leaves them.
 		for _, st := range []Statement{name, label} {
 			if _, err := r.Run(ctx, st, invalid); err != nil {
 				return err

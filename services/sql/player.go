@@ -19,7 +19,7 @@ type answer struct {
 	err     error
 }
 
-// step is a statement that a function ran.
+// step is a statement that a function ran, with what is known of its answer.
 type step struct {
 	name, text string
 	args       []any
@@ -28,13 +28,17 @@ type step struct {
 	certain    bool    // the answer is an error that came when everything before it was settled, so the statement is not sent again
 }
 
+// same reports whether a function runs this statement again, with the same arguments.
 func (s step) same(text string, args []any) bool {
 	return s.text == text && reflect.DeepEqual(s.args, args)
 }
 
+// errWaits is the panic that stops a function where it needs an unknown answer. As an error, a function might handle it
+// and go on.
 var errWaits = errors.New("store: the answer to a statement is not known yet")
 
-// player answers the statements of a function from the last pass where it can, and records them for the next pass.
+// player answers the statements of a function from the last pass where it can, and records them for the next pass. It
+// is the queryer of the function's Tx.
 type player struct {
 	before  []step // the function's steps in the last pass
 	sure    bool   // the functions before this one are settled
@@ -45,6 +49,7 @@ type player struct {
 	live    func(text string, args []any) answer // asks PostgreSQL at once, if set
 }
 
+// note is the tracer of the functions: it keeps the name of the next statement for the real tracer.
 func (p *player) note(name string) { p.name = name }
 
 // believes reports whether the function repeated its last steps, with answers from the last pass alone. A statement that
@@ -62,12 +67,15 @@ func (p *player) believes() bool {
 func (p *player) next(text string, args []any, rows bool) answer {
 	now := step{name: p.name, text: text, args: args}
 	p.name = ""
+	// The function runs alone: each answer is asked for at once, and is final.
 	if p.live != nil {
 		got := p.live(text, args)
 		now.answer, now.believed = &got, true
 		p.steps = append(p.steps, now)
 		return got
 	}
+	// The function repeats itself so far. Its answer is that of the last pass; an error is certain only if nothing
+	// before it can change.
 	if n := len(p.steps); n < len(p.before) && p.before[n].same(text, args) {
 		had := p.before[n]
 		failed := had.answer != nil && had.answer.err != nil
@@ -83,6 +91,7 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	switch {
 	case now.answer != nil:
 		return *now.answer
+	// The function cannot go on without the rows. A count it can: guess.
 	case rows:
 		p.waits = true
 		panic(errWaits)
@@ -90,7 +99,8 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	return answer{changed: guess(text, args)}
 }
 
-// guess is how many rows a statement changes if nothing prevents it: one, or as many as it inserts.
+// guess is how many rows a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of
+// a function name one row by its key, and callers look whether there was one.
 func guess(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
@@ -98,11 +108,13 @@ func guess(text string, args []any) int64 {
 	return 1
 }
 
+// query answers a statement whose rows are needed.
 func (p *player) query(_ context.Context, text string, args []any) (found, error) {
 	got := p.next(text, args, true)
 	return &heldRows{rows: got.rows}, got.err
 }
 
+// exec answers a statement of which only the count of rows is known to the function.
 func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, error) {
 	got := p.next(text, args, false)
 	return driver.RowsAffected(got.changed), got.err
@@ -120,6 +132,7 @@ func readAnswer(results pgx.BatchResults) (got answer) {
 		if err != nil {
 			return answer{err: err}
 		}
+		// The driver returns narrower numbers than database/sql would, and a function must not see a difference.
 		for i, value := range values {
 			if values[i], err = plain(value); err != nil {
 				return answer{err: err}
@@ -152,6 +165,7 @@ type heldRows struct {
 	row  []any
 }
 
+// Next takes the next row.
 func (h *heldRows) Next() bool {
 	if len(h.rows) == 0 {
 		return false
@@ -160,8 +174,11 @@ func (h *heldRows) Next() bool {
 	return true
 }
 
+// Close does nothing: the rows are in memory.
 func (h *heldRows) Close() error { return nil }
-func (h *heldRows) Err() error   { return nil }
+
+// Err is nil: an error would have been the answer.
+func (h *heldRows) Err() error { return nil }
 
 // Scan converts as database/sql does, for the types that the store scans into.
 func (h *heldRows) Scan(into ...any) error {

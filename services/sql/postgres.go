@@ -71,6 +71,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	s.beats.SetMaxOpenConns(1)
 	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)
+	// As many idle as open ones: a burst must not pay for a new connection, which takes some round trips.
 	s.db.SetMaxIdleConns(cfg.MaxConns)
 	s.db.SetConnMaxIdleTime(idleConnections)
 	s.Runner.db = pool{s.db}
@@ -80,6 +81,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	if err := s.db.PingContext(ctx); err != nil {
+		// A server that answers and refuses says why: a wrong password, a database that is not there.
 		if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(refusal.Code, "57P") {
 			return services.Errorf(services.Unavailable, "the %s: the server refuses: %s (%s)", s.name, refusal.Message, refusal.Code)
 		}
@@ -94,6 +96,7 @@ var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "v
 // wrongIn says why the driver rejects a URL. It repeats nothing of the URL but the name of a parameter, since the URL may hold
 // a password.
 func wrongIn(text string) string {
+	// The reasons are looked for here, because the driver's own would quote the URL.
 	parsed, err := url.Parse(text)
 	if err != nil {
 		return "it is not well formed (in a password, characters with a meaning in URLs are written as %XX)"

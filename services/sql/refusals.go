@@ -18,6 +18,7 @@ import (
 // reports that it takes no writes, until a test write, which Watch makes each second, is on disk again. Only a real write can
 // tell: a node that does not write learns nothing, and an update that matches no row proves nothing.
 
+// probeTime is longer than a caller would wait: a disk that has just got room may be slow.
 const (
 	watchEvery = time.Second
 	probeTime  = 5 * time.Second
@@ -41,7 +42,8 @@ func (s *DB) noteRefusal(errs []error) {
 	}
 }
 
-// Refused says of an error that the engine is there and has no room, or may not write.
+// Refused says of an error that the engine is there and has no room, or may not write. It is narrower than UNAVAILABLE:
+// an engine that is away refuses nothing.
 func Refused(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Code == "53100" || server.Code == "25006" || server.Code == "58030"

@@ -11,7 +11,8 @@ import (
 	"tidings/services/trace"
 )
 
-// queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection.
+// queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection. In a batch on PostgreSQL it is
+// a player, which has no connection at all.
 type queryer interface {
 	query(ctx context.Context, text string, args []any) (found, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
@@ -33,6 +34,7 @@ type Runner struct {
 	reads   bool                   // true outside of a transaction, whose own span would contain those of its statements
 }
 
+// traceName tells the tracer of a test which statement comes.
 func (r Runner) traceName(st Statement) {
 	if r.trace != nil {
 		r.trace(st.name)
@@ -53,6 +55,7 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	}
 	defer rows.Close()
 	for rows.Next() {
+		// A scan may itself return an error with a meaning, which Fault leaves as it is.
 		if err := scan(rows.Scan); err != nil {
 			return Fault(st.name, err)
 		}
@@ -60,8 +63,9 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	return Fault(st.name, rows.Err())
 }
 
-// One reads the first row, if there is one.
+// One reads the first row, if there is one. Without a row into is left as it was.
 func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error) {
+	// The other rows are read to their end, so that their error is not lost.
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		if found {
 			return nil
@@ -120,6 +124,7 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 	return inserted, nil
 }
 
+// readsLeft is the key of the counter of LimitReads.
 type readsLeft struct{}
 
 // LimitReads bounds how many more reads of a context the Store answers on PostgreSQL, and forbids it writes. Beyond the bound
@@ -130,8 +135,10 @@ func LimitReads(ctx context.Context, reads int) context.Context {
 	return context.WithValue(ctx, readsLeft{}, left)
 }
 
+// errTooManyReads is the refusal of a limited context. UNAVAILABLE makes callers leave the rest to a job.
 var errTooManyReads = services.Errorf(services.Unavailable, "there were too many reads at once")
 
+// mayRead takes one read from the counter, if there is one.
 func mayRead(ctx context.Context) error {
 	if left, limited := ctx.Value(readsLeft{}).(*atomic.Int64); limited && left.Add(-1) < 0 {
 		return errTooManyReads
@@ -139,6 +146,7 @@ func mayRead(ctx context.Context) error {
 	return nil
 }
 
+// mayWrite refuses a limited context: whoever can do without reads can do without a write.
 func mayWrite(ctx context.Context) error {
 	if ctx.Value(readsLeft{}) != nil {
 		return errTooManyReads
@@ -149,6 +157,7 @@ func mayWrite(ctx context.Context) error {
 // pool reads from PostgreSQL, whose driver keeps prepared statements itself.
 type pool struct{ db *sql.DB }
 
+// query counts against LimitReads: each is a round trip.
 func (p pool) query(ctx context.Context, text string, args []any) (found, error) {
 	if err := mayRead(ctx); err != nil {
 		return nil, err
@@ -156,6 +165,7 @@ func (p pool) query(ctx context.Context, text string, args []any) (found, error)
 	return p.db.QueryContext(ctx, text, args...)
 }
 
+// exec is for statements outside of transactions: heartbeats.
 func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
 	return p.db.ExecContext(ctx, text, args...)
 }
@@ -163,6 +173,7 @@ func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, er
 // transaction writes to PostgreSQL.
 type transaction struct{ tx *sql.Tx }
 
+// query does not count against LimitReads: a limited context has no transaction.
 func (t transaction) query(ctx context.Context, text string, args []any) (found, error) {
 	return t.tx.QueryContext(ctx, text, args...)
 }
@@ -177,6 +188,8 @@ type preparedPool struct {
 	prepared sync.Map // text -> *sql.Stmt
 }
 
+// statement prepares a text once. Of two that do so at the same time one is closed again. Statements are never dropped:
+// the program has a few hundred.
 func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	if known, ok := p.prepared.Load(text); ok {
 		return known.(*sql.Stmt), nil
@@ -191,6 +204,7 @@ func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, nil
 }
 
+// query reads by a prepared statement, on any free connection of the pool.
 func (p *preparedPool) query(ctx context.Context, text string, args []any) (found, error) {
 	st, err := p.statement(ctx, text)
 	if err != nil {
@@ -213,6 +227,7 @@ type preparedConn struct {
 	prepared map[string]*sql.Stmt
 }
 
+// statement prepares a text once on the connection.
 func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	if known, ok := p.prepared[text]; ok {
 		return known, nil
@@ -233,6 +248,7 @@ func timely(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), nil
 }
 
+// query and exec run a statement of the transaction to its end, once it has begun.
 func (p *preparedConn) query(ctx context.Context, text string, args []any) (found, error) {
 	ctx, err := timely(ctx)
 	if err != nil {

@@ -11,6 +11,11 @@ import (
 // SQLite keeps the bytes of deleted rows until it needs their place, in the free parts of pages and in free pages. It can overwrite them at
 // each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor what was deleted
 // before that was switched on. So nothing is done in ordinary writes: Scrub overwrites it all, when somebody has to be forgotten.
+//
+// Scrub takes the file in parts of some pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the
+// bytes that belong to nothing (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages
+// in which such bytes are not zero are looked at again within a write transaction, and written with zeros there. What is not
+// understood for sure is left alone: to keep a deleted name is bad, and to lose a row is worse.
 
 // Scrubbed is a part of a file that was scrubbed.
 type Scrubbed struct {
@@ -65,12 +70,14 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 	if file, err = readFormat(ctx, transaction{read}, after+1, after+scrubPages); err == nil && file.known() && after < file.pages {
 		left, err = leftIn(ctx, transaction{read}, file, after+1, min(after+scrubPages, file.pages))
 	}
+	// The snapshot ends before the writes: it would keep the log from being emptied.
 	if err = errorsOf(err, read.Rollback()); err != nil {
 		return part, Fault("scrub", err)
 	}
 	if !file.known() {
 		return part, ErrUnknownPages
 	}
+	// Few pages in each transaction: other writes wait meanwhile.
 	for some := range slices.Chunk(left, scrubWrites) {
 		if err := s.Write(ctx, func(tx *Tx) error { return Fault("scrub", overwrite(ctx, tx.db, some)) }); err != nil {
 			return part, err
@@ -96,6 +103,7 @@ func (s *DB) EmptyLog(ctx context.Context) (emptied bool, err error) {
 	return s.writer.emptyLog(ctx)
 }
 
+// emptyLog empties the log in the writer's turn, between two groups.
 func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
@@ -104,6 +112,7 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 		return false, Fault("empty the log", err)
 	}
 	defer rows.Close()
+	// SQLite answers with one row: whether it was kept from emptying, and how far it came.
 	var stopped, pages, copied int
 	for rows.Next() {
 		if err := rows.Scan(&stopped, &pages, &copied); err != nil {
@@ -125,6 +134,7 @@ func pages(ctx context.Context, q queryer, numbers []int64, each func(number int
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
+	// The list drives the join, so that each page is read by its number and not the table by its order.
 	rows, err := q.query(ctx, `SELECT p.pgno, p.data FROM json_each(?1) AS j CROSS JOIN sqlite_dbpage AS p WHERE p.pgno = j.value`, []any{string(list)})
 	if err != nil {
 		return err
@@ -158,6 +168,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 	if err := pages(ctx, q, []int64{1}, func(_ int64, head []byte) { next = file.head(head) }); err != nil || !file.known() {
 		return file, err
 	}
+	// The list of free pages is a chain of trunk pages. list ends it where a trunk comes twice.
 	for next > 0 {
 		trunk := next
 		next = 0
@@ -186,6 +197,8 @@ func leftIn(ctx context.Context, q queryer, file fileFormat, first, last int64) 
 // overwrite overwrites what is left in pages, in the order of their numbers, and in their overflow pages, as they are in this transaction.
 func overwrite(ctx context.Context, q queryer, numbers []int64) error {
 	file, err := readFormat(ctx, q, numbers[0], numbers[len(numbers)-1])
+	// The file is looked at again in the transaction: it may have changed since, also from one that is known to one
+	// that is not.
 	if err != nil || !file.known() {
 		return err
 	}
@@ -239,6 +252,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 	return err
 }
 
+// errorsOf is the first error; a transaction that has ended already is none.
 func errorsOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil && err != sql.ErrTxDone {

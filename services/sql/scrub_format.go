@@ -6,7 +6,19 @@ import (
 	"slices"
 )
 
-// This file knows SQLite's file format (https://sqlite.org/fileformat2.html) as far as it says which bytes of a page hold nothing.
+// This file knows SQLite's file format (https://sqlite.org/fileformat2.html) as far as it says which bytes of a page
+// hold nothing.
+//
+// A file is pages of one size. A page of a tree, of a table or an index, looks like this:
+//
+//	header    kind (1), first free block (2), number of cells (2), where the content begins (2), ...
+//	pointers  2 bytes for each cell: where it is
+//	          a hole, up to where the content begins
+//	content   cells and free blocks in any order; a free block is a hole behind its first 4 bytes
+//
+// A cell is a row, or a key with the page below it. What does not fit into the page is in a chain of overflow pages,
+// each of which begins with the number of the next. Pages that belong to no tree are in a list of trunk pages, each of
+// which names some free ones.
 
 // fileFormat is what the pages of a file are.
 type fileFormat struct {
@@ -22,17 +34,20 @@ type fileFormat struct {
 	free        map[int64]bool // pages that are listed there
 }
 
-// maxFilePages is how many pages a file has at most whose first bytes tell pages of trees from overflow pages: 128 GiB of 4 KiB each. Those
-// begin with the number of another page.
+// maxFilePages is how many pages a file has at most whose first bytes tell pages of trees from overflow pages: 128 GiB
+// of 4 KiB each. Those begin with the number of another page.
 const maxFilePages = 1 << 25
 
-// known reports whether the pages of the file are understood; otherwise nothing of it may be touched.
+// known reports whether the pages of the file are understood; otherwise nothing of it may be touched. Before head has
+// read the first page it is false.
 func (f *fileFormat) known() bool {
 	return f.usable > 0 && !f.maps && !f.damaged && f.pages < maxFilePages
 }
 
 // head reads the first page, and returns the first page of the list of free pages; 0: there is none.
 func (f *fileFormat) head(data []byte) (list int64) {
+	// The offsets are those of the file format: 20 the reserved bytes of a page, 32 and 36 the list of free pages and
+	// its length, 52 the greatest root with auto_vacuum.
 	f.usable = len(data) - int(data[20])
 	f.maps = number32(data[52:]) != 0
 	f.trunks, f.free = map[int64]bool{}, map[int64]bool{}
@@ -44,6 +59,7 @@ func (f *fileFormat) head(data []byte) (list int64) {
 func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	f.trunks[number] = true
 	f.listed++
+	// A page of the list has the number of the next one, how many free pages it lists, and these.
 	count := number32(data[4:])
 	if count > int64(f.usable)/4-2 {
 		f.damaged = true
@@ -67,14 +83,16 @@ func (f *fileFormat) list(number int64, data []byte) (next int64) {
 // hole is a part of a page that holds nothing: from a byte to before another one.
 type hole struct{ from, to int }
 
-// chain is what follows of a row that does not fit its page: the next overflow page, and how many bytes are in it and behind it.
+// chain is what follows of a row that does not fit its page: the next overflow page, and how many bytes are in it and
+// behind it.
 type chain struct {
 	of   int64 // the page of the row
 	next int64
 	left int
 }
 
-// follow reads the next overflow page of a chain. The chain after it has no next page at the end, where the rest of the page is a hole.
+// follow reads the next overflow page of a chain. The chain after it has no next page at the end, where the rest of the
+// page is a hole.
 func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
 	if c.left > usable-4 {
 		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
@@ -93,7 +111,8 @@ const (
 	tableLeaf   = 13
 )
 
-// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none.
+// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none: every
+// byte of it is either a hole, a pointer, or in exactly one cell or free block, or nothing of it is touched.
 func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	switch {
 	case f.trunks[number]:
@@ -112,6 +131,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	default:
 		return nil, nil // an overflow page, one of a list, or the first of all, which has the names of the tables only
 	}
+	// The header has the first free block, the number of cells, and where the content begins; 0 means 65,536.
 	block, count, content := number16(data[1:]), number16(data[3:]), number16(data[5:])
 	if content == 0 {
 		content = 1 << 16
@@ -120,12 +140,14 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	if end > content || content > f.usable {
 		return nil, nil
 	}
+	// Between the pointers to the cells and the content is nothing.
 	holes := []hole{{end, content}}
 	used := usedBytes{make([]bool, f.usable), content}
 	for block != 0 {
 		if block < content || block+4 > f.usable {
 			return nil, nil
 		}
+		// A free block has the place of the next one and its size. The blocks rise; anything else is damage.
 		next, size := number16(data[block:]), number16(data[block+2:])
 		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !used.take(block, block+size) {
 			return nil, nil
@@ -154,7 +176,8 @@ type usedBytes struct {
 	content int // where the first of them can begin
 }
 
-// take adds a part of the page, from a byte to before another one. false: a byte of it is used already, or lies before the content.
+// take adds a part of the page, from a byte to before another one. false: a byte of it is used already, or lies before
+// the content.
 func (b usedBytes) take(from, to int) bool {
 	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
@@ -165,7 +188,8 @@ func (b usedBytes) take(from, to int) bool {
 	return true
 }
 
-// cell is how many bytes of a page a cell has, and the chain of what does not fit there. size is 0 if it is not as it should be.
+// cell is how many bytes of a page a cell has, and the chain of what does not fit there. size is 0 if it is not as it
+// should be.
 func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if at+4 > f.usable {
 		return 0, c
@@ -185,10 +209,12 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 		return 0, c
 	}
 	head := len(whole) - len(rest)
+	// How much of a row stays in the page is fixed by the format, from the size of a page.
 	most, least := (f.usable-12)*64/255-23, (f.usable-12)*32/255-23
 	if kind == tableLeaf {
 		most = f.usable - 35
 	}
+	// It fits. A cell takes 4 bytes at least, so that it can become a free block.
 	if payload <= uint64(most) {
 		return max(4, head+int(payload)), c
 	}
@@ -228,5 +254,6 @@ func varint(data []byte) (value uint64, rest []byte) {
 	return 0, nil
 }
 
+// number16 and number32 read numbers of 2 and 4 bytes, the most significant first.
 func number16(data []byte) int   { return int(binary.BigEndian.Uint16(data)) }
 func number32(data []byte) int64 { return int64(binary.BigEndian.Uint32(data)) }

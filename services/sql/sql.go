@@ -1,14 +1,23 @@
-// Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the facts and their statements are
-// those of the packages above it.
+// Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the facts and their
+// statements are those of the packages above it.
 //
-// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or not at all, and
-// that both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one suite of tests. Times
-// are kept to the microsecond. It is safe for concurrent use.
+// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or not at
+// all, and that both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one
+// suite of tests. Times are kept to the microsecond. It is safe for concurrent use.
 //
-// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and
-// nothing is half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be
-// harmless. When the process dies, everything answered before stands. A second process on a SQLite file is
-// refused with CONFLICT.
+// When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and nothing is
+// half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be harmless. When the
+// process dies, everything answered before stands. A second process on a SQLite file is refused with CONFLICT.
+//
+// A Statement is written once and translated for each engine (dialect.go). Reads go through the Runner of DB. Writes go
+// through Write and WriteAll, which take functions: an engine decides how many share a transaction, and may run a
+// function again.
+//
+//   - SQLite has one writer (writer.go). It takes all waiting requests into one transaction, so that they share one wait for the disk.
+//   - PostgreSQL runs a single function as usual (write.go), and the functions of a batch in passes that send the statements of all
+//     of them in one round trip (together.go, player.go).
+//
+// What a transaction does once at its end, whatever its functions were, is an End (ends.go).
 package sql
 
 import (
@@ -84,6 +93,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return s, nil
 }
 
+// open chooses the engine by the URL's scheme.
 func (s *DB) open(ctx context.Context, cfg Config) error {
 	scheme, file, found := strings.Cut(cfg.URL, ":")
 	switch {
@@ -120,6 +130,7 @@ func (s *DB) release() error {
 			first = err
 		}
 	}
+	// Readers go first: SQLite's writer can only empty its log when nobody reads it.
 	for _, db := range []*sql.DB{s.db, s.beats} {
 		if db != nil {
 			keep(db.Close())
@@ -141,6 +152,7 @@ func (s *DB) begin() error {
 	if s.closed {
 		return services.Errorf(services.Unavailable, "the database is closed")
 	}
+	// Under the lock: Close has not begun to wait yet.
 	s.writing.Add(1)
 	return nil
 }

@@ -33,6 +33,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if file == "" || file == ":memory:" {
 		return services.Errorf(services.Invalid, "database URL: sqlite:%s does not name a file; expected sqlite:FILE", file)
 	}
+	// The lock is on the file, whatever the name by which it is opened.
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
@@ -46,9 +47,11 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 			_ = s.release() // the error of opening is the one that matters
 		}
 	}()
+	// First the lock: a second process must not even migrate.
 	if s.lock, err = lockFile(path); err != nil {
 		return err
 	}
+	// Before SQLite opens it, which would create it with the permissions of the folder.
 	if err := keepPrivate(path); err != nil {
 		return openFault(path, err)
 	}
@@ -60,6 +63,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return openFault(path, err)
 	}
+	// A reader that waits for the disk must not keep others from pages that are in memory: twice as many as processors.
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)
@@ -85,6 +89,8 @@ func keepPrivate(path string) error {
 	return nil
 }
 
+// sqliteDSN is the driver's address of a file. _dqs=0 refuses texts in double quotes, which would otherwise hide a
+// misspelt column.
 func sqliteDSN(path, mode string, pragmas []string) string {
 	query := url.Values{"mode": {mode}, "_pragma": pragmas, "_dqs": {"0"}, "_error_rc": {"1"}}
 	if absolute, err := filepath.Abs(path); err == nil { // without a working folder the path is tried as it is

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"tidings/services"
@@ -23,6 +22,15 @@ import (
 // Each pass takes every function past one more statement whose rows it needs. The batch does not wait for a statement that only
 // changes rows: it guesses the count and checks it afterwards. Since a pass keeps the order, a function sees the writes of
 // those before it. A wrong guess costs a pass and is never committed.
+//
+// Two functions that each read a row and then write another take two passes, where one by one they would take four round
+// trips and more:
+//
+//	pass 1   f1: read a             f2: read b             both wait for their rows
+//	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
+//
+// If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, behind a
+// savepoint, and a third pass sends f2 alone.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
 // statement. What it locks stays locked, so that others who keep changing the same rows cannot delay the batch forever. After
@@ -71,9 +79,12 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 		return nil, Fault("begin", err)
 	}
 	defer func() { _ = conn.Close() }() // it goes back to the pool
+	// The driver's own connection is needed: database/sql has no batches.
 	err = conn.Raw(func(raw any) error {
+		// The transaction begins with the first pass, so that BEGIN needs no round trip of its own.
 		t := &together{store: s, conn: raw.(*stdlib.Conn).Conn(), tx: s.newTx(len(fns), nil), scripts: make([]script, len(fns)+1), moments: make([][]time.Time, len(fns)+1)}
 		t.first = t.tx.Now
+		// The ends are one more function, which runs after all others and sees what they have kept.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
 		if errs, err = t.run(ctx, last); err != nil && t.rollback() != nil {
@@ -115,6 +126,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		}
 	}
 	end := len(t.scripts) - 1
+	// An end that failed is an error of the whole transaction: its values come from many functions.
 	if failed := t.scripts[end].failed; failed != nil {
 		return nil, failed
 	}
@@ -132,6 +144,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		t.store.signal()
 	}
 	errs = make([]error, end)
+	// The tracer of a test hears each statement once, however many passes sent it.
 	for i, script := range t.scripts {
 		if i < end {
 			errs[i] = script.failed
@@ -198,6 +211,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	if now.failed == nil {
 		now.kept = t.tx.kept
 	}
+	// Settled: this run asked what was sent, in number and outcome, and believes says that each answer is PostgreSQL's.
 	sent := t.begun && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
 	now.settled = sent && !now.waits && p.believes()
 	return now
@@ -237,144 +251,4 @@ func (t *together) settle() bool {
 	}
 	t.cut = first
 	return first == len(t.scripts) && !t.aborted
-}
-
-// undo lists the statements that roll back the last pass, except for the final functions.
-func (t *together) undo() []string {
-	switch {
-	case !t.begun:
-		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
-	case t.placed:
-		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
-	}
-	return []string{"ROLLBACK TO SAVEPOINT batch"}
-}
-
-// pass sends the steps of the functions and reads the answers.
-func (t *together) pass(ctx context.Context) error {
-	batch := &pgx.Batch{}
-	var asked []*step
-	queue := func(of *step, text string, args ...any) {
-		batch.Queue(text, args...)
-		asked = append(asked, of)
-	}
-	if !t.aborted { // nothing can be prepared in an aborted transaction
-		for _, text := range t.undo() {
-			queue(nil, text)
-		}
-	} else if err := t.controlAll(ctx, t.undo()); err != nil {
-		return err
-	}
-	mark := &step{}
-	for i := t.base; i < len(t.scripts); i++ {
-		if i == t.cut && i > t.base {
-			queue(mark, "SAVEPOINT batch")
-		}
-		script := &t.scripts[i]
-		if script.failed != nil {
-			queue(nil, savepoint)
-		}
-		for k := range script.steps {
-			step := &script.steps[k]
-			step.believed = false
-			if step.answer == nil || step.answer.err == nil {
-				queue(step, step.text, step.args...)
-			}
-		}
-		if script.failed != nil {
-			queue(nil, undo)
-			queue(nil, release)
-		}
-	}
-	err := t.read(t.conn.SendBatch(ctx, batch), asked)
-	t.begun = t.conn.PgConn().TxStatus() != 'I'
-	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
-		t.singly = true
-		return nil
-	}
-	t.placed = mark.answer != nil
-	return err
-}
-
-func (t *together) controlAll(ctx context.Context, texts []string) error {
-	for _, text := range texts {
-		if err := t.control(ctx, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read takes the answers of a pass. The error of a statement ends the pass: the statements after it were not run.
-func (t *together) read(results pgx.BatchResults, asked []*step) error {
-	t.aborted = false
-	for _, step := range asked {
-		got := readAnswer(results)
-		if got.err != nil {
-			server, ok := errors.AsType[*pgconn.PgError](got.err)
-			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
-				_ = results.Close() // the error is known already
-				return Fault("run a batch", got.err)
-			}
-			t.aborted = true
-		}
-		if step != nil {
-			step.answer, step.believed = &got, true
-		}
-		if t.aborted {
-			break
-		}
-	}
-	if err := results.Close(); err != nil && !t.aborted {
-		return Fault("run a batch", err)
-	}
-	return nil
-}
-
-// alone runs the next function statement by statement, and makes it final.
-func (t *together) alone(ctx context.Context) error {
-	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
-		return err
-	}
-	t.begun, t.aborted, t.placed = true, false, false
-	i := t.base
-	p := &player{live: func(text string, args []any) answer {
-		batch := &pgx.Batch{}
-		batch.Queue(text, args...)
-		results := t.conn.SendBatch(ctx, batch)
-		got := readAnswer(results)
-		if err := results.Close(); got.err == nil {
-			got.err = err
-		}
-		return got
-	}}
-	t.tx.kept = nil
-	if i == len(t.scripts)-1 {
-		for _, before := range t.scripts[:i] {
-			t.tx.kept = append(t.tx.kept, before.kept...)
-		}
-	}
-	now := t.playOne(i, p)
-	if conflicting(now.failed) {
-		return now.failed
-	}
-	end := []string{release, "SAVEPOINT batch"}
-	if now.failed != nil {
-		end = append([]string{undo}, end...)
-	}
-	if err := t.controlAll(ctx, end); err != nil {
-		return err
-	}
-	now.settled = true
-	t.scripts[i] = now
-	for k := i + 1; k < len(t.scripts); k++ { // the rollback has undone their steps of the last pass
-		for n := range t.scripts[k].steps {
-			t.scripts[k].steps[n].believed = false
-		}
-	}
-	t.base, t.cut, t.passes = i+1, i+1, 0
-	if t.alones++; t.alones == maxAlone {
-		t.singly = true
-	}
-	return nil
 }

@@ -33,7 +33,8 @@ type Tx struct {
 // further ahead, the clock was set back, and then the clock is right.
 const maxAhead = time.Second
 
-// newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than all before.
+// newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than
+// all before. Each function takes a microsecond of its own, also where many transactions begin at the same time.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	began := Micros(s.Now())
 	for {
@@ -95,6 +96,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 		fns = beside.around(ctx, fns)
 		defer func() { beside.note(errs) }()
 	}
+	// The span is that of the caller's wait: on SQLite several callers share one transaction.
 	ctx, span := trace.Start(ctx, "sql", "transaction")
 	span.Count(len(fns))
 	if s.Dialect == SQLite {
@@ -107,6 +109,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 	return errs
 }
 
+// repeat is the error for each of n functions.
 func repeat(err error, n int) []error {
 	errs := make([]error, n)
 	for i := range errs {
@@ -123,6 +126,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
 	}
+	// On the last try a function that was aborted keeps its error, and the others of its batch are committed.
 	for try := 1; ; try++ {
 		var errs []error
 		again := false
@@ -144,6 +148,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	}
 }
 
+// sleep waits, and returns why the context ended if it did before.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -159,6 +164,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // the last try.
 func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, conflicting(err) && !last }
+	// Read committed: each statement sees what is committed by then. What must not change meanwhile is locked by the
+	// statement that reads it.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return []error{Fault("begin", err)}, false
@@ -178,6 +185,8 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	return end(Fault("commit", err))
 }
 
+// The savepoint around one function. The names may repeat: a savepoint hides an older one of its name until it is
+// released.
 const (
 	savepoint = "SAVEPOINT part"
 	undo      = "ROLLBACK TO SAVEPOINT part"
@@ -190,6 +199,7 @@ func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err 
 	if err := tx.control(ctx, savepoint); err != nil {
 		return nil, err
 	}
+	// What a failed function kept for the end of the transaction goes with its writes.
 	before := len(tx.kept)
 	failed = s.call(fn, tx)
 	if failed != nil {
@@ -239,6 +249,7 @@ func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
+// panicked logs a panic with its stack, and is the error that the caller gets instead.
 func (s *DB) panicked(cause any) error {
 	s.log.Error("a write panicked", "cause", cause, "stack", string(debug.Stack()))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")

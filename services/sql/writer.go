@@ -36,11 +36,13 @@ type writer struct {
 	conn  *preparedConn
 	short chan *request
 	long  chan *request
-	done  chan struct{}
+	// done is closed when the writer has ended. Only close waits for it.
+	done chan struct{}
 }
 
 // request is one caller's functions.
 type request struct {
+	// ctx bounds the wait for the turn, and with its deadline each statement: see timely.
 	ctx   context.Context
 	fns   []func(*Tx) error
 	errs  []error
@@ -55,6 +57,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One connection, held for good: its prepared statements and the transaction belong to it.
 	db.SetMaxOpenConns(1)
 	w := &writer{store: s, db: db, short: make(chan *request, groupSize), long: make(chan *request, groupSize), done: make(chan struct{})}
 	if err := db.PingContext(ctx); err != nil {
@@ -68,6 +71,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
+	// Until here the pragma of the address holds, by which the migrations wait longer.
 	if err := w.control(lockTry); err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
@@ -102,6 +106,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
+		// The writer skips it when its turn comes.
 		if r.taken.CompareAndSwap(false, true) {
 			return repeat(Fault("wait for a turn to write", ctx.Err()), len(fns))
 		}
@@ -110,6 +115,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	return r.errs
 }
 
+// run writes group after group until both queues are closed and empty.
 func (w *writer) run() {
 	finished := false
 	defer func() {
@@ -161,7 +167,7 @@ func next(first, second chan *request) (r *request, from chan *request) {
 	return nil, nil
 }
 
-// gather takes what is in a queue without waiting for more.
+// gather takes what is in a queue without waiting for more. A request whose caller has given up is left out.
 func gather(first *request, queue chan *request) []*request {
 	var group []*request
 	size := 0
@@ -171,6 +177,7 @@ func gather(first *request, queue chan *request) []*request {
 			size += len(r.fns)
 		}
 	}
+	// Without a limit of its own a group would grow with the load, and so would the wait of those behind it.
 	take(first)
 	for size < groupSize {
 		select {
@@ -201,6 +208,7 @@ func (w *writer) commit(group []*request) {
 		}
 		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
 		_ = w.control("ROLLBACK")
+		// Alone, each learns whether it was the one.
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
 			r.end()
@@ -238,12 +246,14 @@ func (r *request) end() {
 // another process locks the file is answered at once.
 func (w *writer) begin(group []*request) (left []*request, err error) {
 	for try := 1; ; try++ {
+		// IMMEDIATE takes the write lock now. Taken later, it could be refused in the middle of the transaction.
 		err := w.control("BEGIN IMMEDIATE")
 		if !busy(err) {
 			return group, err
 		}
 		left = nil
 		for _, r := range group {
+			// A caller with a deadline waits until then. Others wait lockTries long.
 			_, timed := r.ctx.Deadline()
 			switch over := r.ctx.Err(); {
 			case over != nil:
@@ -279,6 +289,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
+		// One Tx for each caller: its functions have rising times, and its ends see the values of its functions alone.
 		tx := w.store.newTx(len(r.fns), w.conn)
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
@@ -290,12 +301,14 @@ func (w *writer) attempt(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
+		// The ends run without a deadline: they belong to all functions of the request.
 		if err := tx.runEnds(context.WithoutCancel(r.ctx)); err != nil {
 			fail(err)
 			return true
 		}
 		signal = signal || tx.signal
 	}
+	// The wait for the disk, which all callers of the group share.
 	if err := w.control("COMMIT"); err != nil {
 		fail(err)
 		return false
@@ -315,6 +328,7 @@ func gaveUp(failed, err error) error {
 	return services.Wrapf(services.Unavailable, errors.Join(err, failed), "the database does not answer")
 }
 
+// control runs a statement on the writing connection that no caller waits for.
 func (w *writer) control(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
 	return Fault(text, err)

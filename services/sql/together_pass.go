@@ -1,0 +1,163 @@
+package sql
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"tidings/services"
+)
+
+// This file is what a batch sends to PostgreSQL: a pass with the statements of all functions, or one function statement by statement. What
+// the answers mean for the functions is in together.go and player.go.
+
+// undo lists the statements that roll back the last pass, except for the final functions.
+func (t *together) undo() []string {
+	switch {
+	case !t.begun:
+		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
+	case t.placed:
+		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
+	}
+	return []string{"ROLLBACK TO SAVEPOINT batch"}
+}
+
+// pass sends the steps of the functions and reads the answers.
+func (t *together) pass(ctx context.Context) error {
+	batch := &pgx.Batch{}
+	var asked []*step
+	queue := func(of *step, text string, args ...any) {
+		batch.Queue(text, args...)
+		asked = append(asked, of)
+	}
+	if !t.aborted { // nothing can be prepared in an aborted transaction
+		for _, text := range t.undo() {
+			queue(nil, text)
+		}
+	} else if err := t.controlAll(ctx, t.undo()); err != nil {
+		return err
+	}
+	mark := &step{}
+	// Final functions are in the transaction already: only those from base on are sent.
+	for i := t.base; i < len(t.scripts); i++ {
+		// Everything before this function was settled: if it still is after this pass, it stays for good.
+		if i == t.cut && i > t.base {
+			queue(mark, "SAVEPOINT batch")
+		}
+		script := &t.scripts[i]
+		// A function that fails is undone alone: its statements stand between savepoints of their own.
+		if script.failed != nil {
+			queue(nil, savepoint)
+		}
+		for k := range script.steps {
+			step := &script.steps[k]
+			step.believed = false
+			// A statement with a known error would abort the transaction again.
+			if step.answer == nil || step.answer.err == nil {
+				queue(step, step.text, step.args...)
+			}
+		}
+		if script.failed != nil {
+			queue(nil, undo)
+			queue(nil, release)
+		}
+	}
+	err := t.read(t.conn.SendBatch(ctx, batch), asked)
+	t.begun = t.conn.PgConn().TxStatus() != 'I'
+	// A statement that could not be sent does not say whose it is: one by one, only its own function fails.
+	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
+		t.singly = true
+		return nil
+	}
+	// The savepoint has an answer only if nothing before it failed.
+	t.placed = mark.answer != nil
+	return err
+}
+
+// controlAll runs statements one by one: after an error of one, the next may still be needed.
+func (t *together) controlAll(ctx context.Context, texts []string) error {
+	for _, text := range texts {
+		if err := t.control(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes the answers of a pass. The error of a statement ends the pass: the statements after it were not run.
+func (t *together) read(results pgx.BatchResults, asked []*step) error {
+	t.aborted = false
+	for _, step := range asked {
+		got := readAnswer(results)
+		if got.err != nil {
+			server, ok := errors.AsType[*pgconn.PgError](got.err)
+			// The transaction as a whole is lost: the connection, a conflict, or a statement of the batch's own.
+			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
+				_ = results.Close() // the error is known already
+				return Fault("run a batch", got.err)
+			}
+			t.aborted = true
+		}
+		if step != nil {
+			step.answer, step.believed = &got, true
+		}
+		if t.aborted {
+			break
+		}
+	}
+	if err := results.Close(); err != nil && !t.aborted {
+		return Fault("run a batch", err)
+	}
+	return nil
+}
+
+// alone runs the next function statement by statement, and makes it final.
+func (t *together) alone(ctx context.Context) error {
+	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
+		return err
+	}
+	t.begun, t.aborted, t.placed = true, false, false
+	// Its predecessors are final, so its answers are too: nobody can change the rows that it has locked.
+	i := t.base
+	p := &player{live: func(text string, args []any) answer {
+		batch := &pgx.Batch{}
+		batch.Queue(text, args...)
+		results := t.conn.SendBatch(ctx, batch)
+		got := readAnswer(results)
+		if err := results.Close(); got.err == nil {
+			got.err = err
+		}
+		return got
+	}}
+	t.tx.kept = nil
+	if i == len(t.scripts)-1 {
+		for _, before := range t.scripts[:i] {
+			t.tx.kept = append(t.tx.kept, before.kept...)
+		}
+	}
+	now := t.playOne(i, p)
+	if conflicting(now.failed) {
+		return now.failed
+	}
+	end := []string{release, "SAVEPOINT batch"}
+	if now.failed != nil {
+		end = append([]string{undo}, end...)
+	}
+	if err := t.controlAll(ctx, end); err != nil {
+		return err
+	}
+	now.settled = true
+	t.scripts[i] = now
+	for k := i + 1; k < len(t.scripts); k++ { // the rollback has undone their steps of the last pass
+		for n := range t.scripts[k].steps {
+			t.scripts[k].steps[n].believed = false
+		}
+	}
+	t.base, t.cut, t.passes = i+1, i+1, 0
+	if t.alones++; t.alones == maxAlone {
+		t.singly = true
+	}
+	return nil
+}
