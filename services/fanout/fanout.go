@@ -28,6 +28,7 @@ import (
 
 	"tidings/services"
 	"tidings/services/jobs"
+	"tidings/services/nodecache"
 	"tidings/services/posts"
 	"tidings/services/projector"
 	"tidings/services/rdb"
@@ -66,9 +67,8 @@ type Fanout struct {
 	delivered atomic.Uint64 // how many entries this node has put into inboxes
 }
 
-// keepFanouts is how long the row of a fan-out stays. Only a fan-out with a dead chunk gets so old. Without its row its
-// post is no longer in flight on nodes that start; the followers of the dead chunk lack it until the operator runs the
-// chunk again.
+// keepFanouts is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers of that
+// chunk lack the post until an operator runs the chunk again.
 const keepFanouts = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.
@@ -86,8 +86,21 @@ func New(cfg Config) *Fanout {
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)
 	}
-	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", func(ctx context.Context) (dropped int, err error) {
-		return posts.ForgetFanouts(ctx, f.store, f.clock.Now().Add(-keepFanouts))
-	})
+	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", f.forgetFanouts)
 	return f
+}
+
+// forgetFanouts ends the fan-outs that have a dead chunk, in SQL and in the memory of every node.
+func (f *Fanout) forgetFanouts(ctx context.Context) (dropped int, err error) {
+	err = f.store.Write(ctx, func(tx *sql.Tx) error {
+		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-keepFanouts))
+		for _, fanout := range gone {
+			if err := (nodecache.FanoutChange{InFlightFanout: fanout, Ended: true}).Append(ctx, tx); err != nil {
+				return err
+			}
+		}
+		dropped = len(gone)
+		return err
+	})
+	return dropped, err
 }

@@ -120,6 +120,8 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 		if _, err := w.Fanout.Workers(1)[0].RunOnce(t.Context()); err != nil { // it splits the job, and serves no chunk
 			t.Fatal(err)
 		}
+		_, err := w.Memory.Log.RunOnce(t.Context())
+		w.Must(err)
 		for _, turn := range []struct {
 			after time.Duration
 			left  int
@@ -127,10 +129,12 @@ func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
 			w.Clock.Advance(turn.after)
 			_, err := w.Projector.Janitor().RunOnce(t.Context())
 			w.Must(err)
+			_, err = w.Memory.Log.RunOnce(t.Context())
+			w.Must(err)
 			left, err := posts.InFlightFanouts(t.Context(), w.Store)
 			w.Must(err)
-			if len(left) != turn.left {
-				t.Errorf("after %s more, %d fan-outs of post %s are left, want %d", turn.after, len(left), post, turn.left)
+			if known := w.Memory.InFlight.List(); len(left) != turn.left || len(known) != turn.left {
+				t.Errorf("after %s more, %d fan-outs of post %s are left, and a node knows of %d, want %d", turn.after, len(left), post, len(known), turn.left)
 			}
 		}
 	})

@@ -125,7 +125,11 @@ func TestInFlightFanouts(t *testing.T) {
 		sqltest.Equal(b.T, []int{end(5), end(5), end(5), end(5), end(77)}, []int{2, 1, 0, -1, -1})
 		sqltest.Equal(b.T, sqltest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{second})
 		begin(first, 2)
-		sqltest.Equal(b.T, sqltest.Must(ForgetFanouts(b.Ctx, b.DB, b.Clock.Now()))(b.T), 1)
+		b.MustWrite(func(tx *sql.Tx) error {
+			gone, err := ForgetFanouts(b.Ctx, tx, b.Clock.Now())
+			sqltest.Equal(b.T, gone, []InFlightFanout{second})
+			return err
+		})
 		sqltest.Equal(b.T, sqltest.Must(InFlightFanouts(b.Ctx, b.DB))(b.T), []InFlightFanout{first})
 	})
 }

@@ -100,7 +100,7 @@ var (
 
 	oldestFanout = sql.NewStatement("the oldest fan-out", `SELECT min(began_at) FROM fanouts`)
 
-	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1`)
+	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)
 )
 
 // BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing.
@@ -130,8 +130,12 @@ func ResizeFanout(ctx context.Context, tx *sql.Tx, post services.PostID, chunks 
 
 // InFlightFanouts lists the fan-outs in more than one chunk that are not done, the oldest first.
 func InFlightFanouts(ctx context.Context, db *sql.DB) ([]InFlightFanout, error) {
-	var list []InFlightFanout
-	err := db.Each(ctx, inFlightFanouts, nil, func(scan func(...any) error) error {
+	return fanouts(ctx, db, inFlightFanouts)
+}
+
+// fanouts reads the fan-outs that a statement selects or deletes.
+func fanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (list []InFlightFanout, err error) {
+	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var one InFlightFanout
 		err := scan(&one.Post, &one.Author)
 		list = append(list, one)
@@ -140,13 +144,10 @@ func InFlightFanouts(ctx context.Context, db *sql.DB) ([]InFlightFanout, error) 
 	return list, err
 }
 
-// ForgetFanouts deletes fan-outs that began before a time and returns how many: a chunk of theirs is a dead job.
-func ForgetFanouts(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
-	err = db.Write(ctx, func(tx *sql.Tx) error {
-		forgotten, err = tx.Run(ctx, forgetFanouts, before)
-		return err
-	})
-	return forgotten, err
+// ForgetFanouts deletes fan-outs that began before a time and returns them: a chunk of theirs is a dead job. The caller tells the nodes
+// that they have ended.
+func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFlightFanout, error) {
+	return fanouts(ctx, tx, forgetFanouts, before)
 }
 
 // OldestFanout is when the oldest of InFlightFanouts began; the zero time when there is none.
