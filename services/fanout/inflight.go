@@ -9,10 +9,11 @@ import (
 	"tidings/services/redis"
 )
 
-// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether this changed
-// anything. Posts of authors whom the reader does not follow are skipped. services/feed calls it for the
-// first page of a feed, so that a slow fan-out never shows, neither in the list nor in the count.
-func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (added bool, err error) {
+// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether the inbox
+// holds any of them now, whoever has put it there: a page that was read before may lack it. Posts of authors whom the
+// reader does not follow are skipped. services/feed calls it for the first page of a feed, so that a slow fan-out never
+// shows, neither in the list nor in the count.
+func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (held bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil
 	}
@@ -32,12 +33,12 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		// addAgain takes a stamp of its own, because the inbox may have changed since the list was read.
 		result, err := f.addAgain(ctx, reader, post.Post)
 		if err != nil {
-			return added, err
+			return held, err
 		}
-		added = added || result.Status == redis.Applied
+		held = held || result.Status == redis.Applied || result.Status == redis.Same
 		if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
-			return added, err
+			return held, err
 		}
 	}
-	return added, nil
+	return held, nil
 }

@@ -183,8 +183,9 @@ func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before s
 // first reads the newest entries. Posts in flight are added to the reader's inbox first, so that a slow fan-out never shows, neither in the
 // list nor in the count.
 func (s *Service) first(ctx context.Context, reader services.UserID, limit int) (rawPage, error) {
-	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
+	// The list is read before the inbox: a fan-out that ends in between is in the list.
 	unfinished := s.inFlight.List()
+	page, err := s.raw(ctx, reader, services.MaxPostID, limit)
 	if err != nil || page.Facts || len(unfinished) == 0 {
 		return page, err
 	}
@@ -199,8 +200,8 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
 		return s.rawFacts(ctx, reader, services.MaxPostID, limit, false)
 	}
-	added, err := s.fanout.AddInFlight(ctx, reader, lacking)
-	if err != nil || !added {
+	held, err := s.fanout.AddInFlight(ctx, reader, lacking)
+	if err != nil || !held {
 		return page, nil // the page is right without them, and the fan-out continues
 	}
 	return s.raw(ctx, reader, services.MaxPostID, limit)

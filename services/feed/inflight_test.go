@@ -1,0 +1,55 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/nodecache"
+	"tidings/services/posts"
+	"tidings/services/sql"
+)
+
+// A fan-out that reaches a reader and ends while their page is read, after the inbox was: the page has the post all the same.
+func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
+	var during func()
+	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+		if now := during; statement == "pulled posts" && now != nil {
+			during = nil
+			now()
+		}
+	}}))
+	reader, _, small := n.crowd()
+	one := posts.InFlightFanout{Post: n.Posts(small, 1)[0], Author: small}
+	change := func(ended bool) {
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			if !ended {
+				if err := posts.BeginFanout(ctx, tx, one, 1); err != nil {
+					return err
+				}
+			} else if _, err := posts.EndChunk(ctx, tx, one.Post); err != nil {
+				return err
+			}
+			return nodecache.FanoutChange{InFlightFanout: one, Ended: ended}.Append(ctx, tx)
+		})
+		_, err := n.Memory.Log.RunOnce(t.Context())
+		n.Must(err)
+	}
+	change(false)
+	// The page asks SQL for this author, of whom the node has not heard yet.
+	unheard := n.Users(1)[0]
+	n.SetMode(unheard, services.AuthorHuge)
+	n.Follow(unheard, reader)
+	n.Quiet(n.fan)
+	during = func() {
+		_, err := n.fan.AddInFlight(t.Context(), reader, []posts.InFlightFanout{one})
+		n.Must(err)
+		change(true)
+	}
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || during != nil || !slices.Equal(places(page), []services.PostID{one.Post}) {
+		t.Errorf("%v, %v; want %v. The fan-out did not end during the page: %t", places(page), err, one.Post, during != nil)
+	}
+}
