@@ -38,6 +38,7 @@ func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services
 	}
 	page.Cut = page.Cut || floor > 0
 	heap.Init(&heads)
+	// From here on two lists are merged, both newest first.
 	rest := inbox.Entries
 	for len(rest) > 0 || len(heads) > 0 {
 		var next services.FeedEntry
@@ -84,7 +85,7 @@ func (s authorPosts) entry() services.FeedEntry {
 // methods.
 type authorHeap []authorPosts
 
-// advance removes the post on top.
+// advance removes the post on top. An author whose posts are used up leaves the heap.
 func (s *authorHeap) advance() {
 	if top := &(*s)[0]; top.at > 0 {
 		top.at--

@@ -122,6 +122,7 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 		return s.rawFacts(ctx, reader, before, limit, false)
 	}
 	inbox, building, err := s.inbox(ctx, reader, before, limit)
+	// An error of another kind is a bug or a damaged view, and SQL would hide it.
 	if err != nil && !services.IsUnavailable(err) {
 		return rawPage{}, err
 	}
@@ -150,6 +151,7 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	if err != nil || page.Ready && !s.projector.AwaySince(page.Day) {
 		return page, false, err
 	}
+	// An observer must not make the user active, as a rebuild does.
 	if page.Ready = false; services.Observed(ctx) { // the page comes from SQL
 		return page, false, nil
 	}
@@ -163,7 +165,8 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	return page, false, err
 }
 
-// rawFacts reads the same entries from SQL, only as many as a feed lists.
+// rawFacts reads the same entries from SQL, only as many as a feed lists. Counts and positions are not its matter: a
+// page shows posts.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.

@@ -206,6 +206,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	return &jobs.Command{
 		Name: "deletePost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// The rights are checked after the change: a refusal undoes it, and the post is locked meanwhile.
 			post, deleted, err := posts.Delete(ctx, tx, id)
 			if err := posts.Own(ctx, tx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err

@@ -78,8 +78,8 @@ func (r *Reader) runCopying(ctx context.Context) {
 	}
 }
 
-// copyOnce puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read are
-// skipped.
+// copyOnce puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read
+// are skipped. An error needs no retry: the next reader who misses a copy queues it again.
 func (r *Reader) copyOnce(ctx context.Context) {
 	ids, numbers := r.copy.take()
 	if len(ids)+len(numbers) == 0 {

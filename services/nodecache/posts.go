@@ -23,7 +23,8 @@ type Posts struct {
 	facts PostFacts
 }
 
-// newPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log.
+// newPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log. When a part of the log was
+// missed the cache is emptied: which of its posts have changed is not known.
 func newPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	if capacity == 0 {
 		capacity = keptByDefault

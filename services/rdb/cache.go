@@ -15,8 +15,10 @@ import (
 // change in microseconds), the epoch of its writing (a Redis that lost writes may hold an older copy), and JSON. An older copy
 // never overwrites a newer one. A missing copy is read from SQL. A broken copy counts as missing.
 
+// cachePut keeps the newer of two copies.
 var cachePut = loadScript("cache_put")
 
+// The form of a copy's version, and the life of a copy.
 const (
 	versionDigits = 16
 	// copyLifetime frees the copies of what nobody reads any more: each write begins it anew, a read does not.
@@ -142,6 +144,7 @@ func editedMicros(post services.Post) *int64 {
 	return &edited
 }
 
+// parseUserCopy reads a copy of a profile; false sends the caller to SQL.
 func parseUserCopy(epoch string, number services.UserID, text string) (services.User, bool) {
 	var stored userCopy
 	changed, ok := parseCopy(epoch, text, &stored)

@@ -14,6 +14,7 @@ import (
 // The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours. It
 // only picks a key of ours by its name: the script that drops the key checks it again, because it may have changed since.
 
+// The scripts of the cleaner: each checks what the walk has seen before it drops or cuts.
 var (
 	inboxTrim = loadScript("inbox_trim")
 	userDrop  = loadScript("user_drop")
@@ -161,6 +162,7 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 		return nil, nil, err
 	}
 	results, cut = make([]redis.Result, len(users)), make([]int, len(users))
+	// The third part of this script's answer is the number of entries, so the result cannot be taken as it is.
 	for i, reply := range replies {
 		if reply.Err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", inboxTrim.Name, redis.Unavailable(reply.Err))

@@ -18,7 +18,8 @@ type HostsState struct {
 // of replays.
 var HostsFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
-// ParseHosts parses the values of HostsFields. A document of another epoch is missing.
+// ParseHosts parses the values of HostsFields. A document of another epoch is missing, and so is one with a broken
+// field.
 func ParseHosts(values []any, epoch string) (state HostsState) {
 	if values[0] != "1" || values[1] != epoch {
 		return state

@@ -9,6 +9,7 @@ import (
 	"tidings/services/redis"
 )
 
+// The scripts of the inbox and of the document's half of the feed.
 var (
 	inboxAdd    = loadScript("inbox_add")
 	inboxMerge  = loadScript("inbox_merge")
@@ -46,7 +47,9 @@ type Add struct {
 	Entry  services.FeedEntry
 }
 
-// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds.
+// AddToInboxes pushes posts into inboxes, one round trip for each 500. Results are in the order of adds. Retry means
+// that the inbox refused because of a later removal, or because it lists the post with another flag: read post and
+// follow again for that reader.
 func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []Add) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(adds))
 	text := stamp.String()
@@ -92,7 +95,8 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 	})
 }
 
-// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500.
+// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500. A reader who does not have the
+// post is Same, and their inbox is fenced all the same.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
 	stem := entryStem(post, author)

@@ -141,18 +141,21 @@ func (p *parser) next() string {
 // number parses a count, a version or a day. 63 bits suffice for all of them, and keep the result within an int64.
 func (p *parser) number() uint64 { return p.numberOf(p.next()) }
 
+// numberOf is number for a text that was taken already.
 func (p *parser) numberOf(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 63)
 	p.failed = p.failed || err != nil
 	return n
 }
 
+// signed parses a number that may be negative: an offset of time.
 func (p *parser) signed(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	p.failed = p.failed || err != nil
 	return n
 }
 
+// place parses a position.
 func (p *parser) place(text string) services.PostID {
 	id, err := parsePlace(text)
 	p.failed = p.failed || err != nil

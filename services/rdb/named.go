@@ -17,6 +17,7 @@ const (
 	Hosts         NamedField = "L" // authors who have shows
 )
 
+// The format of such a field. It is shared with lib_named.lua.
 const (
 	// namedSize is the size of one author in such a field: their ID, and since when they are followed.
 	namedSize = 4 + 8

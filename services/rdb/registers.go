@@ -283,6 +283,7 @@ func (p *parser) announcements() services.AnnouncementState {
 	return services.AnnouncementState{Version: p.numberOf(version), Position: p.numberOf(position), DotsFrom: p.numberOf(from)}
 }
 
+// segments reads the bits of the user's segments.
 func (p *parser) segments() services.SegmentState {
 	var version, text string
 	p.parts(&version, &text)
@@ -291,6 +292,7 @@ func (p *parser) segments() services.SegmentState {
 	return services.SegmentState{Version: p.numberOf(version), Bits: bits}
 }
 
+// liveSeen reads a field that has a version and nothing else.
 func (p *parser) liveSeen() (version uint64) {
 	text := p.next()
 	if text == unborn {

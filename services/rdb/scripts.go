@@ -9,6 +9,7 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
+// scripts are the Lua files of this package.
 var scripts = redis.ScriptFiles{FS: luaFiles}
 
 // loadScript registers a script that changes users' documents, after the parts for these and further parts.

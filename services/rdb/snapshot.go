@@ -161,6 +161,7 @@ func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 
 // parseState reads a state as stateText prints it, in the form with or without the two days.
 func parseState(text string) (state services.Membership, ok bool) {
+	// The audit must not take part of a broken state for a state: every part has to be understood.
 	parts := strings.Split(text, ",")
 	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
 	switch len(parts) {

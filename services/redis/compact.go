@@ -33,7 +33,8 @@ func KeepCompact(warning string, settings ...Listpack) {
 	compacts = append(compacts, compactness{settings, warning})
 }
 
-// compactSettings are the configuration lines for the private server.
+// compactSettings are the configuration lines for the private server, with the old names: every version of redis-server
+// takes these.
 func compactSettings() string {
 	var lines strings.Builder
 	for _, need := range compacts {

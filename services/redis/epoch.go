@@ -207,6 +207,8 @@ func (c *Client) EpochToBuild(ctx context.Context) string {
 			defer cancel()
 			return nil, c.CheckEpoch(ctx)
 		})
+		// The caller waits for the shared question and not for its own time alone: without an answer the last epoch is
+		// used.
 		select {
 		case <-ctx.Done():
 		case <-done: // without an answer the last epoch is used

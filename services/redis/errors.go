@@ -58,7 +58,8 @@ func unanswered(err error) bool {
 	return services.IsUnavailable(err) && !errors.As(err, &refusal)
 }
 
-// IsWrongType reports whether a command or a script met a key of the wrong type.
+// IsWrongType reports whether a command or a script met a key of the wrong type. Inside of a script Redis wraps its
+// error in others, so the text is looked through.
 func IsWrongType(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "wrong kind of value")
 }

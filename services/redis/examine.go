@@ -60,6 +60,7 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 // server examines a Redis that a URL names. What stops one check may be what the operator looks for, so it becomes a
 // finding.
 func (x *examination) server(ctx context.Context, options Options) {
+	// dial connects lazily: the first question below is what meets an absent server.
 	c, at, err := dial(ctx, options)
 	defer func() { _ = c.Close() }() // it was only read
 	if err == nil {

@@ -88,7 +88,8 @@ func (g *guard) end(probe, timedOut, answered bool) {
 // readingKey is the key of the mark of Reading.
 type readingKey struct{}
 
-// Reading marks a context's calls as a reader's: the guards bound and refuse them.
+// Reading marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
+// to SQL.
 func Reading(ctx context.Context) context.Context { return context.WithValue(ctx, readingKey{}, true) }
 
 // read marks a command in a batch as a reader's, because the batch's context is not the caller's.

@@ -272,7 +272,8 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 	}
 }
 
-// watchSubscription pings until the connection has been silent for too long, or ctx ends.
+// watchSubscription pings until the connection has been silent for too long, or ctx ends. A network that swallows
+// everything closes nothing: only the missing answers show it.
 func watchSubscription(ctx context.Context, subscription *redis.PubSub, silence func() time.Duration) {
 	ticker := time.NewTicker(hintPing)
 	defer ticker.Stop()

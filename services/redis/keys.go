@@ -40,7 +40,7 @@ func RegisterKeys(family KeyFamily) KeyFamily {
 	return family
 }
 
-// FamilyOf is the registered family that a key may be of.
+// FamilyOf is the registered family that a key may be of. A family is known by its prefix, and its own check decides.
 func FamilyOf(key string) (family KeyFamily, found bool) {
 	for _, family := range keyFamilies {
 		if rest, found := strings.CutPrefix(key, family.Prefix); found {

@@ -103,6 +103,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 func dial(ctx context.Context, options Options) (c *Client, at *target, err error) {
 	c = &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
 	c.epoch.form = options.Form
+	// The Client outlives the context of Open: its work ends with Close.
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if at, err = c.target(ctx, options); err == nil {
 		err = c.connect(options, at)

@@ -59,7 +59,8 @@ func (c *Client) noteRefusal(err error) {
 	}
 }
 
-// CheckWrites writes one key on each master: one round trip. It is UNAVAILABLE if one of them refused.
+// CheckWrites writes one key on each master: one round trip. It is UNAVAILABLE if one of them refused. The hook has
+// noted the refusal by then; here a success is counted.
 func (c *Client) CheckWrites(ctx context.Context) error {
 	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {
@@ -69,6 +70,7 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 	if err != nil || len(commands) == 0 {
 		return err
 	}
+	// Two in a row: a single success may come from the moment before the next refusal.
 	if c.refusals.on.Load() && c.refusals.taken.Add(1) >= healedAfter {
 		c.refusals.on.Store(false)
 		c.log.Info("Redis accepts writes again")

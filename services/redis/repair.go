@@ -50,6 +50,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	if err := c.emptyAll(ctx, wrong); err != nil {
 		return replies, err
 	}
+	// Only what failed is repeated: the others may have moved on.
 	repetitions, err := c.Run(ctx, s, repeated)
 	for i, reply := range repetitions {
 		replies[again[i]] = reply

@@ -16,7 +16,8 @@ import (
 // pipelineCalls bounds the calls of one round trip: with more, other clients would wait while Redis executes them.
 const pipelineCalls = 500
 
-// Script is a Lua script that may be repeated: a second run changes nothing.
+// Script is a Lua script that may be repeated: a second run changes nothing. That is a promise of its author, on which
+// Run relies: it sends a round trip again when a master has lost its scripts, and callers run their jobs again.
 type Script struct {
 	Name   string
 	Source string
@@ -59,7 +60,7 @@ func NewScript(name, source string) *Script {
 	return &Script{Name: name, Source: source, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Call is one run of a script. All its keys have one hash tag.
+// Call is one run of a script. All its keys have one hash tag, so that a cluster can run it.
 type Call struct {
 	Keys []string
 	Args []any
@@ -102,6 +103,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 // runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
 func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
 	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
+	// The texts go out for all calls of the part: which of them have run is not known for each.
 	if missing {
 		c.scriptsMissing()
 		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
@@ -177,6 +179,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	if c.mode != modeCluster {
 		return pipe.Exec(ctx)
 	}
+	// On a cluster each command is wrapped, so that the library neither repeats it nor loses its answer.
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
@@ -212,6 +215,7 @@ func (a *answered) SetErr(err error) {
 
 // loadScripts loads the registered scripts into every master, one round trip each.
 func (c *Client) loadScripts(ctx context.Context) error {
+	// An EVALSHA before the load finds no script, and is sent again with its text: the load only saves that.
 	load := func(ctx context.Context, master *redis.Client) error {
 		if len(loaded) == 0 {
 			return nil

@@ -35,7 +35,8 @@ func (tx *Tx) DueAt(at time.Time) time.Time {
 	return at
 }
 
-// NewestOfMillisecond makes the statement that NewIDIn needs for a table.
+// NewestOfMillisecond makes the statement that NewIDIn needs for a table. It walks along the primary key: a millisecond
+// is a range of IDs.
 func NewestOfMillisecond(table string) Statement {
 	return NewStatement("the newest of "+table+" in a millisecond", `SELECT COALESCE(max(id), 0) FROM `+table+` WHERE id >= $1 AND id < $2`)
 }

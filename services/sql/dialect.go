@@ -65,7 +65,7 @@ func Statements() map[string]Statement {
 // Text is the statement's text for an engine.
 func (st Statement) Text(d dialect) string { return st.texts[d] }
 
-// AdHoc makes a statement that is not declared.
+// AdHoc makes a statement that is not declared: for texts that are put together at run time, and for tests.
 func AdHoc(name, text string) Statement {
 	s := Statement{name: name}
 	for d := range dialects {
@@ -77,7 +77,7 @@ func AdHoc(name, text string) Statement {
 // phrase finds the parts of a statement that differ between the engines.
 var phrase = regexp.MustCompile(`\{[^{}]*\}`)
 
-// translate makes the text of one engine.
+// translate makes the text of one engine. It runs once for each statement, when the package is initialised.
 func (d dialect) translate(text string) string {
 	text = phrase.ReplaceAllStringFunc(text, func(match string) string {
 		words := strings.Fields(strings.Trim(match, "{}"))
@@ -145,7 +145,7 @@ func (d dialect) table(parameter, columns string) string {
 	return fmt.Sprintf("(SELECT %s FROM %s)", strings.Join(picked, ", "), source)
 }
 
-// locking is empty on SQLite, which has one writer at a time.
+// locking is the clause that locks the rows of a SELECT. It is empty on SQLite, which has one writer at a time.
 func (d dialect) locking(words string) string {
 	clauses := map[string]string{
 		"for update":    "FOR UPDATE",
@@ -170,7 +170,8 @@ type Insertion struct {
 	kinds []string // of the columns
 }
 
-// NewInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values.
+// NewInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values,
+// such as ON CONFLICT. Its name need not be its own.
 func NewInsertion(name, table, columns, tail string) Insertion {
 	var names, kinds, values, lists []string
 	for i, column := range strings.Split(columns, ",") {

@@ -18,8 +18,9 @@ import (
 	"tidings/services"
 )
 
-// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it
-// later, else a plain error, which is INTERNAL. what names the statement or the step.
+// Fault gives an engine's error its meaning: UNAVAILABLE when the engine did not do the work and may do it later, else
+// a plain error, which is INTERNAL. what names the statement or the step. Callers decide by the code alone: a job waits
+// on UNAVAILABLE, and counts a try on anything else.
 func Fault(what string, err error) error {
 	if err == nil {
 		return nil
@@ -28,6 +29,7 @@ func Fault(what string, err error) error {
 	if _, known := errors.AsType[*services.Error](err); known {
 		return err
 	}
+	// The caller's own time was up: the message says so, because the database may be well.
 	if errors.Is(err, context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation took too long: try again")
 	}

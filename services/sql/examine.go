@@ -30,6 +30,7 @@ const (
 func Examine(ctx context.Context, cfg Config) []services.Finding {
 	x := &examination{clock: cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})}
 	cfg.Clock = x.clock
+	// A DB that is not opened: opening would migrate.
 	s := &DB{clock: x.clock}
 	scheme, file, _ := strings.Cut(cfg.URL, ":")
 	if scheme == "sqlite" {
@@ -203,7 +204,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	x.tables(ctx, s.db)
 }
 
-// disk checks the space of a folder's file system.
+// disk checks the space of a folder's file system. A full disk is the one fault of SQLite that is easy to see before.
 func (x *examination) disk(folder string) {
 	free, err := freeSpace(folder)
 	if err != nil {

@@ -10,10 +10,14 @@ import (
 // follows.
 const MostHidden = services.Retention
 
-// ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest size and one
-// more, and the viewer, and selects the rows of each page in the order of its list. ask is the parameters of a page after its
-// index, and its size. read reads a row: the index of its page, the item with its position, and where the page ends if not at an
-// item. The zero position is a row without an item, the zero end that of the list.
+// ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest
+// size and one more, and the viewer, and selects the rows of each page in the order of its list. ask is the parameters
+// of a page after its index, and its size. read reads a row: the index of its page, the item with its position, and
+// where the page ends if not at an item. The zero position is a row without an item, the zero end that of the list.
+//
+// Many lists are read for one request, such as the likes of each post of a page: one statement for all of them is one
+// round trip. Rows that the viewer may not see are skipped in SQL, at most MostHidden of a page, so that a list of
+// hidden rows cannot be made to take long.
 func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []K,
 	ask func(page K) (row []any, size int), read func(scan func(...any) error, i *int) (item T, position, end P, err error),
 ) (map[K]services.List[P, T], error) {

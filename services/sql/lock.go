@@ -32,6 +32,7 @@ func lockFile(path string) (io.Closer, error) {
 		_ = file.Close()
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be locked", path)
 	}
+	// The file stays open: closing it would let go of the lock.
 	return file, nil
 }
 

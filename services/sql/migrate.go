@@ -19,7 +19,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to date. Nodes that start together take turns.
+// migrate brings the tables up to date. Nodes that start together take turns. Each migration is a transaction of its
+// own: one that fails leaves those before it, and the next start goes on there.
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	steps, err := s.Dialect.steps(db)
 	if err != nil {

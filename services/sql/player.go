@@ -120,7 +120,8 @@ func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, e
 	return driver.RowsAffected(got.changed), got.err
 }
 
-// readAnswer reads the answer to the next statement of a pass.
+// readAnswer reads the answer to the next statement of a pass. All rows are read at once: the connection has the
+// answers of the other statements behind them.
 func readAnswer(results pgx.BatchResults) (got answer) {
 	rows, err := results.Query()
 	if err != nil {

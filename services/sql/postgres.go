@@ -62,6 +62,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 			return err
 		}
 		_, err := conn.Exec(ctx, endsWithItsClient)
+		// An older server has no such setting. It is a safeguard, and not worth a refusal to start.
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 			return nil
 		}

@@ -178,6 +178,7 @@ func (t transaction) query(ctx context.Context, text string, args []any) (found,
 	return t.tx.QueryContext(ctx, text, args...)
 }
 
+// exec changes rows in the transaction.
 func (t transaction) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
 	return t.tx.ExecContext(ctx, text, args...)
 }
@@ -213,6 +214,7 @@ func (p *preparedPool) query(ctx context.Context, text string, args []any) (foun
 	return st.QueryContext(ctx, args...)
 }
 
+// exec completes the interface: readers of SQLite write nothing.
 func (p *preparedPool) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
 	st, err := p.statement(ctx, text)
 	if err != nil {

@@ -34,6 +34,7 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	if s.Dialect != SQLite {
 		return "", nil
 	}
+	// 1 is the number of faults after which it stops: one is enough.
 	rows, err := s.db.QueryContext(ctx, `PRAGMA quick_check(1)`)
 	if err != nil {
 		return "", Fault("check the file", err)
@@ -151,7 +152,8 @@ func pages(ctx context.Context, q queryer, numbers []int64, each func(number int
 	return rows.Err()
 }
 
-// readFormat reads the head of the file, and which of the pages from first to last are free.
+// readFormat reads the head of the file, and which of the pages from first to last are free. It walks along the whole
+// list of free pages, because the list is in no order.
 func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFormat, err error) {
 	file.first, file.last = first, last
 	rows, err := q.query(ctx, `PRAGMA page_count`, nil)
@@ -214,8 +216,9 @@ type scrubbedPage struct {
 	data   []byte
 }
 
-// scrubbed finds the pages among some, and among their overflow pages, in which something is left. found is called with the number among
-// the given ones, and the page without it.
+// scrubbed finds the pages among some, and among their overflow pages, in which something is left. found is called with
+// the number among the given ones, and the page without it. found is called after all pages are read: SQLite must not
+// write a table that it reads.
 func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
@@ -227,6 +230,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 	}
 	err := pages(ctx, q, numbers, func(number int64, data []byte) {
 		holes, more := file.holes(number, data)
+		// Overflow pages do not say what they are: only the chain from its row does.
 		chains = append(chains, more...)
 		clean(number, number, data, holes)
 	})

@@ -142,6 +142,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	}
 	// Between the pointers to the cells and the content is nothing.
 	holes := []hole{{end, content}}
+	// Each byte of the content is taken once. Two parts that overlap show damage, and nothing is touched then.
 	used := usedBytes{make([]bool, f.usable), content}
 	for block != 0 {
 		if block < content || block+4 > f.usable {

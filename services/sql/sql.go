@@ -77,6 +77,8 @@ type DB struct {
 // another process has open, and for a database that is newer than this program; UNAVAILABLE for one that cannot be reached or
 // opened. The errors name the database and never a password.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
+	// The tokens of a process begin with a random text, so that it can tell its own leases from those of the process
+	// before it.
 	s := &DB{clock: cfg.Clock, log: cfg.Log, Tokens: rand.Text(), Runner: Runner{trace: cfg.Trace, reads: true}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}

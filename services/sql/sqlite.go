@@ -55,6 +55,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if err := keepPrivate(path); err != nil {
 		return openFault(path, err)
 	}
+	// The writer migrates; readers come after it and find the newest tables.
 	s.writer, err = openWriter(ctx, s, sqliteDSN(path, "rwc", writerPragmas))
 	if err != nil {
 		return openFault(path, err)
@@ -103,7 +104,8 @@ func sqliteDSN(path, mode string, pragmas []string) string {
 // name of a host.
 func uriPath(path string) string { return "/" + strings.TrimPrefix(path, "/") }
 
-// openFault adds the name of the file to an error of opening it.
+// openFault adds the name of the file to an error of opening it. INVALID is for the operator to mend; UNAVAILABLE may
+// pass.
 func openFault(path string, err error) error {
 	if err == nil {
 		return nil

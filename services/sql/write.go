@@ -178,6 +178,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	if err := tx.runEnds(ctx); err != nil {
 		return end(err)
 	}
+	// After a lost connection nobody knows whether it stands: UNAVAILABLE says no more than that.
 	err = dbTx.Commit()
 	if err == nil && tx.signal {
 		s.signal()
@@ -211,8 +212,9 @@ func (s *DB) part(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err 
 	return failed, tx.control(ctx, release)
 }
 
-// Attempt runs fn as a part of the transaction: an error of fn rolls back what fn did and nothing else, and is returned as
-// failed. err is an error of the transaction: return it.
+// Attempt runs fn as a part of the transaction: an error of fn rolls back what fn did and nothing else, and is returned
+// as failed. err is an error of the transaction: return it. PostgreSQL refuses every statement after a failed one until
+// a savepoint is rolled back to, so this is the only way to go on after an error of a statement.
 func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) {
 	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
 		return nil, err

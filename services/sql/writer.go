@@ -26,9 +26,13 @@ const (
 	lockTries = 100
 )
 
-// writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, each caller within savepoints
-// of their own, so that many callers share one wait for the disk. It never waits for more to come: while one group is written
-// the next one gathers. Short and long requests have a queue each, see fewFunctions.
+// writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, each caller within
+// savepoints of their own, so that many callers share one wait for the disk. It never waits for more to come: while one
+// group is written the next one gathers. Short and long requests have a queue each, see fewFunctions.
+//
+// A request passes through three hands. write queues it and waits; gather takes it, unless its caller has given up;
+// attempt runs its functions and commits them with those of the group. Exactly one of caller and writer takes it, by
+// its flag taken, so that functions either run and are waited for, or never run.
 type writer struct {
 	store *DB
 	db    *sql.DB
@@ -98,6 +102,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	if len(fns) > fewFunctions {
 		queue = w.long
 	}
+	// The queue is bounded: behind it callers wait for a place, and their contexts bound that too.
 	select {
 	case queue <- r:
 	case <-ctx.Done():

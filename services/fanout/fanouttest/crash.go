@@ -33,6 +33,7 @@ type mortal struct {
 	left atomic.Int64
 }
 
+// newMortal makes a context that lives for so many looks.
 func newMortal(ctx context.Context, looks int) *mortal {
 	m := &mortal{}
 	m.Context, m.end = context.WithCancel(ctx)
@@ -40,6 +41,7 @@ func newMortal(ctx context.Context, looks int) *mortal {
 	return m
 }
 
+// look counts one check of the context, and ends it with the one after the last.
 func (m *mortal) look() {
 	if m.left.Add(-1) < 0 {
 		m.end()
@@ -71,6 +73,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 		if looks > maxLooks {
 			t.Fatal("the work has no end")
 		}
+		// Each round is on new users, so that it meets all steps and not only what the round before has left.
 		check := happen()
 		if died = crash(t, w, looks); died {
 			deaths++
@@ -99,6 +102,7 @@ func crash(t *testing.T, w *World, looks int) (died bool) {
 		busy, err = w.runSome(ctx, 1000)
 		w.Must(err)
 	}
+	// The leases of the dead worker end, and another node finds its jobs.
 	w.Clock.Advance(31 * time.Second)
 	w.Quiet(w.Another())
 	return ctx.died()
@@ -126,11 +130,13 @@ func (s Step) BringsInLine(t *testing.T, w *World) {
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
 	s.Happen(w, users)
+	// A step without a job would prove nothing.
 	if waiting, _ := w.Jobs(); waiting == 0 {
 		t.Fatal("nothing is to be done")
 	}
 	w.Quiet(w.Fanout)
 	w.Agree(users...)
+	// Everything once more: idempotent work changes no version.
 	versions, err := w.Redis.Versions(t.Context(), users)
 	w.Must(err)
 	for _, user := range users[1:] {
@@ -161,7 +167,9 @@ func (w *World) RunSome(count, looks int) error {
 	return err
 }
 
+// runSome claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
 func (w *World) runSome(ctx *mortal, count int) (busy bool, err error) {
+	// The claim has the test's own context: it is the work that dies, and not the claim.
 	claimed, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), count, 30*time.Second)
 	if err != nil || len(claimed) == 0 {
 		return false, err

@@ -45,6 +45,7 @@ type World struct {
 	Shows     any // the service of shows, of tests that make shows
 	Log       *slog.Logger
 
+	// What nodes that are made later start from: see Another and Install.
 	projectorConfig projector.Config
 	fanoutConfig    fanout.Config
 	jobs            jobs.Config
@@ -76,6 +77,7 @@ func New(tb testing.TB, options Options) *World {
 		options.Redis = w.Server.URL()
 	}
 	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	// The settings are asked for twice: Redis needs the expiry before the other parts exist.
 	var settings projector.Config
 	if options.Projector != nil {
 		options.Projector(&settings)
@@ -287,6 +289,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 		if !waits {
 			return
 		}
+		// Longer than a lease, and than the wait of a job that failed.
 		w.Clock.Advance(31 * time.Second)
 	}
 	waiting, dead := w.Jobs()
@@ -343,6 +346,7 @@ func (w *World) Difference(user services.UserID) string {
 	ctx := w.TB.Context()
 	document := w.Document(user)
 	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
+	// What should be shown comes from SQL, by the statements of pages and not by those of rebuilds.
 	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
 	w.Must(err)
 	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")

@@ -16,6 +16,7 @@ const few = 10
 // Replacements are an injected bug in scripts: texts that each occur once in their script become others.
 type Replacements []replacement
 
+// replacement is one text of a script and the one that takes its place.
 type replacement struct {
 	script   *redis.Script
 	old, new string
@@ -75,11 +76,13 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 	for name, bug := range bugs {
 		t.Run(name, func(t *testing.T) {
 			for _, change := range bug.Scripts {
+				// A script that was changed may have lost the place of the bug: the test says so and does not pass.
 				if strings.Count(change.script.Source, change.old) != 1 {
 					t.Fatalf("the script %s does not have %q once", change.script.Name, change.old)
 				}
 				defer change.script.Replace(strings.Replace(change.script.Source, change.old, change.new, 1))()
 			}
+			// What the bug before has left must not help to find this one.
 			if err := c.Commands().FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -90,6 +93,7 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 					err = run(number, bug)
 				}
 			}
+			// A Redis that did not answer has found nothing.
 			if err == nil || services.IsUnavailable(err) {
 				t.Fatalf("not found up to %d: %v", number, err)
 			}

@@ -86,6 +86,7 @@ func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
 		}
 	}
 	libraries := map[string]bool{}
+	// A source is the library, parts and the script: what is left after the script and the parts must be the library.
 	for name, text := range texts {
 		rest, whole := strings.CutSuffix(sources[name], text)
 		if !whole {

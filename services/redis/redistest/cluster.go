@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node counts as
+// dead after two seconds, so that tests of a lost master are short.
 const (
 	masters         = 3
 	slots           = 16384
@@ -43,6 +45,7 @@ func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	return "redis+cluster://" + addresses(servers), servers
 }
 
+// addresses are the hosts of a URL.
 func addresses(servers []*Server) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
@@ -51,6 +54,7 @@ func addresses(servers []*Server) string {
 	return strings.Join(list, ",")
 }
 
+// takeIdle takes a cluster that another test has given back, and empties it; nil if there is none.
 func takeIdle(tb testing.TB) []*Server {
 	tb.Helper()
 	idle.mu.Lock()
@@ -59,6 +63,7 @@ func takeIdle(tb testing.TB) []*Server {
 		servers, idle.clusters = idle.clusters[last], idle.clusters[:last]
 	}
 	idle.mu.Unlock()
+	// All get the test first: Flush reports to it.
 	for _, s := range servers {
 		s.tb = tb
 	}
@@ -68,6 +73,8 @@ func takeIdle(tb testing.TB) []*Server {
 	return servers
 }
 
+// giveBack keeps a whole cluster for a later test and removes any other. The test may have left a server paused: it is
+// resumed first.
 func giveBack(servers []*Server) {
 	whole := diesWithUs
 	for _, s := range servers {
@@ -87,6 +94,7 @@ func giveBack(servers []*Server) {
 	idle.mu.Unlock()
 }
 
+// newCluster starts the masters, gives each a third of the slots, and waits until all know of all.
 func newCluster(tb testing.TB) []*Server {
 	tb.Helper()
 	var servers []*Server
@@ -106,6 +114,7 @@ func newCluster(tb testing.TB) []*Server {
 			if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 				return err
 			}
+			// Each master needs an epoch of its own: otherwise they argue about slots for some seconds.
 			if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 				return err
 			}

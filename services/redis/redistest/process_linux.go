@@ -2,6 +2,7 @@ package redistest
 
 import "syscall"
 
+// A process that is stopped keeps its connections and answers nothing: a server that hangs.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT

@@ -4,6 +4,7 @@ package redistest
 
 import "syscall"
 
+// See process_linux.go.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
@@ -11,4 +12,5 @@ const (
 	diesWithUs = false
 )
 
+// childAttributes keep the terminal's interrupt from a server.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -15,6 +15,7 @@ type Proxy struct {
 	target   string
 	work     sync.WaitGroup
 
+	// mu guards the faults and the links: each piece of data asks for its fate under it.
 	mu          sync.Mutex
 	links       map[*link]struct{}
 	delay       time.Duration
@@ -27,6 +28,7 @@ type Proxy struct {
 // link is one connection through the proxy: its two ends.
 type link struct{ client, server net.Conn }
 
+// close closes both ends, so that the goroutines of both directions end.
 func (l *link) close() {
 	_ = l.client.Close()
 	_ = l.server.Close()
@@ -74,6 +76,7 @@ func (p *Proxy) Reset() {
 	p.set(func() {
 		for l := range p.links {
 			if tcp, ok := l.client.(*net.TCPConn); ok {
+				// Without a linger the system sends a reset instead of an orderly end.
 				_ = tcp.SetLinger(0)
 			}
 			l.close()
@@ -81,12 +84,15 @@ func (p *Proxy) Reset() {
 	})
 }
 
+// set changes faults or links.
 func (p *Proxy) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
 }
 
+// accept makes a link for each connection until the proxy is closed. A server that is away closes the client's
+// connection at once.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -100,6 +106,7 @@ func (p *Proxy) accept() {
 		}
 		l := &link{client: client, server: server}
 		p.set(func() {
+			// It came while the proxy was closing: nobody would close it later.
 			if p.closed {
 				l.close()
 				return
@@ -121,6 +128,7 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 		if err != nil {
 			return
 		}
+		// The fate is asked for each piece, so that a fault takes effect on open connections.
 		delay, swallow, cut := p.fate(replies)
 		if cut {
 			return
@@ -150,6 +158,7 @@ func (p *Proxy) awaitRelease() {
 	}
 }
 
+// fate decides what becomes of one piece of data. A black hole swallows an answer instead of cutting its connection.
 func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,6 +169,7 @@ func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
 	return p.delay, p.blackHole, false
 }
 
+// close ends all links and waits for their goroutines.
 func (p *Proxy) close() {
 	p.set(func() { p.closed = true })
 	_ = p.listener.Close()

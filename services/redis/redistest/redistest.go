@@ -72,11 +72,13 @@ func NewServer(tb testing.TB) *Server {
 	return s
 }
 
+// newServer starts a server whose end the caller sees to.
 func newServer(tb testing.TB, settings string) *Server {
 	tb.Helper()
 	return newServerAs(tb, settings, false)
 }
 
+// newServerAs starts a data server or a sentinel. A port that was free a moment ago may be taken by now: it tries some.
 func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	tb.Helper()
 	path, err := exec.LookPath(program)
@@ -109,6 +111,7 @@ var debugSetting = sync.OnceValue(func() string {
 	return "enable-debug-command local\n"
 })
 
+// sweep is sweepFolders, once in a test binary.
 var sweep = sync.OnceFunc(sweepFolders)
 
 // sweepFolders removes the folders of test binaries that have ended: nothing else removes the folder of a cluster that was kept
@@ -135,6 +138,7 @@ func freePort(tb testing.TB) int {
 	return 0
 }
 
+// listens reports whether a port can be had, by taking it for a moment.
 func listens(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	return err == nil && listener.Close() == nil
@@ -157,6 +161,7 @@ func (s *Server) Start() {
 	}
 }
 
+// start writes the configuration anew, because a sentinel changes its own, and starts the process.
 func (s *Server) start() error {
 	output, err := os.Create(filepath.Join(s.folder, "output"))
 	if err != nil {
@@ -218,6 +223,7 @@ func (s *Server) do(run func(context.Context, *redis.Client) error) error {
 	return run(ctx, client)
 }
 
+// must is do, and fails the test.
 func (s *Server) must(what string, run func(context.Context, *redis.Client) error) {
 	s.tb.Helper()
 	if err := s.do(run); err != nil {
@@ -242,6 +248,7 @@ func (s *Server) Pause() { s.signal("Pause", pauseSignal) }
 // Resume continues a paused server.
 func (s *Server) Resume() { s.signal("Resume", resumeSignal) }
 
+// signal sends a signal to the process.
 func (s *Server) signal(what string, signal os.Signal) {
 	s.tb.Helper()
 	if s.command == nil {
@@ -273,6 +280,7 @@ func (s *Server) Do(args ...any) any {
 	return value
 }
 
+// remove ends the server for good.
 func (s *Server) remove() {
 	s.Kill()
 	_ = os.RemoveAll(s.folder)

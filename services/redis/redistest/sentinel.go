@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// The shape of a set. Two of three sentinels decide that a master is dead.
 const (
 	sentinels        = 3
 	sentinelDeadline = 15 * time.Second
@@ -44,6 +45,7 @@ func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
 	return sentinelURL(set), set[0], set[1]
 }
 
+// sentinelURL is the URL of a set: master and replica come first in it, and the sentinels after them.
 func sentinelURL(set []*Server) string {
 	return "redis+sentinel://" + addresses(set[2:]) + "/" + masterName
 }
@@ -57,6 +59,7 @@ func newSentinels(tb testing.TB) (set []*Server) {
 			removeAll(set)
 		}
 	}()
+	// Without a delay the replica gets its first copy at once.
 	master := newServer(tb, "repl-diskless-sync-delay 0\n")
 	set = append(set, master)
 	replica := newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port))
@@ -74,10 +77,12 @@ func newSentinels(tb testing.TB) (set []*Server) {
 	return set
 }
 
+// knowsAll checks that a sentinel knows the replica and the other sentinels: only then can it lead a failover.
 func knowsAll(ctx context.Context, client *redis.Client) error {
 	return contains(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
 }
 
+// takeIdleSentinels takes a sound set that another test has given back; nil if there is none.
 func takeIdleSentinels(tb testing.TB) []*Server {
 	tb.Helper()
 	idleSentinels.mu.Lock()
@@ -98,6 +103,7 @@ func takeIdleSentinels(tb testing.TB) []*Server {
 	return nil
 }
 
+// giveBackSentinels keeps a sound set for a later test and removes any other.
 func giveBackSentinels(set []*Server) {
 	if !diesWithUs || !sound(set) {
 		removeAll(set)
@@ -119,12 +125,14 @@ func sound(set []*Server) bool {
 	return err == nil
 }
 
+// removeAll ends the servers of a set.
 func removeAll(servers []*Server) {
 	for _, s := range servers {
 		s.remove()
 	}
 }
 
+// newSentinel starts a sentinel that takes a silent master for dead after a second.
 func newSentinel(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	settings := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
@@ -132,6 +140,7 @@ func newSentinel(tb testing.TB, master *Server) *Server {
 	return newServerAs(tb, settings, true)
 }
 
+// contains checks the answer to INFO for a text.
 func contains(info *redis.StringCmd, want string) error {
 	text, err := info.Result()
 	if err == nil && !strings.Contains(text, want) {
@@ -140,6 +149,7 @@ func contains(info *redis.StringCmd, want string) error {
 	return err
 }
 
+// await repeats a check until it succeeds; what says what is wrong meanwhile.
 func await(tb testing.TB, what string, s *Server, check func(context.Context, *redis.Client) error) {
 	tb.Helper()
 	deadline := time.Now().Add(sentinelDeadline)

@@ -80,6 +80,7 @@ func (s *Server) Database(tb testing.TB) (url string) {
 	return s.copyOf(tb, "template0")
 }
 
+// copyOf makes a database as a copy of a template, which takes less time than to make the tables.
 func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	tb.Helper()
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
@@ -89,6 +90,7 @@ func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	return s.url(name)
 }
 
+// create makes a database of a name.
 func (s *Server) create(ctx context.Context, name, template string) error {
 	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template)
 }
@@ -122,10 +124,12 @@ func (s *Server) Start(tb testing.TB) {
 	}
 }
 
+// url is the URL of a database of this server: its host is the folder of the socket.
 func (s *Server) url(database string) string {
 	return "postgres://postgres@/" + database + "?" + url.Values{"host": {s.dir}}.Encode()
 }
 
+// admin runs one statement on a connection of its own, outside of every test's database.
 func (s *Server) admin(ctx context.Context, statement string) error {
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
@@ -135,6 +139,7 @@ func (s *Server) admin(ctx context.Context, statement string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
+// startServer makes the data of a new server and starts it.
 func startServer() (*Server, error) {
 	bin, err := findPrograms()
 	if err != nil {
@@ -203,6 +208,7 @@ func (s *Server) takeAccount() error {
 	return os.Chown(s.dir, uid, gid)
 }
 
+// command is a command under the server's account, in its folder.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = s.dir
@@ -231,6 +237,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		return false, err
 	}
 	defer log.Close()
+	// The keeper reads from the pipe. However the test binary ends, the pipe does too, and with it the server.
 	in, leash, err := os.Pipe()
 	if err != nil {
 		return false, err
@@ -251,6 +258,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 			return false, nil
 		}
 		said, _ := os.ReadFile(log.Name()) // for the message
+		// A server that was killed leaves shared memory behind until its last process has ended.
 		if bytes.Contains(said, []byte("is still in use")) {
 			return true, fmt.Errorf("sqltest: PostgreSQL did not start: %w\n%s", err, said)
 		}

@@ -22,6 +22,7 @@ type Trips struct {
 	count    atomic.Int64
 	work     sync.WaitGroup
 
+	// open are both ends of all connections, for Cut.
 	mu   sync.Mutex
 	open []net.Conn
 }
@@ -62,6 +63,7 @@ func (t *Trips) Cut() {
 	t.open = nil
 }
 
+// accept makes a pair of connections for each client.
 func (t *Trips) accept() {
 	for {
 		client, err := t.listener.Accept()

@@ -43,6 +43,7 @@ func snapshots(w *World) (map[services.UserID]snapshot, error) {
 	return all, nil
 }
 
+// newSnapshot parses what the two commands of snapshots have answered.
 func newSnapshot(fields []any, members []string) (s snapshot) {
 	if fields[0] == nil || len(members) == 0 {
 		return s
@@ -147,6 +148,7 @@ func (w *World) compare() error {
 		if err != nil {
 			return err
 		}
+		// What readers get: the methods under test, with their own parsers.
 		page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
 		if err != nil {
 			return err

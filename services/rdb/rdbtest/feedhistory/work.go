@@ -24,6 +24,7 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	if err != nil {
 		return err
 	}
+	// The chunks are of the followers as they are now. A chunk reads them again when it runs.
 	pause()
 	followers := w.Followers(author, 0)
 	for len(followers) > 0 {
@@ -44,6 +45,7 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 		return err
 	}
 	pause()
+	// Post, follows and the write are three steps in the program, too.
 	post := *w.posts[id]
 	if post.Deleted && !remove {
 		return nil
@@ -122,6 +124,7 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 				return err
 			}
 			pause()
+			// The follow that was made meanwhile may have been merged before the removal.
 			if _, again := w.edges[edge{reader, author}]; again && w.Rereads {
 				continue
 			}
@@ -206,6 +209,7 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 	return fmt.Errorf("rebuild of %d: refused %d times", user, Rounds)
 }
 
+// projectSeen writes the position of the facts, as it was when the job read it.
 func (w *World) projectSeen(pause func(), user services.UserID) error {
 	seen := w.seen[user]
 	pause()
@@ -213,6 +217,7 @@ func (w *World) projectSeen(pause func(), user services.UserID) error {
 	return err
 }
 
+// Followers are an author's followers with IDs above after, in their order.
 func (w *World) Followers(author, after services.UserID) []services.UserID {
 	var followers []services.UserID
 	for edge := range w.edges {

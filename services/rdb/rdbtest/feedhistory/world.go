@@ -1,5 +1,11 @@
-// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that this causes
-// stops and repeats wherever it can, and in the end the views equal the facts. Features add what they keep beside the inbox.
+// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that
+// this causes stops and repeats wherever it can, and in the end the views equal the facts. Features add what they keep
+// beside the inbox.
+//
+// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a
+// worker continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after
+// each step, for what no reader may ever see; compare looks at all of them when the last worker has ended. A failure
+// prints the trace, and its number repeats it.
 package feedhistory
 
 import (
@@ -47,6 +53,7 @@ type World struct {
 	depth int
 }
 
+// edge is a follow.
 type edge struct{ reader, author services.UserID }
 
 // A worker runs a job from one pause to the next. Its first step starts it.
@@ -71,6 +78,7 @@ const (
 // errDead unwinds the job of a worker that dies.
 var errDead = errors.New("the worker died")
 
+// newWorld makes the people and the mix of a history. Everything that differs between histories comes from the seed.
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
 		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), Rereads: true, sweeps: true, depth: worldEntries + 1, last: 1 << 21,
@@ -101,6 +109,7 @@ func (w *World) run(steps int) (err error) {
 			return err
 		}
 	}
+	// Without trouble each worker ends after some turns.
 	for len(w.queue) > 0 {
 		if err := w.work(false); err != nil {
 			return err
@@ -137,6 +146,7 @@ func Run(ctx context.Context, client *rdb.Projections, number int, first service
 	return w.run(30 + number%3*30)
 }
 
+// mix draws how often each kind of event is in the deck, from the parts of its kind: none, some or many.
 func (w *World) mix() (deck []int) {
 	for kind, parts := range [kinds][]int{
 		publish: {1, 2, 4}, follow: {2, 4, 8}, unfollow: {0, 4, 8}, remove: {0, 0, 1, 4}, see: {0, 0, 2},
@@ -198,6 +208,7 @@ func (w *World) event() error {
 	return nil
 }
 
+// follow writes the fact and queues the job.
 func (w *World) follow(reader, author services.UserID) {
 	since := w.NextID()
 	w.edges[edge{reader, author}] = since
@@ -250,6 +261,7 @@ func (w *World) visit(user services.UserID) error {
 	return nil
 }
 
+// ready reports whether a reader finds a whole view.
 func (w *World) ready(user services.UserID) (bool, error) {
 	documents, err := w.Client.Documents(w.Ctx, []services.UserID{user})
 	if err != nil {
@@ -305,6 +317,7 @@ func (w *World) work(trouble bool) error {
 	}
 }
 
+// start makes the job a coroutine: next runs it to its next pause, and stop unwinds it at the pause where it waits.
 func (w *worker) start() {
 	w.next, w.stop = iter.Pull(func(yield func(error) bool) {
 		defer func() {
@@ -323,6 +336,7 @@ func (w *worker) start() {
 	})
 }
 
+// kill lets the worker die. The job starts over when it is taken again.
 func (w *worker) kill() {
 	if w.stop != nil {
 		w.stop()
@@ -330,16 +344,20 @@ func (w *worker) kill() {
 	}
 }
 
+// Enqueue queues a job under a name for the trace.
 func (w *World) Enqueue(name string, do func(pause func()) error) {
 	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stalls) == 0})
 }
 
+// Say adds a line to the trace.
 func (w *World) Say(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
+// anyone is one of the people.
 func (w *World) anyone() services.UserID { return w.Users[w.Random.IntN(len(w.Users))] }
 
+// anyPost is one of all posts, deleted ones included.
 func (w *World) anyPost() (services.PostID, bool) {
 	ids := w.ids(func(*services.Post) bool { return true })
 	if len(ids) == 0 {
@@ -348,6 +366,7 @@ func (w *World) anyPost() (services.PostID, bool) {
 	return ids[w.Random.IntN(len(ids))], true
 }
 
+// NextID assigns an ID, which is greater than all before. The step leaves room for the sequence and node of real IDs.
 func (w *World) NextID() services.PostID {
 	w.last += 1 << 21
 	return w.last
