@@ -111,8 +111,9 @@ const DefaultMessageType = "general"
 
 // MessageTypeCount is the count of one type of site messages.
 type MessageTypeCount struct {
-	Type  string
-	Count Count
+	Type    string
+	Count   Count
+	Version uint64 // of the facts; not shown. See MessageTypeState
 }
 
 // ConversationCounts are the counts over all conversations.

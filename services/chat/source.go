@@ -132,9 +132,10 @@ func (s State) item(count int) services.Item {
 func (c Source) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
-	add := func(to *services.Explanation, state State, count int) {
+	add := func(to *services.Explanation, state State, count int, loose bool) {
 		if count > 0 && len(to.Items) == 0 {
 			to.Items = []services.Item{state.item(count)}
+			to.Items[0].Loose = loose // the last message need not be one of the mentions that count
 		}
 	}
 	err = c.each(ctx, of.User, true, func(state State) bool {
@@ -142,8 +143,8 @@ func (c Source) Newest(ctx context.Context, of source.Explained) (explanations [
 			return false // so are all that follow
 		}
 		own := c.s.counted(state.Own)
-		add(&unread, state, inBadge(own))
-		add(&mentions, state, int(own.UnreadMentions()))
+		add(&unread, state, inBadge(own), own.Muted)
+		add(&mentions, state, int(own.UnreadMentions()), true)
 		// Looking for a mention ends with the list, so it is not begun without one.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
 	})

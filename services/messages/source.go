@@ -86,7 +86,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 		if state.Unread > services.MessagesCounted {
 			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
 		}
-		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count})
+		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count, Version: state.Version})
 	}
 }
 

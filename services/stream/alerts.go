@@ -11,7 +11,7 @@ import (
 
 // items are what stands behind the difference of two states. The zero value is for a difference without items.
 type items struct {
-	news []Cause          // of parts that rose, by an item newer than any that was reported
+	news []Cause          // of parts that rose or moved, by an item newer than any that was reported
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
 }
 
@@ -86,11 +86,11 @@ func (s State) Loud() (version uint64) {
 // behind looks up the items behind the difference of two states. It returns nothing without a look if there are none: most
 // changes only raise a version or clear a count.
 func (s *Service) behind(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
-	risen, fallen := now.risen(before), now.fallen(before)
-	if len(risen)+len(fallen) == 0 {
+	risen, moved, fallen := now.risen(before), now.moved(before), now.fallen(before)
+	if len(risen)+len(moved)+len(fallen) == 0 {
 		return found, nil
 	}
-	rose, fell := map[string]bool{}, map[string]bool{}
+	rose, shifted, fell := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	var sources []services.Source
 	ask := func(parts []Part, names map[string]bool) {
 		for _, part := range parts {
@@ -100,8 +100,9 @@ func (s *Service) behind(ctx context.Context, user services.UserID, badges *serv
 			}
 		}
 	}
-	// One call asks for the parts of both kinds, each source once.
+	// One call asks for the parts of all kinds, each source once.
 	ask(risen, rose)
+	ask(moved, shifted)
 	ask(fallen, fell)
 	recent := s.cfg.Clock.Now().Add(-alertFor)
 	from := recent
@@ -120,7 +121,7 @@ func (s *Service) behind(ctx context.Context, user services.UserID, badges *serv
 			found.left[name] = cause
 		}
 		// Older items raised the count without being news: an import, the end of a mute, a follow mode in which more counts.
-		if !rose[name] || item.At.Before(since.of(source)) || item.At.Before(recent) {
+		if !rose[name] && (!shifted[name] || item.Loose) || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}
 		// It was reported already. Two items may have the same time; a later one of them is a new one.

@@ -93,11 +93,12 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		if one.before.Seq == 0 && one.state.empty() {
 			one.differ = false
 		}
-		if !one.differ {
+		if !one.differ && (one.before.Seq == 0 || len(one.state.moved(one.before.State)) == 0) {
 			continue
 		}
 		group.Go(func() error {
 			one.items, one.failed = s.behind(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
+			one.differ = one.differ || len(one.items.news) > 0 // the numbers are the same, and something new is behind them
 			return nil
 		})
 	}

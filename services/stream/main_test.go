@@ -20,6 +20,7 @@ type world struct {
 	*peopletest.Bundle
 	mu     sync.Mutex
 	likes  map[services.UserID]int
+	facts  map[services.UserID]uint64 // set: likes are site messages, whose facts have this version
 	items  map[services.UserID]services.Item
 	nextAt map[services.UserID]time.Time
 	failed map[services.UserID]error
@@ -30,7 +31,7 @@ type world struct {
 
 func newWorld(b *peopletest.Bundle) *world {
 	return &world{
-		Bundle: b, likes: map[services.UserID]int{}, items: map[services.UserID]services.Item{}, nextAt: map[services.UserID]time.Time{},
+		Bundle: b, likes: map[services.UserID]int{}, facts: map[services.UserID]uint64{}, items: map[services.UserID]services.Item{}, nextAt: map[services.UserID]time.Time{},
 		failed: map[services.UserID]error{},
 	}
 }
@@ -56,6 +57,14 @@ func (w *world) peek(_ context.Context, users []services.UserID) (badges []*serv
 	for _, user := range users {
 		one := &services.Badges{NextAt: w.nextAt[user]}
 		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
+		if facts, some := w.facts[user]; some {
+			*one.Notifications.Of(services.CategoryLike) = services.Count{}
+			letters := services.MessageTypeCount{Type: "general", Count: services.NewCount(w.likes[user], services.Exact, time.Time{}), Version: facts}
+			one.SiteMessages.Types = []services.MessageTypeCount{letters}
+			one.Total = services.Sum(letters.Count)
+			badges, errs = append(badges, one), append(errs, w.failed[user])
+			continue
+		}
 		one.Total = services.Sum(*one.Notifications.Of(services.CategoryLike))
 		badges, errs = append(badges, one), append(errs, w.failed[user])
 	}
@@ -70,7 +79,11 @@ func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badg
 	if !some {
 		return nil, nil
 	}
-	return []services.Explanation{{Source: services.SourceNotifications, Part: "LIKE", Items: []services.Item{item}}}, nil
+	source, part := services.SourceNotifications, "LIKE"
+	if _, letters := w.facts[user]; letters {
+		source, part = services.SourceSiteMessages, "general"
+	}
+	return []services.Explanation{{Source: source, Part: part, Items: []services.Item{item}}}, nil
 }
 
 // node makes a stream that is on, with a lease of a tenth of a second and without laps but the first.

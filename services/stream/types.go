@@ -28,6 +28,7 @@ type Part struct {
 	Display string          `json:"d,omitempty"`
 	InTotal bool            `json:"t,omitempty"`
 	Changed uint64          `json:"c,omitempty"` // the version that changed it last
+	Facts   uint64          `json:"f,omitempty"` // differs after each change of what is counted; 0: not known. It is not shown
 }
 
 // Cause is the newest item that raised a count. Its fields are short in JSON, because each change keeps some of them.
@@ -77,10 +78,13 @@ func stateOf(badges *services.Badges) State {
 	}
 	for i := range badges.SiteMessages.Types {
 		kind := &badges.SiteMessages.Types[i]
-		state.Parts = append(state.Parts, part(services.SourceSiteMessages, kind.Type, &kind.Count))
+		one := part(services.SourceSiteMessages, kind.Type, &kind.Count)
+		one.Facts = kind.Version
+		state.Parts = append(state.Parts, one)
 	}
-	state.Parts = append(state.Parts, part(services.SourceConversations, "", &badges.Conversations.Total),
-		part(services.SourceConversations, services.MentionsPart, &badges.Conversations.Mentions))
+	talks := part(services.SourceConversations, "", &badges.Conversations.Total)
+	talks.Facts = badges.Conversations.List.Own + badges.Conversations.List.Sequence
+	state.Parts = append(state.Parts, talks, part(services.SourceConversations, services.MentionsPart, &badges.Conversations.Mentions))
 	for _, dot := range badges.Dots {
 		if dot.Lit {
 			state.Dots = append(state.Dots, dot.Name)
@@ -107,9 +111,9 @@ func (s State) face() int64 {
 	return int64(hash.Sum64())
 }
 
-// shown is a part without its version, which is not shown.
+// shown is a part without what is not shown.
 func (p Part) shown() Part {
-	p.Changed = 0
+	p.Changed, p.Facts = 0, 0
 	return p
 }
 
@@ -144,6 +148,21 @@ func (s State) risen(before State) (parts []Part) {
 			greater = true // one was seen and another one came: the count is the same
 		}
 		if greater && s.alerts(part) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// moved lists the parts of the total that did not rise though what they count has changed, and show something: items were read, and others
+// may have come.
+func (s State) moved(before State) (parts []Part) {
+	for _, part := range s.Parts {
+		was := before.of(part.Source, part.Name)
+		if part.Value == 0 || part.Value > was.Value || !s.alerts(part) {
+			continue
+		}
+		if part.Value < was.Value || was.Facts > 0 && part.Facts != was.Facts {
 			parts = append(parts, part)
 		}
 	}

@@ -34,6 +34,7 @@ type world struct {
 	// comments are a second part, with items of its own.
 	comments  map[services.UserID]int
 	commented map[services.UserID]services.Item
+	newest    services.PostID // the position of everybody's newest notification
 
 	stream   *stream.Service
 	receiver *receiver
@@ -158,7 +159,7 @@ func newWorld(b *peopletest.Bundle) *world {
 		comments: map[services.UserID]int{}, commented: map[services.UserID]services.Item{},
 	}
 	w.stream = stream.New(stream.Config{
-		DB: b.DB, Peek: w.peek, Newest: w.newest, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
+		DB: b.DB, Peek: w.peek, Newest: w.newestOf, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
 		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), Always: true, Interval: -time.Second, Lap: 24 * time.Hour,
 	})
 	w.write()
@@ -170,6 +171,7 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	defer w.mu.Unlock()
 	for _, user := range users {
 		one := &services.Badges{}
+		one.Notifications.Newest = w.newest
 		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
 		one.Notifications.Of(services.CategoryLike).InTotal = true
 		if comments, some := w.comments[user]; some {
@@ -181,7 +183,7 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	return list, errs
 }
 
-func (w *world) newest(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
+func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if item, some := w.items[user]; some {
@@ -215,8 +217,10 @@ func (w *world) set(likes int, users ...services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
 	for _, user := range users {
+		if likes >= w.likes[user] {
+			w.items[user] = services.Item{ID: "notification:1", At: time.Now()} // else some were read, and none came
+		}
 		w.likes[user] = likes
-		w.items[user] = services.Item{ID: "notification:1", At: time.Now()}
 	}
 	w.mu.Unlock()
 	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, users), nil)

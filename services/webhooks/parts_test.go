@@ -72,6 +72,41 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 	})
 }
 
+// An alert reaches every endpoint of its part, also where the numbers are the same because another item was read meanwhile.
+func TestAlertBelowTheSameNumbers(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		t := b.T
+		w := newWorld(b)
+		ann := b.MakeUsers("ann")
+		s := w.node()
+		filters := map[string]Filter{
+			"all": {}, "totals": {Totals: true}, "likes": {Sources: []string{"NOTIFICATIONS:LIKE"}}, "comments": {Sources: []string{"NOTIFICATIONS:COMMENT"}},
+		}
+		deliverers := map[string]*deliverer{}
+		for name, filter := range filters {
+			sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: name, URL: w.receiver.server.URL, Filter: filter}))(t)
+			deliverers[name] = deliver(s, name)
+		}
+		w.comment(1, time.Now(), ann[0])
+		for i, newest := range []services.PostID{1, 2} {
+			w.mu.Lock()
+			w.newest = newest
+			w.mu.Unlock()
+			w.like(1, ann...)
+			for name, d := range deliverers {
+				w.settle(d)
+				got, want := w.receiver.take(), 1
+				if name == "comments" && i > 0 {
+					want = 0
+				}
+				if len(got) != want || want > 0 && (got[0].Data.Silent || got[0].Data.Total != 2) {
+					t.Errorf("%s, like %d: %+v", name, i, got)
+				}
+			}
+		}
+	})
+}
+
 // With both filters an event needs a change of the total and one of the sources; its body has the total alone, and its cause is one of
 // the sources'.
 func TestTotalsOfSources(t *testing.T) {

@@ -166,6 +166,9 @@ func (f Filter) wants(change stream.Change, base uint64) bool {
 		return false
 	}
 	// The events of such an endpoint show the total and quiet hours alone: others would be the same text again.
+	if !state.Quiet && state.NewestOf(f.has, base) != nil {
+		return true // also if the numbers are the same: one item was read, and another one came
+	}
 	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
 		return false
 	}
