@@ -58,16 +58,18 @@ func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 			return nil, err
 		}
 		// 0 rows: the ref or the object has a row already, or has got one since holderIn.
-		made, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
-		if err == nil && made == 0 {
+		labelled, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
+		if err == nil && labelled == 0 {
 			var had []string
-			if had, err = attach(ctx, tx, object, label, cmd.Actor); had != nil {
+			if had, labelled, err = attach(ctx, tx, object, label, cmd.Actor); had != nil {
 				return had, err
 			}
 		}
-		// The caller learns that the object was there, and that the label may be new.
-		if unchanged {
+		// The caller learns that the object was there, though its label is new.
+		if unchanged && labelled > 0 {
 			ids = append(ids, jobs.Existing)
+		} else if unchanged && err == nil {
+			err = jobs.ErrUnchanged // somebody else has created and labelled it meanwhile
 		}
 		return ids, err
 	}
@@ -93,23 +95,24 @@ func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 }
 
 // attach is for a label that was not inserted: another transaction has claimed the ref meanwhile, whose object it then returns;
-// or the object was there before and has a label. nil and no error mean that the object has the ref now.
-func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) ([]string, error) {
+// or the object was there before and has a label. nil and no error mean that the object has the ref now; named is 1 if it got it here.
+func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
 	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
 	switch {
 	case err != nil || label.Ref == "":
-		return nil, err
+		return nil, 0, err
 	case found && holder.Object == object:
-		return nil, nil // it has the ref
+		return nil, 0, nil // it has the ref
 	case found:
-		return holder.answer(creator, label.Ref)
+		ids, err = holder.answer(creator, label.Ref)
+		return ids, 0, err
 	}
 	// The row is of a label without a ref. The statement checks that again, since another transaction may have filled it.
-	named, err := tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
+	named, err = tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
 		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())
 	}
-	return nil, err
+	return nil, named, err
 }
 
 // OnEdit makes a command that edits an object change the url and the data of its label too, where they are not nil; "" removes

@@ -138,3 +138,30 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 		}
 	}
 }
+
+// Of two who create one DIRECT conversation with one ref at the same time, the one who waited for the other changes nothing: the ref is found
+// only after the look for it.
+func TestWhoeverComesSecondChangesNothing(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		db := sqltest.Open(t, sql.Config{URL: url})
+		create := func(number services.ConversationID, ref string, labelled bool) ([]string, error) {
+			c := &creation{cmd: &jobs.Command{Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+				if labelled { // by a transaction that was committed between the two looks
+					if _, err := tx.Run(ctx, insertLabel, services.ConversationType, uint64(number), ref, services.UserID(2), "", ""); err != nil {
+						return nil, err
+					}
+				}
+				return []string{number.GlobalID()}, jobs.ErrUnchanged
+			}}}
+			OnCreate(c.cmd, services.ConversationType, services.Label{Ref: ref})
+			commit(t.Context(), db, []*creation{c})
+			return c.ids, c.err
+		}
+		if ids, err := create(7, "r", true); !errors.Is(err, jobs.ErrUnchanged) || len(ids) != 1 {
+			t.Errorf("whoever waited: %v, %v", ids, err)
+		}
+		if ids, err := create(8, "s", false); err != nil || len(ids) != 2 || ids[1] != jobs.Existing {
+			t.Errorf("whoever gives an old conversation its ref: %v, %v", ids, err)
+		}
+	})
+}
