@@ -177,6 +177,9 @@ func (s *Service) ByName(ctx context.Context, name string) (Erasure, bool, error
 
 // ByName is an erasure; found is false if there is none.
 func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, found bool, err error) {
+	if services.CheckName(name) != nil { // PostgreSQL refuses a NUL
+		return erasure, false, nil
+	}
 	return read(ctx, db.Runner, erasureByName, name)
 }
 

@@ -208,3 +208,15 @@ func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
 		w.end(Erasure{Name: names[0]})
 	}
 }
+
+// A name that no erasure can have is one that none has, also where the database refuses the text.
+func TestImpossibleNamesAreNotFound(t *testing.T) {
+	sqltest.EachURL(t, func(t *testing.T, url string) {
+		db := sqltest.Open(t, sql.Config{URL: url})
+		for _, name := range []string{"\x00", "a\x00b", "", "none"} {
+			if _, found, err := ByName(t.Context(), db, name); found || err != nil {
+				t.Errorf("%q: found %v, %v", name, found, err)
+			}
+		}
+	})
+}

@@ -111,6 +111,9 @@ func (s *Service) needStream(ctx context.Context) error {
 // Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name. A node that delivers it loses
 // its token with the row: what it wanted to record of its last round goes nowhere, so that no letter comes back.
 func (s *Service) Remove(ctx context.Context, name string) error {
+	if checkName(name) != nil {
+		return unknown(name)
+	}
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
 		removed, err := tx.Run(ctx, deleteWebhook, name)
 		if err != nil {
@@ -210,6 +213,9 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 // An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", so is what it refused and is not dead.
 // NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
+	if checkName(name) != nil {
+		return 0, unknown(name)
+	}
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		// The statement also locks the row, so that the endpoint cannot be removed meanwhile.
 		found, err := tx.Run(ctx, resumeWebhook, name)

@@ -129,6 +129,9 @@ func sourcesOf(text string) []string {
 
 // readEndpoint reads one endpoint by readWebhook or lockWebhook.
 func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name string) (e endpoint, found bool, err error) {
+	if checkName(name) != nil { // PostgreSQL refuses a NUL
+		return e, false, nil
+	}
 	var secrets, sources string
 	var retryAt, haltedAt int64
 	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &e.since, &e.readTo, &e.fullTo, &e.token, &e.failures, &retryAt, &haltedAt)

@@ -243,6 +243,22 @@ func TestAddRefuses(t *testing.T) {
 	sqltest.Coded(t, err, services.Conflict)
 }
 
+// A name that no webhook can have is one that none has, also where the database refuses the text.
+func TestImpossibleNamesAreNotFound(t *testing.T) {
+	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+		s := newWorld(b).node()
+		for _, name := range []string{"\x00", "a\x00b", "Upper", ""} {
+			_, rotated := s.Rotate(b.Ctx, name, 0)
+			_, tested := s.Test(b.Ctx, name)
+			_, listed := s.Dead(b.Ctx, name, 10)
+			_, replayed := s.Replay(b.Ctx, name, "")
+			for _, err := range []error{rotated, tested, listed, replayed, s.Remove(b.Ctx, name)} {
+				sqltest.Coded(b.T, err, services.NotFound)
+			}
+		}
+	})
+}
+
 // Without the change stream there are no events: an endpoint is refused with what to do, unless a node writes the stream.
 func TestAddNeedsTheStream(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
