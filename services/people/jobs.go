@@ -27,7 +27,7 @@ func NewProfiles(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *Profi
 // Project projects a user's profile into its copy.
 func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
 	users, err := ByID(ctx, p.db, []services.UserID{user})
-	if err != nil {
+	if err != nil || len(users) == 0 {
 		return err
 	}
 	return p.redis.PutCopies(ctx, nil, []services.User{users[user]})

@@ -240,3 +240,17 @@ func TestRefusedProfiles(t *testing.T) {
 		}
 	}
 }
+
+// A job for the profile of a user who was erased meanwhile writes nothing: there is no user 0.
+func TestTheProfileOfNobodyIsNotCopied(t *testing.T) {
+	eachNode(t, func(t *testing.T, n node) {
+		const nobody = 77
+		if err := n.Projector.Profiles.Project(t.Context(), nobody); err != nil {
+			t.Error(err)
+		}
+		_, copies, err := n.Redis.Copies(t.Context(), nil, []services.UserID{0, nobody})
+		if err != nil || len(copies) > 0 {
+			t.Errorf("%+v, %v", copies, err)
+		}
+	})
+}
