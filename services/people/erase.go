@@ -9,8 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove a user's restrictions against others, and others' against them. The follows are removed before, so no
-// feed depends on a restriction any more.
+// Erase are the steps that remove a user's restrictions against others, and others' against them. The follows are removed before,
+// so no feed depends on a restriction any more. Where the user is the first column of the key, an index finds the rows; the other
+// direction has no index and is swept.
 var Erase = []erase.Step{
 	erase.Rows("restrictions", "mutes", "muter", "muter, muted"),
 	erase.Rows("restrictions", "blocks", "blocker", "blocker, blocked"),
@@ -27,10 +28,12 @@ var (
 
 	followersToErase = sql.NewStatement("followers to erase", `SELECT follower FROM follows WHERE followee = $1 AND follower > $2 ORDER BY follower LIMIT $3`)
 
+	// Erasures that are done have the key ''.
 	keysBeingErased = sql.NewStatement("keys that are being erased", `SELECT key FROM erasures WHERE {in key $1 TEXT} AND key <> ''`)
 )
 
-// EraseLog is the step that takes a user out of the logs of profiles and of pulled posts. Nodes have applied those entries by then.
+// EraseLog is the step that takes a user out of the logs of profiles and of pulled posts, in each pass but the first: nodes have
+// applied the entries by then.
 func EraseLog(kinds ...string) erase.Step {
 	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 		for _, kind := range kinds {
@@ -42,8 +45,8 @@ func EraseLog(kinds ...string) erase.Step {
 	}}
 }
 
-// EraseFollows is the step that ends the follows of the user: as the follower, or with followers those as the followee. ended is called
-// for each in the transaction.
+// EraseFollows is the step that ends the follows of the user: as the follower, or with followers those as the followee. ended is
+// called for each in the transaction. Whoever has a million followers takes many runs, each with its position.
 func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error) erase.Step {
 	name, find := "follows", followeesToErase
 	if followers {

@@ -1,8 +1,12 @@
-// Package people holds what there is of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may see
-// of another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
+// Package people holds what there is of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may
+// see of another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
 //
 // A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
 // shows posts is a column of the follow, kept right under the lock of the follower's row.
+//
+// The main types: services.Edge is a follow as feeds and fan-outs read it, with its mode; services.Restriction is a mute, a block
+// or a hide; Memory is the node cache, which follows the changelog. Statements of other packages build on HidesFrom, ApartFrom
+// and FollowColumns, so that visibility and modes are defined once.
 package people
 
 import (
@@ -23,17 +27,19 @@ var (
 	// pass.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
-	// Of two changes at one time, or with a clock that was set back between them, the second is newer all the same.
+	// Of two changes at one time, or with a clock that was set back between them, the second is newer all the same: copies in
+	// Redis and in nodes keep the one with the greater time. NULL leaves a column as it is.
 	setProfile = sql.NewStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url),
 			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
 		WHERE number = $1 RETURNING updated_at`)
 
+	// Pages of IDs rather than an index of seen_at: laps visit nearly everybody, and seen_at changes at each visit.
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
 
-	// A visit that continues is not recorded as the visit before.
+	// A visit that continues is not recorded as the visit before. The last condition makes late and repeated marks harmless.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
@@ -43,8 +49,9 @@ var (
 	lastVisits = sql.NewStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
 )
 
-// Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of
-// the keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased.
+// Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of the
+// keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased: its next user must
+// be another one, whose ID nothing of the former user has.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
@@ -53,7 +60,7 @@ func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services
 	return numbers, err
 }
 
-// EnsureFree is Ensure, but leaves out the keys that are being erased, and lists them.
+// EnsureFree is Ensure, but leaves out the keys that are being erased, and lists them. Most calls name known users only, and take no lock.
 func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
 	numbers, err = IDs(ctx, tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
@@ -62,6 +69,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil, nil // a key was given twice
 	}
+	// New users are rare. The one lock gives them IDs without gaps, which Redis and packed lists rely on being small.
 	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, nil, err
 	}
@@ -71,6 +79,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	}
 	fresh, missing := lacking(keys, numbers)
 	if missing {
+		// Read under the lock: an erasure that began before is seen, and one that begins now finds no row of these keys.
 		refused, err = sql.Column[string](ctx, tx, keysBeingErased, fresh)
 		fresh = slices.DeleteFunc(fresh, func(key string) bool { return slices.Contains(refused, key) })
 	}
@@ -80,8 +89,8 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
-// Recipients returns the IDs of the users whom something is sent to, in ascending order, each once. It leaves out those who are being
-// erased: the others get it. CONFLICT if nobody is left.
+// Recipients returns the IDs of the users whom something is sent to, in ascending order, each once. It leaves out those who are
+// being erased: the others get it. CONFLICT if nobody is left.
 func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err != nil {
@@ -100,12 +109,13 @@ func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.User
 	return slices.Compact(users), nil
 }
 
-// add gives new keys their IDs, under the counter's lock.
+// add gives new keys their IDs, under the counter's lock, and puts them into numbers.
 func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]services.UserID) error {
 	last, err := tx.RaiseCounter(ctx, "users", len(fresh))
 	if err != nil {
 		return err
 	}
+	// The counter has risen to the last of them.
 	last -= int64(len(fresh))
 	newRows := make([][]any, len(fresh))
 	for i, key := range fresh {
@@ -117,7 +127,7 @@ func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]ser
 	return err
 }
 
-// lacking lists the keys that have no user ID yet, each once.
+// lacking lists the keys that have no user ID yet, each once, in their order.
 func lacking(keys []string, numbers map[string]services.UserID) (missing []string, any bool) {
 	listed := make(map[string]bool)
 	for _, key := range keys {
@@ -129,8 +139,8 @@ func lacking(keys []string, numbers map[string]services.UserID) (missing []strin
 	return missing, len(missing) > 0
 }
 
-// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. It returns
-// the time of the change, later than that of any change before. NOT_FOUND for an unknown user ID.
+// SetProfile sets a user's name and the address of their picture; nil leaves either as it is, "" removes it. It returns the time of
+// the change, later than that of any change before, which is the version of the profile's copies. NOT_FOUND for an unknown user ID.
 func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, avatarURL *string) (time.Time, error) {
 	var changedAt int64
 	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
@@ -140,6 +150,7 @@ func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, ava
 	return sql.FromMicros(changedAt), err
 }
 
+// optional is a text, or NULL for nil.
 func optional(text *string) any {
 	if text == nil {
 		return nil
@@ -147,7 +158,7 @@ func optional(text *string) any {
 	return *text
 }
 
-// MarkActive records that the users were seen now; a later time stays.
+// MarkActive records that the users were seen now; a later time stays. Nodes collect visits and call it for many at once.
 func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // lock in one order, so that two of these do not deadlock
@@ -168,7 +179,7 @@ func VisitedBefore(ctx context.Context, s *sql.DB, user services.UserID) (time.T
 	return sql.FromMicros(at), nil
 }
 
-// IDs returns the IDs of users by key. A key that was never mentioned is absent.
+// IDs returns the IDs of users by key. A key that was never mentioned is absent, and so is that of a user who is being erased.
 func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.UserID, error) {
 	numbers := make(map[string]services.UserID, len(keys))
 	err := r.Each(ctx, usersByKey, []any{keys}, func(scan func(...any) error) error {
@@ -181,7 +192,7 @@ func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.
 	return numbers, err
 }
 
-// ByID reads users by ID. An unknown ID is absent.
+// ByID reads users by ID. An unknown ID is absent; so is that of a user who is being erased, whose content is then nobody's.
 func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	users := make(map[services.UserID]services.User, len(numbers))
 	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {

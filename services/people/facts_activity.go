@@ -21,7 +21,8 @@ var (
 			away_before = excluded.away_before, by_admin = excluded.by_admin`)
 )
 
-// thresholdsOfUsers names the one row.
+// thresholdsOfUsers names the one row. All nodes go by it, because a node that took other users for dormant would drop what
+// another one keeps.
 const thresholdsOfUsers = "users"
 
 // activityRow is the row as it is stored.
@@ -30,8 +31,10 @@ type activityRow struct {
 	byAdmin                   bool
 }
 
+// fields are where the columns are scanned to, in their order.
 func (r *activityRow) fields() []any { return []any{&r.idle, &r.dormant, &r.awayBefore, &r.byAdmin} }
 
+// thresholds is the row in the type of the words.
 func (r *activityRow) thresholds() services.ActivityThresholds {
 	return services.ActivityThresholds{
 		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: sql.FromMicros(r.awayBefore),
@@ -45,8 +48,8 @@ func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.Act
 	return row.thresholds(), set, err
 }
 
-// ActivityThresholdsForUpdate reads the thresholds and keeps others from setting them until the transaction ends. byAdmin
-// says that an admin has set them.
+// ActivityThresholdsForUpdate reads the thresholds and keeps others from setting them until the transaction ends. byAdmin says
+// that an admin has set them: then the settings of a node that starts do not change them.
 func ActivityThresholdsForUpdate(ctx context.Context, tx *sql.Tx) (thresholds services.ActivityThresholds, set, byAdmin bool, err error) {
 	var row activityRow
 	set, err = tx.One(ctx, lockActivity, []any{thresholdsOfUsers}, row.fields()...)

@@ -25,7 +25,8 @@ type Alerts struct {
 	Messages time.Time // of conversations
 }
 
-// alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again.
+// alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again. It
+// goes by Now, also for an event of the past: the user is alerted now.
 func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	_, err := tx.Run(ctx, setAlertsFrom, user, tx.Now)
 	return err

@@ -9,20 +9,24 @@ import (
 )
 
 var (
+	// shown is set once here, and kept right by showFollow afterwards.
 	insertFollows = sql.NewInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
 		"ON CONFLICT (follower, followee) DO NOTHING")
 
 	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 
+	// Up to a limit, so that the count of somebody who follows thousands costs no more than the limit.
 	countFollowees = sql.NewStatement("count followees",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
 
+	// f.shown: an edge that is muted or hidden reads as none, in every statement that feeds go by.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
 	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
 
 	edgesFrom = sql.NewStatement("follows by one user", `SELECT f.followee, `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND {in f.followee $2 BIGINT} AND f.shown`)
 
+	// The index by followee has the order of the page. The join is for the visits: fan-outs skip users who were not seen for long.
 	followersOf = sql.NewStatement("followers", `SELECT f.follower, `+FollowColumns+`
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE f.followee = $1 AND f.follower > $2 AND f.shown AND u.seen_at >= $3
@@ -36,11 +40,13 @@ func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.Edge) (created 
 	return inserted > 0, err
 }
 
+// noteUnfollow inserts nothing unless the followee has shows.
 var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-// DeleteFollow ends a follow and its mode; false when there was none. The end of a follow of a host is recorded: see NoteUnfollow.
+// DeleteFollow ends a follow and its mode; false when there was none. The end of a follow of a host is recorded: see
+// NoteUnfollow. A new follow begins in mode FollowAll again.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
@@ -59,8 +65,8 @@ func CountFollowees(ctx context.Context, tx *sql.Tx, follower services.UserID, l
 	return count, err
 }
 
-// ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a
-// block are omitted. It is fastest with thousands of edges in a transaction.
+// ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a block
+// are omitted. It is fastest with thousands of edges in a transaction. Edges that are sorted by their followers lock each row once.
 func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inserted int, err error) {
 	standing, err := between(ctx, tx, edges)
 	if err != nil {
@@ -75,7 +81,7 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 	return tx.Insert(ctx, insertFollows, all)
 }
 
-// Edge reports whether one user follows another and sees their posts, and since which post they count.
+// Edge reports whether one user follows another and sees their posts, and since which post they count: Edges of one follower.
 func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
 	edge = services.Edge{Follower: follower, Followee: followee}
 	var held int64

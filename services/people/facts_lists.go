@@ -11,9 +11,14 @@ import (
 // Lists of users are read as those of posts are: one range of an index for each user, down to a bound. A user who hides from the
 // viewer or blocks them has no row: to the viewer, their lists are empty.
 
-// listOfFollows makes the statement that reads pages of the users at one end of follows. Users who have a block with the viewer, or hide
-// from them, are left out, except in the viewer's own lists: these have everyone with whom Relation.Followed or Relation.Follows is true.
+// listOfFollows makes the statement that reads pages of the users at one end of follows. of is the column of the list's owner,
+// and listed that of the users in it. Users who have a block with the viewer, or hide from them, are left out, except in the
+// viewer's own lists: these have everyone with whom Relation.Followed or Relation.Follows is true.
+//
+// ranges finds for each page the position down to which it reads: that of the last user who is shown, or, where too many in a row are not,
+// a position after MostHidden of them. So a page is bounded work, may be short, and still has a bound from which the next one goes on.
 func listOfFollows(name, of, listed string) sql.Statement {
+	// The range of the index of one page.
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
 	shown := func(user string) string { return "(c.owner = $3 OR NOT " + ApartFrom(user, "$3") + ")" }
 	return sql.NewStatement(name, fmt.Sprintf(`
@@ -34,7 +39,7 @@ var (
 	listFollowees = listOfFollows("followees of users", "follower", "followee")
 )
 
-// followsIn reads pages of users at one end of follows.
+// followsIn reads pages of users at one end of follows, all in one statement: the pages of a request are loaded together.
 func followsIn(ctx context.Context, s *sql.DB, st sql.Statement, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return sql.UserLists(ctx, s.Runner, st, viewer, pages, func(scan func(...any) error, first ...any) (user services.User, position uint64, err error) {
 		err = scan(append(first, &user.Number, &user.Key, &user.Name, &user.AvatarURL)...)

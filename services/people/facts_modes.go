@@ -21,8 +21,9 @@ const (
 	noPosts = `9223372036854775807` // services.MaxPostID
 )
 
-// WithMode returns an edge, whose Since is read, with its mode and the time of the follow. held is the second of FollowColumns: 0 in mode
-// FollowAll, else Followed, negative in mode FollowNone.
+// WithMode returns an edge, whose Since is read, with its mode and the time of the follow. held is the second of FollowColumns: 0
+// in mode FollowAll, else Followed, negative in mode FollowNone. Two facts share one column, so that each of the many statements
+// that read edges has two columns and no join.
 func WithMode(edge services.Edge, held int64) services.Edge {
 	switch {
 	case held == 0:
@@ -49,12 +50,14 @@ var (
 
 	modesOf = sql.NewStatement("modes of a user's follows", `SELECT followee, mode FROM follow_modes WHERE follower = $1`)
 
+	// The index is the primary key, read backwards.
 	followsInMode = sql.NewStatement("follows in a mode", `SELECT followee FROM follow_modes
 		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )
 
-// SetFollowMode sets what of a followee counts for a follower, whether the follow is shown or not. follows is false if there is no such
-// follow, and changed is false if it has the mode already. A follow begins in mode FollowAll.
+// SetFollowMode sets what of a followee counts for a follower, whether the follow is shown or not. follows is false if there is
+// no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow
+// keeps since and the mode's row in step.
 func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, mode services.FollowMode) (follows, changed bool, err error) {
 	var since, followed services.PostID
 	if follows, err = tx.One(ctx, lockFollow, []any{follower, followee}, &since); err != nil || !follows {
@@ -64,6 +67,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	if held, err := tx.One(ctx, modeOf, []any{follower, followee}, &followed, &had); err != nil {
 		return false, false, err
 	} else if !held {
+		// In mode FollowAll the time of the follow is its since; the mode's row keeps it while since is after every post.
 		followed = since
 	}
 	if had == mode {

@@ -8,6 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
+// Each part of the union walks an index by the viewer. The number in the second column says what the row means: 0 to 4 are the
+// fields of a Relation in the order below, and 4 with a mode added is that mode.
 var relationsOf = sql.NewStatement("relations of a user", `
 SELECT followee, 0 FROM follows WHERE follower = $1 AND {in followee $2 BIGINT}
 UNION ALL SELECT follower, 1 FROM follows WHERE followee = $1 AND {in follower $2 BIGINT}

@@ -15,6 +15,7 @@ import (
 var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
+	// FOR KEY SHARE, the weakest lock that lockUsers waits for: visits and profiles, which update the row, do not.
 	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
 	// One row for every block, mute and hide that concerns a follow.
@@ -25,10 +26,13 @@ UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocke
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
 
+	// A hide or a mute is enough to hide, so both are counted anew: whichever ends, the other still holds. A mute holds until
+	// its job removes it.
 	showFollow = sql.NewStatement("show a follow", `
 UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
 WHERE follower = $1 AND followee = $2`)
 
+	// A mute that is set again keeps its place in the list of mutes.
 	insertMute = sql.NewStatement("insert a mute", `INSERT INTO mutes (muter, muted, made, until) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (muter, muted) DO UPDATE SET until = excluded.until`)
 
@@ -37,11 +41,13 @@ WHERE follower = $1 AND followee = $2`)
 	oneMute = sql.NewStatement("a mute", `SELECT until FROM mutes WHERE muter = $1 AND muted = $2`)
 )
 
-// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere.
+// restrictionTable has the statements of one kind. $1 is the owner and $2 the other user everywhere. Restrictions are listed by
+// made, an ID that is unique among those of their owner.
 type restrictionTable struct {
 	insert, delete, count, list sql.Statement
 }
 
+// newRestrictionTable makes the statements. until is the column with the end, or 0 for a kind that has none.
 func newRestrictionTable(table, owner, other, until string) restrictionTable {
 	return restrictionTable{
 		insert: sql.NewStatement("insert into "+table, fmt.Sprintf(`INSERT INTO %[1]s (%[2]s, %[3]s, made) VALUES ($1, $2, $3)
@@ -68,7 +74,8 @@ type standing struct {
 	unshown bool // the follower mutes, or the followee hides
 }
 
-// between reads the restrictions that apply to follows. None of them changes until this transaction ends.
+// between reads the restrictions that apply to follows. None of them changes until this transaction ends. Edges of one follower
+// that stand together lock their row once.
 func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]standing, error) {
 	followers := make([]services.UserID, 0, len(edges))
 	list := make(sql.Rows, len(edges))
@@ -94,7 +101,7 @@ func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]s
 	return found, err
 }
 
-// lock locks users' rows, in the order of their numbers. SQLite has one writer.
+// lock locks users' rows, in the order of their numbers. SQLite has one writer, and so needs none.
 func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.UserID) error {
 	if tx.Dialect == sql.SQLite {
 		return nil
@@ -104,7 +111,7 @@ func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.Us
 }
 
 // LockRestrictions locks the restrictions and follows between two users until this transaction ends. Reads after it see
-// everything that was committed before.
+// everything that was committed before. Both rows, in order: two users who block each other at once do not deadlock.
 func LockRestrictions(ctx context.Context, tx *sql.Tx, a, b services.UserID) error {
 	return lock(ctx, tx, lockUsers, []services.UserID{a, b})
 }
@@ -123,7 +130,7 @@ type Restricted struct {
 }
 
 // Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
-// time for none. A block ends the follows between the two.
+// time for none. A block ends the follows between the two; a mute or hide only makes the follow not show.
 func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
@@ -155,6 +162,7 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 }
 
 // Unrestrict removes a restriction of one user against another, under LockRestrictions; false when there was none of that kind.
+// The end of a mute or hide lets older posts count again, which are no news.
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
@@ -185,7 +193,8 @@ func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (u
 	return until, found, err
 }
 
-// EndMutes ends a user's mutes whose time was over at a moment. Their feed is brought in line by the jobs that end mutes.
+// EndMutes ends a user's mutes whose time was over at a moment. Their feed is brought in line by the jobs that end mutes. It is
+// for events of the past, which are applied later than those jobs would have run.
 func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Time) error {
 	over, err := sql.Column[services.UserID](ctx, tx, endedMutes, muter, at)
 	for _, muted := range over {
@@ -209,7 +218,7 @@ func CountRestrictions(ctx context.Context, tx *sql.Tx, kind services.Restrictio
 	return count, err
 }
 
-// Blocked reports whether one of two users blocks the other, and whether the first is the blocker.
+// Blocked reports whether one of two users blocks the other, and whether the first is the blocker: only then may the first learn of it.
 func Blocked(ctx context.Context, r sql.Reader, first, second services.UserID) (blocked, byFirst bool, err error) {
 	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
 		var blocker services.UserID
@@ -225,7 +234,7 @@ var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blo
 var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
-// BlockersOf lists those of some users who block one.
+// BlockersOf lists those of some users who block one, such as those whom the user mentions.
 func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 {
 		return nil, nil

@@ -33,6 +33,7 @@ func ApartFrom(user, viewer string) string {
 }
 
 // Hidden returns those of some authors who hide what they publish from a viewer, in one statement; an absent author is shown.
+// Nobody is hidden from themselves, so a viewer's own page needs no statement.
 func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
@@ -56,7 +57,8 @@ func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err err
 	return err
 }
 
-// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never existed.
+// Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
+// existed. err is that of the reading; NOT_FOUND becomes the same text.
 func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {
@@ -90,7 +92,7 @@ func Apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []servi
 	return sql.Column[services.UserID](ctx, tx, blocksWith, user, others)
 }
 
-// NoUser is services.NoUser for a user ID that the caller named and that exists.
+// NoUser is services.NoUser for a user ID that the caller named and that exists. It says the key, as if the user did not exist.
 func NoUser(ctx context.Context, tx *sql.Tx, argument string, user services.UserID) error {
 	users, err := ByID(ctx, tx.Runner, []services.UserID{user})
 	if err != nil {

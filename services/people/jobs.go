@@ -24,7 +24,8 @@ func NewProfiles(engine *jobs.Engine, db *sql.DB, redis *rdb.Projections) *Profi
 	return p
 }
 
-// Project projects a user's profile into its copy.
+// Project projects a user's profile into its copy. It may run late or twice: the copy keeps the newer version. A user who is
+// being erased has no profile and gets no copy.
 func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
 	users, err := ByID(ctx, p.db, []services.UserID{user})
 	if err != nil || len(users) == 0 {
@@ -33,5 +34,5 @@ func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
 	return p.redis.PutCopies(ctx, nil, []services.User{users[user]})
 }
 
-// ProfileJob projects a user's profile into its copy.
+// ProfileJob projects a user's profile into its copy, should the command's own try fail.
 func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }

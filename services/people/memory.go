@@ -11,16 +11,18 @@ import (
 // LogProfile is the kind of log entry for a changed profile; the key is the user ID.
 const LogProfile = "profile"
 
-// MemoryFacts reads people from SQL.
+// MemoryFacts reads people from SQL. Unknown users are absent.
 type MemoryFacts interface {
 	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
 	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
-// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use.
+// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are
+// kept in step by the changelog; the ID of a key never changes while its user exists, so that part needs no log but for erasures.
 type Memory struct {
 	*changelog.Cache[services.UserID, services.User]
-	facts   MemoryFacts
+	facts MemoryFacts
+	// The values have no version, because they do not change.
 	numbers *changelog.Cache[string, services.UserID]
 }
 
@@ -51,12 +53,13 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
+// empty forgets everybody, after the log could not be followed.
 func (m *Memory) empty() {
 	m.Clear()
 	m.numbers.Clear()
 }
 
-// ReadFacts reads people from SQL into found and into the cache.
+// ReadFacts reads people from SQL into found and into the cache, unless they changed meanwhile.
 func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found map[services.UserID]services.User) error {
 	read, err := m.facts.Users(ctx, users)
 	if err == nil {
@@ -103,7 +106,7 @@ func (m *Memory) Numbers(ctx context.Context, keys []string) (map[string]service
 	return found, nil
 }
 
-// RememberedNumber is the ID of a user's key if it is cached.
+// RememberedNumber is the ID of a user's key if it is cached. It reads no SQL, for requests that are answered from memory.
 func (m *Memory) RememberedNumber(key string) (number services.UserID, ok bool) {
 	return m.numbers.Get(key)
 }
@@ -114,5 +117,5 @@ func (m *Memory) KnowsNumber(key string) bool {
 	return known
 }
 
-// KeepNumber caches the ID of a new user.
+// KeepNumber caches the ID of a new user, after the commit that made them.
 func (m *Memory) KeepNumber(key string, number services.UserID) { m.numbers.Keep(key, number) }

@@ -18,7 +18,8 @@ type ActivityFacts interface {
 	ActivityThresholds(ctx context.Context) (thresholds services.ActivityThresholds, set bool, err error)
 }
 
-// Activity is this node's cache of the activity thresholds. It is safe for concurrent use.
+// Activity is this node's cache of the activity thresholds. It is safe for concurrent use. Until the first node of an
+// installation has set them there are none.
 type Activity struct {
 	facts      ActivityFacts
 	log        *changelog.Follower
@@ -44,6 +45,7 @@ func (a *Activity) Thresholds() (thresholds services.ActivityThresholds, known b
 	return *held, true
 }
 
+// load reads the thresholds. The log calls it at the start and after each change.
 func (a *Activity) load(ctx context.Context) error {
 	thresholds, set, err := a.facts.ActivityThresholds(ctx)
 	if err == nil && set {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// verb is the wording of a restriction's errors.
+// verb is the wording of a restriction's errors: "you cannot DO yourself", "people can be DONE".
 type verb struct{ do, done string }
 
 var verbs = map[services.RestrictionKind]verb{
@@ -25,6 +25,7 @@ var verbs = map[services.RestrictionKind]verb{
 // follow stays, and a new one is allowed. Muting again until the same time changes nothing. INVALID for oneself and for a time
 // in the past, CONFLICT beyond the limit.
 func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Command {
+	// Columns are in microseconds: a mute until the same time must compare as equal.
 	until = until.Truncate(time.Microsecond)
 	mute := services.Restriction{Kind: services.Mute, Owner: muter, Other: muted, Until: until}
 	return &jobs.Command{
@@ -37,6 +38,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 				return nil, err
 			}
 			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
+			// The end is a job of its own. It asks whether the mute is over, because a later one may have another end.
 			if !until.IsZero() {
 				left = append(left, fanout.MuteEndJob(muter, muted, tx.DueAt(until)))
 			}
@@ -46,6 +48,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	}
 }
 
+// moment prints a time of an error.
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Unmute is the command that ends a mute: the feed lists and counts what it would have without the mute. Without a mute it
@@ -70,6 +73,8 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
+			// It is the follower's feed and list that change. The author sees nothing new, so there is nothing to
+			// do before the answer.
 			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
 	}
@@ -89,6 +94,8 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 // Block is the command by which a user blocks another. Follows between them end, none can begin, and their DIRECT conversation is
 // closed. Actions of the blocked user no longer notify the blocker. What the blocker publishes is hidden from the blocked user
 // and no longer notifies them. Blocking again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
+//
+// ended and after are set by each run of Apply, which may run again, and read by AfterCommit.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	var ended []services.Edge
 	var after func(context.Context) error
@@ -104,6 +111,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 					return nil, err
 				}
 			}
+			// A block changes what counts on both sides: each has notifications that the other caused.
 			queued := []jobs.NewJob{notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker)}
 			if s.onBlock != nil {
 				var more []jobs.NewJob
@@ -114,6 +122,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			}
 			return nil, jobs.Enqueue(ctx, tx, queued...)
 		},
+		// Only the blocker's own views are brought in line before the answer; the other user's follow by the jobs.
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
@@ -145,8 +154,8 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// restrict puts something between two users: at most so many of its kind. ErrUnchanged when
-// it exists already with the same end.
+// restrict puts something between two users: at most so many of its kind. ErrUnchanged when it exists already with the same end.
+// It returns the follows that a block ended.
 func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
@@ -160,6 +169,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return nil, err
 	}
+	// Count before the insertion, and judge after it: one that exists already is no excess. The error undoes the insertion.
 	had, err := people.CountRestrictions(ctx, tx, r.Kind, r.Owner, most)
 	if err != nil {
 		return nil, err
@@ -176,7 +186,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	return put.Ended, err
 }
 
-// unrestrict removes a restriction, and queues the jobs that bring views in line.
+// unrestrict removes a restriction, and queues the jobs that bring views in line. ErrUnchanged if there is none, and no job.
 func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction, left ...jobs.NewJob) error {
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return err
@@ -191,8 +201,8 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 	return jobs.Enqueue(ctx, tx, left...)
 }
 
-// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND, as for an unknown user, while the followee blocks the
-// follower. Neither changes until the transaction ends.
+// mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND, as for an unknown user, while the followee blocks
+// the follower: nobody learns that they are blocked. Neither changes until the transaction ends.
 func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err
@@ -213,8 +223,8 @@ func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []
 	return people.Hidden(ctx, s.store, viewer, authors)
 }
 
-// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one, and whether there
-// are more.
+// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one, and whether
+// there are more. One more than asked for tells that.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
 	more = len(list) > limit

@@ -1,9 +1,13 @@
-// Package social is the commands of people: follows, mutes, blocks, hidden authors and hosts, profiles. The facts are in
-// services/people.
+// Package social is the commands of people: follows, mutes, blocks, hidden authors and hosts, profiles. The facts are in services/people.
 //
-// A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the
-// job. The host application is the authority on users: what it names exists from then on, and so does the user of a token.
-// Nobody else makes users.
+// A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the job. The host
+// application is the authority on users: what it names exists from then on, and so does the user of a token. Nobody else makes users.
+//
+// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueue queues three jobs: the feed's, the
+// notification's and that of the followee's mode. After the commit Reconcile writes the follower's own feed, so that they read
+// what they did; should it fail, the answer comes from SQL and the job repairs the feed.
+//
+// On failure: a command is committed whole or not at all. A restriction that views do not show yet already holds for every reading from SQL.
 package social
 
 import (
@@ -43,7 +47,7 @@ type Config struct {
 // function that then brings the blocker's own views up to date; nil for nothing.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
-// Service is the commands of people. It is safe for concurrent use.
+// Service is the commands of people. It is safe for concurrent use. Its methods either read, or make a command, which the caller commits.
 type Service struct {
 	store         *sql.DB
 	people        *people.Memory
@@ -57,7 +61,7 @@ type Service struct {
 	onBlock       BlockHook
 }
 
-// New makes the service.
+// New makes the service. It registers nothing: jobs of follows are those of fan-out.
 func New(cfg Config) *Service {
 	const many = 10_000
 	return &Service{
@@ -72,18 +76,20 @@ func (s *Service) Number(ctx context.Context, key string) (services.UserID, erro
 	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
+	// The first request of a user whom the application has not named yet.
 	made, err := s.Make(ctx, []string{key})
 	return made[key], err
 }
 
 // Make finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
-// users. INVALID for a text that is not a key.
+// users. INVALID for a text that is not a key, CONFLICT for one that is being erased.
 func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
 			return nil, err
 		}
 	}
+	// Look in the cache and in SQL first: a write for users who exist would wait for the disk.
 	numbers, err := s.KnownAll(ctx, keys)
 	if err != nil {
 		return nil, err
@@ -115,8 +121,8 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 // meetAtOnce is how many users one transaction of Meet creates: others who create users wait for it.
 const meetAtOnce = 2000
 
-// Meet creates those of some users that do not exist, so that Number then knows all of them. Invalid keys are passed over, and so are
-// those of users who are being erased, which it returns.
+// Meet creates those of some users that do not exist, so that Number then knows all of them. Invalid keys are passed over, and so
+// are those of users who are being erased, which it returns. It is for ingest: one transaction for the users of a whole request.
 func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
@@ -131,12 +137,13 @@ func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, er
 	return refused, nil
 }
 
-// meet is Meet for keys that this node does not know.
+// meet is Meet for keys that this node does not know. Other nodes may know them.
 func (s *Service) meet(ctx context.Context, fresh []string) (refused []string, err error) {
 	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
 		return nil, err
 	}
+	// Write only for those whom no node has made.
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
 		number, known := numbers[key]
 		if known {
@@ -181,12 +188,14 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// Nobody follows themselves: their own posts are in their feed, and do not count.
 			if follower == followee {
 				return nil, services.Errorf(services.Invalid, "userId: you cannot follow yourself")
 			}
 			if err := mayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err
 			}
+			// Count before the insertion, and judge after it: a follow that exists already is no excess.
 			following, err := people.CountFollowees(ctx, tx, follower, s.maxFollowees)
 			if err != nil {
 				return nil, err
@@ -211,8 +220,8 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
-// enqueue queues the jobs of an edge that changed: for the follower's feed, the followee's notifications, and the followee's number of
-// followers.
+// enqueue queues the jobs of an edge that changed: for the follower's feed, the followee's notifications, and the followee's number
+// of followers, on which the mode of their posts depends. They read the edge when they run, so one call serves a follow and its end.
 func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
 	if err != nil {
@@ -226,6 +235,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// No lock is needed here: the row itself is the lock, and an end needs no restriction to be as it was.
 			deleted, err := people.DeleteFollow(ctx, tx, follower, followee)
 			if err != nil {
 				return nil, err
@@ -245,6 +255,7 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 	return &jobs.Command{
 		Name: "setFollowMode", Actor: follower,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			// The same lock as a follow takes, in the same order: first the follower's row, then the edge.
 			if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 				return nil, err
 			}
@@ -257,6 +268,8 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 			case !changed:
 				return nil, jobs.ErrUnchanged
 			}
+			// The count changes and not the list: the job rewrites which entries of the inbox count. Nobody is
+			// notified of a mode.
 			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
@@ -271,6 +284,7 @@ func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, b
 	return list[:min(limit, len(list))], more, err
 }
 
+// maxName is how long a name may be, in characters.
 const maxName = 100
 
 // SetProfile is the command that sets a user's name and picture; nil leaves one, "" removes it.
@@ -285,6 +299,7 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			return nil, err
 		}
 	}
+	// Set by Apply for AfterCommit.
 	var changedAt time.Time
 	return &jobs.Command{
 		Name: "setProfile", Actor: user,
@@ -293,12 +308,14 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if changedAt, err = people.SetProfile(ctx, tx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
+			// The nodes' caches go by the log, the copies in Redis by the job: both compare the time of the change.
 			if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
+			// This node forgets the old profile at once; the others hear of it by the log.
 			s.people.Changed(user, changedAt)
 			return s.fanout.Projector.Profiles.Project(ctx, user)
 		},

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Bundle is a database with what tests of facts need around it. A step that fails ends the test.
+// Bundle is a database with what tests of facts need around it. A step that fails ends the test. Its clock stands: a test moves it.
 type Bundle struct {
 	*sql.DB
 	T     *testing.T
@@ -93,9 +93,11 @@ func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
 	return ended
 }
 
+// planPrefix are the numbers before each step of a plan.
 var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
-// Plan is how SQLite would run a statement. The bundle is of SQLite.
+// Plan is how SQLite would run a statement. The bundle is of SQLite. A test looks for the index that the statement is written
+// for. The parameters are NULL: a plan does not depend on them.
 func (b *Bundle) Plan(name string) (steps []string) {
 	b.T.Helper()
 	lines, err := b.Lines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)

@@ -15,6 +15,7 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 ) (walked map[services.UserID][]uint64, sizes map[services.UserID][]int) {
 	t.Helper()
 	walked, sizes = map[services.UserID][]uint64{}, map[services.UserID][]int{}
+	// The lists that are not at their end, with the position of the next page.
 	next := map[services.UserID]uint64{}
 	for _, owner := range owners {
 		next[owner] = services.ListStart
@@ -31,6 +32,7 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 				walked[page.Owner] = append(walked[page.Owner], position(item))
 			}
 			sizes[page.Owner] = append(sizes[page.Owner], len(list.Items))
+			// A position that does not fall would be an endless list.
 			if delete(next, page.Owner); list.More {
 				if list.Next >= page.Before {
 					t.Fatalf("the page after %d is before %d", page.Before, list.Next)
