@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove an author's data beside the posts.
+// Erase are the steps that remove an author's data beside the posts: how their posts reach followers, and whom others' posts mention.
 var Erase = []erase.Step{
 	erase.Rows("", "authors", "author", "author"),
 	erase.Sweep("", "fanouts", "post", "author"),
@@ -25,14 +25,16 @@ var (
 
 	lockErasedPosts = sql.NewStatement("lock posts to erase", `SELECT id FROM posts WHERE {in id $1 BIGINT} ORDER BY id {for update}`)
 
-	// The row stays, because it has the position of a deleted post, and others' answers refer to it.
+	// The row stays, because it has the position of a deleted post, and others' answers refer to it. updated_at rises, so
+	// that no copy with the text counts as newer.
 	blankPosts = sql.NewStatement("blank erased posts", `UPDATE posts SET author = 0, body = '', import_key = '', updated_at = updated_at + 1
 		WHERE {in id $1 BIGINT} AND author = $2 AND deleted_at IS NOT NULL RETURNING id, updated_at`)
 
 	unmentionErased = sql.NewStatement("forget whom erased posts mention", `DELETE FROM mentions WHERE {in post $1 BIGINT}`)
 )
 
-// EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own.
+// EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own. No
+// index finds the likes of a user, so the table is walked in parts; see erase.Bound.
 func EraseLikes() erase.Step {
 	return erase.Found("likes", likesToErase, erase.Bound("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 		taken := 0
@@ -85,6 +87,7 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 	})
 }
 
+// blank empties deleted posts, and tells of each. They are told in the order of IDs, in which others append to the log.
 func blank(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
 	times := map[services.PostID]time.Time{}
 	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {

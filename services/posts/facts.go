@@ -9,16 +9,19 @@ import (
 	"tidings/services/sql"
 )
 
+// postColumns are the columns that scanPost reads, in its order.
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
 
-// feedPost selects the posts that home feeds list and count. Every statement about those posts contains it, and the index posts_by_author
-// has no others.
+// feedPost selects the posts that home feeds list and count. Every statement about those posts contains it, and the index
+// posts_by_author has no others: without the same condition in its text a statement would not use the index.
 const feedPost = `deleted_at IS NULL AND NOT off_feed`
 
 var (
+	// 0 rows: the ID is taken, see Insert.
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
+	// A deletion is a mark. The row keeps its position for lists and answers, and updated_at rises for the caches.
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
@@ -29,6 +32,7 @@ var (
 		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
 
+	// FOR SHARE: likes of one post do not wait for each other, and a deletion waits for all of them.
 	lockPost = sql.NewStatement("lock a post", postColumns+`WHERE id = $1 {for share}`)
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
@@ -37,8 +41,10 @@ var (
 
 	newestOfMillisecond = sql.NewestOfMillisecond("posts")
 
+	// One step at the end of the primary key.
 	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
+	// Without pulled posts: no inbox has those.
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
 		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
 
@@ -48,11 +54,13 @@ var (
 
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned FROM mentions WHERE post = $1 ORDER BY mentioned`)
 
+	// listed is NULL in mentions from before the column.
 	listedMentions = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
 )
 
-// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post
-// of another node has the id: make a new id. A post is pulled while its author is huge, see services.AuthorMode.
+// Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post of
+// another node has the id: make a new id. A post is pulled while its author is huge, see services.AuthorMode: the way is a
+// column, so that a change of the author's mode moves no post.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {
@@ -72,9 +80,9 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	return err
 }
 
-// NewID makes an ID that is greater than those of all posts, whatever the clocks say. A post with a lesser ID would be older than posts
-// that users have seen already, and would not count. A past event, see sql.Tx.Date, is placed among the posts of its time: whoever has seen
-// a later post has seen it too.
+// NewID makes an ID that is greater than those of all posts, whatever the clocks say. A post with a lesser ID would be older than
+// posts that users have seen already, and would not count. Two nodes may still commit in the other order; feeds look back some seconds
+// for that. A past event, see sql.Tx.Date, is placed among the posts of its time: whoever has seen a later post has seen it too.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.Dated() != 0 {
 		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
@@ -83,6 +91,7 @@ func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.Pos
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
 		return 0, err
 	}
+	// This node's clock may be behind that of another.
 	ids.Observe(greatest)
 	return tx.NewID(ids), nil
 }
@@ -93,8 +102,8 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 	return newest, err
 }
 
-// Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before;
-// NOT_FOUND if there never was one.
+// Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before; NOT_FOUND
+// if there never was one. Its likes and mentions stay as they are, and read as those of a post that is no more.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
 	changed, err := tx.Run(ctx, deletePost, id, tx.HappenedAt())
 	if err != nil {
@@ -106,14 +115,14 @@ func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.
 	return post, changed > 0, err
 }
 
-// Lock reads a post and locks it until this transaction ends. It may be deleted: see Deleted. NOT_FOUND if there
-// never was one.
+// Lock reads a post and locks it until this transaction ends, against edits, deletions and Hold. It may be deleted: see Deleted.
+// NOT_FOUND if there never was one.
 func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, editedPost, id)
 }
 
-// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. The mentions are those of
-// InsertMentions.
+// Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. The mentions are
+// those of InsertMentions. The caller holds Lock.
 func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentioned, listed []services.UserID) (services.Post, error) {
 	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
 		return services.Post{}, err
@@ -138,6 +147,7 @@ func Read(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 	return read(ctx, tx, postByID, id)
 }
 
+// read reads one post by a statement with postColumns. NOT_FOUND if there is none.
 func read(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (post services.Post, err error) {
 	found := false
 	err = tx.Each(ctx, st, []any{id}, func(scan func(...any) error) error {
@@ -211,8 +221,8 @@ func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]servic
 	return sql.Column[services.UserID](ctx, r, postMentions, post)
 }
 
-// ListedMentions lists the users whom the list of a post mentions, and those of whom it is not known, because they are of the time before it
-// was stored.
+// ListedMentions lists the users whom the list of a post mentions, and those of whom it is not known, because they are of the
+// time before it was stored. An edit of the text keeps those of the list.
 func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
 	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID

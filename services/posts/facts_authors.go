@@ -7,6 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
+// authorColumns are the columns that scanAuthor reads, in its order.
 const authorColumns = `SELECT author, followers, counted_at, mode, pinned, pull, unnamed, ver FROM authors `
 
 var (
@@ -16,25 +17,30 @@ var (
 
 	lockAuthor = sql.NewStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
 
+	// The row is there to be locked: FOR UPDATE locks nothing where there is none.
 	ensureAuthor = sql.NewStatement("ensure an author", `INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
 		VALUES ($1, 0, 0, 0, NULL, FALSE, 0, 0) ON CONFLICT (author) DO NOTHING`)
 
+	// ver rises with each write: nodes keep the newest version.
 	putAuthor = sql.NewStatement("put an author", `INSERT INTO authors AS a (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 		ON CONFLICT (author) DO UPDATE SET followers = excluded.followers, counted_at = excluded.counted_at, mode = excluded.mode,
 			pinned = excluded.pinned, pull = excluded.pull, unnamed = excluded.unnamed, ver = a.ver + 1
 		RETURNING ver`)
 
+	// unnamed are the chunks of followers whose documents do not list the author yet.
 	lowerUnnamed = sql.NewStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
 		WHERE author = $1 AND unnamed > 0 RETURNING unnamed`)
 
 	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
+	// It walks the index of followees whole, so only rare jobs run it.
 	authorsOfMany = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
 	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
+	// Up to a limit: beyond the greatest threshold it does not matter how many there are.
 	countFollowers = sql.NewStatement("count followers",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE followee = $1 LIMIT $2) AS counted`)
 
@@ -44,10 +50,10 @@ var (
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
-// thresholdsOfAuthors names the one row.
+// thresholdsOfAuthors names the one row, which all nodes share: two thresholds would let a mode flip with each count.
 const thresholdsOfAuthors = "authors"
 
-// ModeOf is how an author's posts reach followers now. It costs one look-up, however many the followers.
+// ModeOf is how an author's posts reach followers now. It costs one look-up, however many the followers. An author without a row is small.
 func ModeOf(ctx context.Context, r sql.Runner, author services.UserID) (mode services.AuthorMode, err error) {
 	_, err = r.One(ctx, authorMode, []any{author}, &mode)
 	return mode, err
@@ -64,7 +70,8 @@ func Authors(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[
 	return authors, err
 }
 
-// LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one.
+// LockAuthor reads an author and locks the row until this transaction ends. An author without a row gets one. Counts, pins and
+// changes of the mode take turns by it.
 func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author services.Author, err error) {
 	if _, err := tx.Run(ctx, ensureAuthor, number); err != nil {
 		return author, err
@@ -76,6 +83,7 @@ func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author
 	return author, err
 }
 
+// scanAuthor reads a row of authorColumns.
 func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	var pinned sql.NullInt64
 	var counted int64
@@ -90,7 +98,8 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes an author's row and returns its new version. A huge author has Pull set.
+// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. It is kept when they are huge no
+// more, as long as followers still have pulled posts of theirs.
 func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
@@ -106,7 +115,7 @@ func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version
 }
 
 // EndAuthorChunk records that one more chunk of an author's followers is done: their documents list the author. last is true for
-// the last chunk.
+// the last chunk, once: a chunk that runs again lowers nothing below 0.
 func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
 	var left int
 	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)

@@ -16,6 +16,7 @@ import (
 const countParts = 8
 
 var (
+	// An upsert: the first like makes the row. ORDER BY is the order of locks.
 	addPostCounts = sql.NewStatement("add to the counts of posts", `
 INSERT INTO post_counts AS n (post, part, likes, comments)
 SELECT post, part, likes, comments FROM {rows $1 post BIGINT, part BIGINT, likes BIGINT, comments BIGINT} AS c WHERE TRUE ORDER BY post
@@ -25,6 +26,7 @@ ON CONFLICT (post, part) DO UPDATE SET likes = n.likes + excluded.likes, comment
 
 	deleteLike = sql.NewStatement("delete a like", `DELETE FROM likes WHERE post = $1 AND liker = $2`)
 
+	// The sums are of a few rows for each post, and whether the viewer likes it is one look-up in the key of likes.
 	engagementOf = sql.NewStatement("engagement of posts", `
 SELECT t.post, t.likes, t.comments, (SELECT count(*) FROM likes l WHERE l.post = t.post AND l.liker = $2)
 FROM (SELECT c.post, COALESCE(CAST(sum(n.likes) AS BIGINT), 0) AS likes, COALESCE(CAST(sum(n.comments) AS BIGINT), 0) AS comments
@@ -40,12 +42,14 @@ const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_
 var (
 	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
 
+	// Only what is kept: by its size the audit chooses which posts it can afford to recount.
 	countsBelow = sql.NewStatement("counts of posts below a position", `
 SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0)
 FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $2`)
 )
 
+// recount reads posts by a statement with bothCounts.
 func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var c Recount
@@ -56,7 +60,8 @@ func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (
 	return list, err
 }
 
-// Recounts recounts posts from the facts. The cost grows with their likes and answers.
+// Recounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
+// difference is a fault and no like that came between.
 func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recount, error) {
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {
@@ -82,7 +87,7 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 	return list, err
 }
 
-// MendCounts sets the counts of a post to those of the facts.
+// MendCounts sets the counts of a post to those of the facts, by adding the difference to one of its rows.
 func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	// Of two callers at once, the second waits here, and then finds nothing to mend. Others may add meanwhile: they change the facts and
 	// the counts alike.
@@ -101,7 +106,7 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	return nil
 }
 
-// countChange is how many likes and returns a function of a transaction added to a post, or removed.
+// countChange is how many likes and answers a function of a transaction added to a post, or removed. It is what Keep hands to postCounts.
 type countChange struct {
 	post            services.PostID
 	likes, comments int
@@ -117,12 +122,14 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 		sum := sums[change.post]
 		sums[change.post] = countChange{change.post, sum.likes + change.likes, sum.comments + change.comments}
 	}
+	// The time of a transaction spreads the transactions over the parts; all rows of one are of the same part.
 	part := int64(0)
 	if tx.Dialect == sql.Postgres {
 		part = tx.Began.UnixMicro() % countParts
 	}
 	rows := make(sql.Rows, 0, len(sums))
 	for post, sum := range sums {
+		// A like that was taken back in the same transaction changes nothing.
 		if sum.likes != 0 || sum.comments != 0 {
 			rows = append(rows, []any{post, part, sum.likes, sum.comments})
 		}
@@ -145,7 +152,7 @@ func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 	return changed > 0, err
 }
 
-// DeleteLike removes a like; false when there was none.
+// DeleteLike removes a like; false when there was none. The post may be deleted meanwhile.
 func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	if changed > 0 {

@@ -53,9 +53,10 @@ FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.
 ORDER BY p.id DESC LIMIT $3`
 }
 
-// counting selects what counts as new for the reader and is newer than $4.
+// counting selects what counts as new for the reader and is newer than $4: not their own posts, nor what was published before they followed.
 const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
+// countOfSources stops at $3, so that a reader who was away for long costs no more.
 const countOfSources = `
 SELECT count(*) FROM (
 	SELECT 1 FROM sources r {each post p} WHERE r.author <> $1 AND p.author = r.author AND p.pull = r.pull
@@ -63,6 +64,7 @@ SELECT count(*) FROM (
 	LIMIT $3
 ) AS counted`
 
+// newestOfEach looks up the newest post of each source: one step of the index each.
 func newestOfEach(among string) string {
 	return `
 SELECT COALESCE(max(newest), 0) FROM (
@@ -72,6 +74,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 }
 
 var (
+	// Parameters: $1 the reader, $2 before which ID, $3 how many, $4 what was seen, where counting has it.
 	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll+newestOfSources(""))
 
 	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+ofInbox+newestOfSources(""))
@@ -113,12 +116,13 @@ func NewestOfFeedUntil(ctx context.Context, tx *sql.Tx, reader services.UserID, 
 	return newest, err
 }
 
-// InboxFeed lists the part of HomeFeed that is in the reader's inbox: pushed posts, and the reader's own posts in either mode.
+// InboxFeed lists the part of HomeFeed that is in the reader's inbox: pushed posts, and the reader's own posts in either mode. A
+// rebuild fills the inbox from it.
 func InboxFeed(ctx context.Context, db *sql.DB, reader services.UserID, before services.PostID, limit int) ([]services.FeedEntry, error) {
 	return feed(ctx, db, inboxFeed, limit, reader, before)
 }
 
-// UnreadFeed lists the posts that CountNew counts, the newest first, at most limit.
+// UnreadFeed lists the posts that CountNew counts, the newest first, at most limit. It explains the count.
 func UnreadFeed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) ([]services.FeedEntry, error) {
 	return feed(ctx, db, unreadFeed, limit, reader, services.MaxPostID, seen)
 }
@@ -139,7 +143,7 @@ func feed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, reader s
 }
 
 // NewestCounting is the newest pushed post, up to and with an id, that counts for the reader: by a followed author, published
-// after the follow, not deleted. 0 when there is none.
+// after the follow, not deleted. 0 when there is none. A rebuilt inbox knows by it whether posts below its floor count.
 func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)
@@ -153,7 +157,7 @@ func CountPushed(ctx context.Context, db *sql.DB, reader services.UserID, seen s
 	return count, err
 }
 
-// CountNew counts the posts after seen that count for the reader, up to limit.
+// CountNew counts the posts after seen that count for the reader, up to limit. It is the truth that the audit compares counts in Redis with.
 func CountNew(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := db.One(ctx, countNew, []any{reader, seen, limit}, &count)

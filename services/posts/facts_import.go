@@ -15,13 +15,14 @@ var (
 	importAnswers = sql.NewInsertion("import answers", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT, parent BIGINT", "ON CONFLICT DO NOTHING")
 
+	// Each moment is a range of the primary key, of which max reads the end.
 	newestPostsAt = sql.NewStatement("the newest posts of moments", `SELECT moment,
 		(SELECT max(id) FROM posts WHERE id >= moment AND id < moment + $2) FROM {rows $1 moment BIGINT} AS moments
 		WHERE EXISTS (SELECT 1 FROM posts WHERE id >= moment AND id < moment + $2)`)
 )
 
 // Import inserts posts and returns how many. A post whose ID is taken is omitted: then the caller rolls the others back and
-// assigns new IDs.
+// assigns new IDs. They are never pulled: the pulled posts of an author are versioned by the log, which an import leaves alone.
 func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
 	for _, post := range posts {
@@ -36,6 +37,7 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 		return inserted, err
 	}
 	more, err := tx.Insert(ctx, importAnswers, answers)
+	// Otherwise the caller rolls back, and the changes would be dropped anyway.
 	if err == nil && more == len(answers) {
 		for _, post := range posts {
 			if post.Parent != 0 {

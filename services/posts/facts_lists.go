@@ -17,7 +17,8 @@ const (
 	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it.
+// shownPost is the columns of a post p with its author u, and with what a viewer is shown of it. Each may be absent in a range
+// without a listed row, so each has a value for that.
 func shownPost(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),
@@ -27,6 +28,7 @@ func shownPost(viewer string) string {
 }
 
 var (
+	// $1 are the pages with their numbers i, $2 is how many rows a page has with the one after it, and $3 the viewer.
 	answersOf = sql.NewStatement("answers to posts", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.post, c.before, COALESCE(
@@ -39,6 +41,7 @@ SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
 ORDER BY c.i, p.id DESC`, standingAnswers, sql.MostHidden, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
 
+	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.post, c.at, c.liker, COALESCE(
@@ -51,6 +54,7 @@ SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.k
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
 ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFrom("a.liker", "$3"), people.ApartFrom("l.liker", "$3")))
 
+	// CROSS JOIN keeps the order of the tables: SQLite then looks each post up, and does not walk them all.
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
 FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number = p.author
 WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))

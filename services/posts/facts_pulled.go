@@ -21,6 +21,7 @@ ORDER BY 1, 2`)
 
 	setPulledVersion = sql.NewStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
+	// COALESCE: most authors have no row.
 	pulledBy = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
 			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)
@@ -36,8 +37,8 @@ func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, v
 	return err
 }
 
-// Pulled reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is
-// absent.
+// Pulled reads the newest pulled posts of authors, at most limit of each. An author who was never more than small is absent.
+// Nodes keep what it reads, with the version of the log from which on they apply changes.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.Rows, len(authors))
 	for i, author := range authors {
@@ -50,6 +51,7 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 		var version uint64
 		err := scan(&author, &post, &version)
 		known := found[author]
+		// The row of the author, with the version.
 		if post == 0 {
 			known.Version = version
 		} else {
@@ -87,6 +89,8 @@ func Pulls(ctx context.Context, db *sql.DB, author services.UserID) (pulls bool,
 }
 
 var (
+	// A row is there while a fan-out is in flight, and only if it has more than one chunk: readers merge such posts in,
+	// because their inboxes may not have them yet.
 	insertFanout = sql.NewStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (post) DO NOTHING`)
 
@@ -103,14 +107,14 @@ var (
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)
 )
 
-// BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing.
+// BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing: the job that splits it may run twice.
 func BeginFanout(ctx context.Context, tx *sql.Tx, fanout InFlightFanout, chunks int) error {
 	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
 }
 
-// EndChunk records that a chunk of a fan-out is done, and returns how many are left. With the last one the fan-out is deleted;
-// -1 when it had been deleted before.
+// EndChunk records that a chunk of a fan-out is done, and returns how many are left. With the last one the fan-out is deleted; -1
+// when it had been deleted before. It is called in the transaction that ends the chunk's job, so that a chunk counts once.
 func EndChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, err error) {
 	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
 	if err != nil || !found {

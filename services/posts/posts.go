@@ -4,7 +4,10 @@
 // Its functions run in the transactions of others: services/feed publishes and lists home feeds, services/notifications reads likes,
 // and fan-out, the node caches and the audit read. So it lies below all of them and has no service, no jobs and nothing in Redis.
 //
-// The counts of a post change in the transaction of the like or answer that they count. A recount from the facts that differs is
-// a fault, which MendCounts corrects. The statement that reads a page leaves out what is hidden from the viewer, so that pages
-// are full.
+// The counts of a post change in the transaction of the like or answer that they count. A recount from the facts that differs is a
+// fault, which MendCounts corrects. The statement that reads a page leaves out what is hidden from the viewer, so that pages are full.
+//
+// The files: facts has the posts themselves, facts_counts likes and counts, facts_feed the home feed as one statement,
+// facts_lists answers and likes, facts_published the posts of a profile, facts_authors modes and thresholds, facts_pulled the
+// posts of huge authors and the fan-outs in flight.
 package posts

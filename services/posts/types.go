@@ -15,7 +15,8 @@ type Shown struct {
 	services.Engagement
 }
 
-// ListPage asks for a page of a list of what users did with a post, the newest first: what comes after a position.
+// ListPage asks for a page of a list of what users did with a post, the newest first: what comes after a position. It is
+// comparable, as the key of a loader's batch.
 type ListPage[P comparable] struct {
 	Post  services.PostID
 	After P
@@ -64,7 +65,7 @@ type Recount struct {
 // Right reports whether the counts are those of the facts.
 func (r Recount) Right() bool { return r.Kept == r.Facts }
 
-// PulledPosts are an author's newest pulled posts.
+// PulledPosts are an author's newest pulled posts, as nodes keep them.
 type PulledPosts struct {
 	Posts   []services.PostID // the oldest first
 	Floor   services.PostID   // the newest that is older than these, 0 when there is none
