@@ -7,13 +7,14 @@ import (
 	"tidings/services/sql"
 )
 
-// newestActions reads the causes of groups from the time of the $3-th newest on.
+// newestActions reads the causes of groups from the time of the $3-th newest on. Causes of one time are all read, and the caller
+// drops those beyond the limit.
 var newestActions = sql.NewStatement("newest causes of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-// Action is one of the actions that a notification groups.
+// Action is one of the actions that a notification groups. What it shows is read by its actor and object.
 type Action struct {
 	Actor  services.UserID
 	Object services.PostID // COMMENT: the comment; else 0
@@ -24,6 +25,7 @@ type Action struct {
 func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
 	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
 	for i, n := range of {
+		// The time of the newest cause says in which half day the group is.
 		asked[i] = []any{i, n.Category, n.Subject, bucketOf(sql.Micros(n.At))}
 	}
 	err := s.db.Each(ctx, newestActions, []any{user, asked, limit}, func(scan func(...any) error) error {

@@ -12,12 +12,16 @@ import (
 )
 
 var (
+	// The table has no index of actors, so a part of it is walked; see erase.Bound.
 	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
+	// Only what does not stand: a cause that the facts still support is left, and comes again with the next pass.
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
+	// A position that was shown stays a valid upTo, although its row goes: gone remembers the greatest. + keeps SQLite from
+	// choosing the index of positions, through all of the recipient's.
 	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
 		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
@@ -26,7 +30,8 @@ var (
 	boundOfCauses = erase.Bound("notification_causes", "recipient")
 )
 
-// Erase are the steps that remove a user's notifications, and undo those of others that the user caused, after the facts have gone.
+// Erase are the steps that remove a user's notifications, and undo those of others that the user caused, after the facts have
+// gone. The order matters: what was told of the user goes first, so that its causes have no support any more.
 var Erase = []erase.Step{
 	{Name: "told", Run: eraseTold},
 	{Name: "causes", Run: eraseActor},
@@ -41,6 +46,7 @@ var Erase = []erase.Step{
 var (
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
+	// recipients counts those whom it was told to, also those whose job has not run. Beyond one, only the rows show who is left.
 	toldAlone = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
@@ -55,6 +61,7 @@ func eraseToldAlone(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 		return erase.Done{}, err
 	}
 	until := services.MaxPostID
+	// What was told after that may still get recipients.
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
@@ -77,11 +84,13 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if recipient == at.User {
 		return erase.Done{After: int64(recipient), More: true}, nil // the next step removes all of theirs
 	}
+	// From SQL, because a new category may have causes that this node's cache does not know.
 	hosts, err := definitions(ctx, tx.Runner)
 	if err != nil {
 		return erase.Done{}, err
 	}
 	all := slices.Concat(services.Categories, hostNames(hosts.All()))
+	// The facts are gone: this lowers what they supported, with the counts and groups.
 	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
 	if err != nil {
 		return erase.Done{}, err
@@ -94,6 +103,7 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
 	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
+	// With nothing deleted it would be the same page again: the next pass comes back to it.
 	if n > 0 && (more || n == erase.Batch) {
 		done.After = at.After // this recipient again
 	}

@@ -14,17 +14,20 @@ import (
 // that a group belongs to one day.
 const groupSpan = 12 * time.Hour
 
-// bucketsPerDay is how many groups one subject can have on a day.
+// bucketsPerDay is how many groups one subject can have on a day. Buckets are counted from 1970, so a day is bucket / bucketsPerDay.
 const bucketsPerDay = int64(24 * time.Hour / groupSpan)
 
 // bucketOf is the half day that contains a time.
 func bucketOf(us int64) int64 { return us / groupSpan.Microseconds() }
 
+// ofCause joins the rows c to the causes by their whole key.
 const ofCause = `notification_causes.recipient = c.recipient AND notification_causes.category = c.category
 	AND notification_causes.subject = c.subject AND notification_causes.actor = c.actor AND notification_causes.object = c.object`
 
+// causeRows are the rows c that ofCause joins: causes by their whole key.
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
+// standingOf are the causes of a group c that count.
 const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
@@ -36,11 +39,13 @@ SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHER
 ON CONFLICT (recipient) DO UPDATE SET head = h.head
 RETURNING recipient, head, gen, undo, undo_at`)
 
+	// The rows are locked by lockHeads, so that no other transaction writes them meanwhile.
 	setHeads = sql.NewStatement("set notification heads", `
 UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
 FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
 WHERE notification_heads.recipient = c.recipient`)
 
+	// As lockHeads: a counter without a row gets one of version 0, so that every counter that is named can be raised.
 	ensureStates = sql.NewStatement("read notification states", `
 INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
 SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
@@ -55,10 +60,12 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
+	// Pages by the key of the causes, which does not change while they are brought in line.
 	causesOfActor = sql.NewStatement("causes of an actor", `SELECT category, subject, object FROM notification_causes
 		WHERE recipient = $1 AND actor = $2 AND (category, subject, object) > (CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS BIGINT))
 		ORDER BY category, subject, object LIMIT $6`)
 
+	// A cause that the facts no longer support stays as a row: if it returns, it has its old position and is not new.
 	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
@@ -77,7 +84,7 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
-// counter names one count of notifications: a recipient's in one category.
+// counter names one count of notifications: a recipient's in one category. It is what is locked, counted and projected.
 type counter struct {
 	recipient services.UserID
 	category  services.Category
@@ -87,7 +94,7 @@ func (a counter) compare(b counter) int {
 	return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.category, b.category))
 }
 
-// head is the locked row of a recipient.
+// head is the locked row of a recipient: the last position that was given, the generation of marks, and the last mark of everything.
 type head struct {
 	place     services.PostID
 	gen, undo uint64
@@ -105,7 +112,7 @@ type mark struct {
 	kept           bool // readTo or undoTo changed. That shows nothing, and may tell of a hidden cause: the version stays
 }
 
-// lockedCounters are the locked counters of a transaction.
+// lockedCounters are the locked counters of a transaction, with the rows as they were read under the lock. save writes those that changed.
 type lockedCounters struct {
 	tx    *sql.Tx
 	order []counter
@@ -113,7 +120,7 @@ type lockedCounters struct {
 	marks map[counter]*mark
 }
 
-// group is one line of a list.
+// group is one line of a list: a subject in one half day.
 type group struct {
 	counter
 	subject services.PostID
@@ -173,8 +180,8 @@ func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, rec
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
-// lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other but
-// never deadlock.
+// lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other
+// but never deadlock. The lock is the head's row; the states are read under it.
 func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCounters, error) {
 	named = slices.Clone(named)
 	slices.SortFunc(named, counter.compare)
@@ -241,9 +248,11 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		if moved[g] == nil {
 			moved[g] = &moves{first: place}
 		}
+		// first names a new group, and top is the end of what a mark must reach to read it whole.
 		moved[g].first = min(moved[g].first, place)
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}
+	// What is stored and the facts disagree on: the row stays, with its position.
 	var lowered, restored sql.Rows
 	for c, h := range known {
 		is, holds := supported[c]
@@ -255,6 +264,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(c, h.bucket, h.place, 1)
 		}
 	}
+	// What the facts have and no row.
 	var missing []raised
 	for c, is := range supported {
 		if _, had := known[c]; !had {
@@ -276,6 +286,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
 		key := counter{r.Recipient, r.Category}
+		// A mark has covered the time of this cause before it was told.
 		if readTo := b.marks[key].readTo; r.moment != 0 && r.place <= readTo {
 			moved[group{key, r.Subject, bucketOf(r.at)}].readTo = readTo
 		}
@@ -290,6 +301,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			}
 		}
 	}
+	// The rows first: the groups look the newest of them up.
 	if err := b.insert(ctx, missing); err != nil {
 		return err
 	}
@@ -315,12 +327,14 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 			}
 			continue
 		}
+		// A new cause is after everything of its recipient, and of now at least.
 		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 	}
 	return nil
 }
 
+// insert stores new causes with their positions.
 func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
 	fresh := make([][]any, len(placed))
 	for i, r := range placed {
@@ -330,6 +344,7 @@ func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
 	return err
 }
 
+// moveGroups writes the changes of groups, after the causes: the statement reads the newest cause that stands.
 func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves) error {
 	if len(moved) == 0 {
 		return nil

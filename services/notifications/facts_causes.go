@@ -18,6 +18,7 @@ type causeFacts struct {
 }
 
 const (
+	// The lists that statements begin with, under the name c that the conditions use.
 	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
@@ -30,7 +31,7 @@ const (
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
-// blocking is the condition that a cause's recipient blocks the actor in a column.
+// blocking counts the blocks of a cause's recipient against the actor in a column: 0 or 1, which the scan reads as hidden.
 func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
@@ -42,8 +43,8 @@ func unseen(author string) string {
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
-// MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads
-// every like of the post.
+// factsByCategory has the statements of each category of Tidings' own; a new category adds its two here. MATERIALIZED, because
+// with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads every like of the post.
 var factsByCategory = map[services.Category]causeFacts{
 	services.CategoryLike: {
 		named: sql.NewStatement("likes that notify", `
@@ -114,7 +115,7 @@ WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
 
-// heldCauses follows a list c of some columns of a cause's key.
+// heldCauses follows a list c of some columns of a cause's key: the stored rows of its causes.
 const heldCauses = `
 SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket, n.standing FROM c CROSS JOIN notification_causes n
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
@@ -128,7 +129,7 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+heldCauses)
 )
 
-// held is the row of a cause in notification_causes.
+// held is the row of a cause in notification_causes. Its position and half day never change, so that what was seen stays seen.
 type held struct {
 	place    services.PostID
 	bucket   int64
@@ -142,12 +143,13 @@ type support struct {
 	hidden bool
 }
 
-// readSupported returns those of the causes that the facts support now.
+// readSupported returns those of the causes that the facts support now, a statement for each category and form that is named.
 func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	var hosts sql.Rows
 	for _, c := range causes {
 		if c.Category.IsHostCategory() {
+			// Those of the host application have one statement for all categories.
 			hosts = append(hosts, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		} else if c.everyActor() {
 			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
@@ -164,6 +166,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 			c := Cause{Category: category}
 			var is support
 			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
+			// An ID is more precise than its time: the order of causes in a millisecond is that of the IDs.
 			if facts.byID {
 				is.at = sql.Micros(services.PostID(is.at).Moment())
 			}
@@ -182,7 +185,8 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 	return supported, readHostSupported(ctx, tx, hosts, supported)
 }
 
-// readKnown returns the stored rows of the causes, standing or not.
+// readKnown returns the stored rows of the causes, standing or not. For every actor of a subject it returns all, so that those
+// whose fact is gone are found too.
 func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held, error) {
 	var named, subjects sql.Rows
 	for _, c := range causes {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// filter selects notifications of a list.
+// filter selects notifications of a list. Each has a statement of its own, because each goes by another index.
 type filter int
 
 // The filters.
@@ -21,7 +21,7 @@ const (
 	onlyUnseen        // exactly those in the badge: not seen, not read, not expired
 )
 
-// listQuery asks for a page of a user's notifications, the newest first.
+// listQuery asks for a page of a user's notifications, the newest first. The list, the explanation and the digest use it, so that they agree.
 type listQuery struct {
 	user       services.UserID
 	categories []services.Category
@@ -59,6 +59,7 @@ FROM ranges w CROSS JOIN notification_groups g
 WHERE g.recipient = $1 AND g.category = w.category AND (%[2]sg.at, g.subject) < ($3, w.below) AND %[2]sg.at >= w.bound AND %[1]s
 ORDER BY g.at DESC, w.rank DESC, g.subject DESC LIMIT $5`
 
+// listBy has the statement of each filter.
 var listBy = map[filter]sql.Statement{
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
 	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
@@ -68,8 +69,10 @@ var listBy = map[filter]sql.Statement{
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
+// inGroup are the standing causes of a group c, for an alias of the table.
 const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
 
+// groupOf is inGroup of an alias.
 func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
@@ -82,10 +85,12 @@ WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
 	ELSE (SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET 7) END, 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
+	// Users and not causes: one user may have written many comments. Actor 0 is nobody.
 	countActors = sql.NewStatement("count the actors of notifications", `
 SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` GROUP BY c.i`)
 
+	// The generation, and the greatest position of what is unread: a mark up to the top of the list reaches that far.
 	headOf = sql.NewStatement("the generation and the last place of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
@@ -93,6 +98,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		FROM {rows $2 category TEXT} AS c) AS unread), 0)
 FROM notification_heads h WHERE h.recipient = $1`)
 
+	// Any position of a group finds it: the ID of a notification, or what upTo has.
 	groupAt = sql.NewStatement("notifications with their places", `
 SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)
@@ -122,6 +128,7 @@ func scanListed(scan func(...any) error, first ...any) (l listed, err error) {
 func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
+		// Groups of one time are listed by the category's rank, and then by the subject.
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
@@ -158,7 +165,9 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		most *= len(q.categories)
 	}
 	var groups []listed
+	// The statement reads one group more than wanted of each category, which only tells that there are more.
 	of := map[services.Category]int{}
+	// The limit of each category, and of all together with one more of each, which shows that there are more.
 	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.limit || len(groups) == most {
@@ -171,6 +180,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if err != nil {
 		return page, err
 	}
+	// Also of a group that is left out below: the next page goes on after it.
 	if len(groups) > 0 {
 		end := groups[len(groups)-1]
 		page.Next = Position{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
@@ -180,6 +190,8 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	} else {
 		page.Notifications, err = describe(ctx, db, q.user, groups, q.expiry)
 	}
+	// The list is by time, and positions are by arrival: something older by its time may have arrived last. The first row
+	// reaches up to it.
 	if q.before.At.IsZero() && len(page.Notifications) > 0 {
 		for _, n := range page.Notifications {
 			if !n.Read {
@@ -204,6 +216,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 		if _, defined := hosts.Find(l.category); l.category.IsHostCategory() && !defined {
 			return err // it is being removed
 		}
+		// Two positions may be of one group, which is described once.
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
@@ -223,7 +236,8 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 	return found, err
 }
 
-// bare are groups without their actors.
+// bare are groups without their actors. Whether one is unseen or older is decided here as in countUnseen and in unexpired, so
+// that list and count agree.
 func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {
@@ -245,6 +259,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 	var all, counted sql.Rows
 	list := bare(db, groups, expiry)
 	for i, g := range groups {
+		// In these an actor may have many causes, so the count of causes is not that of actors.
 		many := 0
 		if g.category == services.CategoryComment || g.category.IsHostCategory() {
 			many = 1
@@ -252,6 +267,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 		}
 		all = append(all, []any{i, g.category, g.subject, g.bucket, many})
 	}
+	// newest has the object of each group's newest cause, by which what the host told is found.
 	newest, stands := make([]services.PostID, len(list)), make([]bool, len(list))
 	err := db.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
@@ -280,6 +296,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 	if err == nil {
 		err = addContents(ctx, db, list, newest)
 	}
+	// A group that lost its last cause, or its content, between the two statements.
 	kept := list[:0]
 	for i, n := range list {
 		if stands[i] && (n.Host != nil || !n.Category.IsHostCategory()) {

@@ -14,7 +14,8 @@ import (
 // undoWithin is how long "mark all read" can be undone.
 const undoWithin = 30 * time.Second
 
-// readMark selects the notifications that were read.
+// readMark selects the notifications that were read. Either named ones are set (IDs, Shown), or Categories with UpTo; the rest
+// is of both forms.
 type readMark struct {
 	IDs        []services.PostID   // these notifications, whole
 	Shown      []services.PostID   // these notifications, each up to the position that it was shown with; if both are empty:
@@ -26,18 +27,22 @@ type readMark struct {
 	All []services.Category // that there are
 }
 
+// ofGroup joins the rows c to the groups of the user $1.
 const ofGroup = `notification_groups.recipient = $1 AND notification_groups.category = c.category
 	AND notification_groups.subject = c.subject AND notification_groups.bucket = c.bucket`
 
+// groupRows are groups with the positions up to which they are read.
 const groupRows = `{rows $2 category TEXT, subject BIGINT, bucket BIGINT, place BIGINT} AS c`
 
-// readText marks read the groups that meet a condition, which is that of an index.
+// readText marks read the groups that meet a condition, which is that of an index. undo names the mark, 0 for one that cannot be
+// undone, and undo_to keeps what was read before it. unread_gen leaves out what was marked unread after the reader saw the list.
 const readText = `
 UPDATE notification_groups SET undo = $4, undo_to = read_to, read_to = $3
 WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unread_gen <= $5
 RETURNING category`
 
 var (
+	// n.place finds a cause, and its group has the rest.
 	groupsAt = sql.NewStatement("notifications by place", `
 SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
@@ -50,18 +55,22 @@ UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.plac
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
 RETURNING notification_groups.category`)
 
+	// Two statements for a mark of everything: what is shown as unread, whose versions rise, and what is not shown now.
 	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
+	// Groups of which a cause was undone after it was newest: should it return, it is to be read.
 	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
+	// read_to 0: all of it is unread, whatever was read of it before.
 	unreadGroup = sql.NewStatement("mark a notification unread", `
 UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
 FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 
+	// Only the groups that the mark $2 moved and nothing has moved since.
 	undoRead = sql.NewStatement("undo that all was read", `
 UPDATE notification_groups SET read_to = undo_to, undo = 0, unread_gen = $3 WHERE recipient = $1 AND undo = $2 RETURNING category`)
 )
 
-// lockAll locks all counters of one recipient.
+// lockAll locks all counters of one recipient. Marks take all of them, because they do not know which categories they change.
 func lockAll(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category) (*lockedCounters, *head, error) {
 	named := make([]counter, len(categories))
 	for i, category := range categories {
@@ -106,6 +115,7 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
+	// What was shown last, or may have been shown and was deleted since: it needs no row.
 	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
@@ -116,6 +126,7 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	return upTo, err
 }
 
+// newestOf reads what was shown, and not the heads, whose positions hidden causes have too.
 var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
 	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
@@ -126,12 +137,13 @@ func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest,
 	return max(newest, gone), gone, err
 }
 
-// placed is the group that contains a position.
+// placed is the group that contains a position. first is its ID.
 type placed struct {
 	group
 	first, newest services.PostID
 }
 
+// readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
 func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, places []services.PostID) (map[services.PostID]placed, error) {
 	found := make(map[services.PostID]placed, len(places))
 	err := r.Each(ctx, groupsAt, []any{user, places}, func(scan func(...any) error) error {
@@ -159,6 +171,7 @@ func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories
 		return nil, err
 	}
 	for _, m := range b.marks {
+		// A late or repeated mark lowers nothing.
 		if upTo > m.seen {
 			m.seen, m.changed = upTo, true
 		}
@@ -174,6 +187,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 	if err != nil {
 		return nil, err
 	}
+	// A mark of categories, which is not undone.
 	if len(read.IDs)+len(read.Shown) == 0 {
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
@@ -209,9 +223,11 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	}
 	for _, id := range read.IDs {
 		p, found := places[id]
+		// An ID is that of the first cause: another position of the group is no ID. Without a mark the category is being removed.
 		if !found || p.first != id || b.marks[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
+		// The whole notification: also what joins it in this moment.
 		add(p, h.end(b.tx, user))
 	}
 	for _, place := range read.Shown {
@@ -228,10 +244,13 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	return list, nil
 }
 
+// notYours is the error for an ID that is not of the user's list: the same for another user's and for one that never was.
 func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
 
+// readAll marks all of some categories read. undo is the number of a mark that can be undone, 0 for another. It returns how many
+// groups changed.
 func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *head, read readMark, undo uint64) (changed int, err error) {
 	upTo, err := checkPlace(ctx, b.tx, user, h, read.UpTo)
 	if err != nil {
@@ -273,10 +292,12 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	// A mark that changed nothing leaves the mark before it to be undone: two taps on the button are one.
 	if changed > 0 {
 		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.HappenedAt()), true
 	}
 	var until time.Time
+	// A mark that changed nothing answers how long the one before can be undone.
 	if h.undoAt != 0 && !tx.Now.After(sql.FromMicros(h.undoAt).Add(undoWithin)) {
 		until = sql.FromMicros(h.undoAt).Add(undoWithin)
 	}
@@ -298,7 +319,9 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > undoWithin {
 		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
+	// A new generation: a mark by a list that was read before the undo does not reach what is unread now.
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
+	// What is told late of that time is unread again too.
 	for _, m := range b.marks {
 		m.readTo, m.kept = m.undoTo, true
 	}
@@ -323,6 +346,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	if !found || p.first != id || p.newest == 0 || b.marks[p.counter] == nil {
 		return nil, notYours("id", id)
 	}
+	// As with an undo: an older list does not mark it read by accident.
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
 	if _, err := b.change(ctx, user, unreadGroup, user, list, int64(h.gen)); err != nil {

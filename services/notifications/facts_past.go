@@ -21,6 +21,7 @@ func pastRange(moment services.PostID, user services.UserID) (first, last servic
 	return rangeOf(moment, user, moment.Sequence())
 }
 
+// rangeOf is the range of the events with one sequence. That of the last sequence goes on to the end of the millisecond.
 func rangeOf(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
 	start := services.FirstPlace(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)
@@ -30,6 +31,7 @@ func rangeOf(moment services.PostID, user services.UserID, sequence int64) (firs
 	return first, first + positionsPerEvent - 1
 }
 
+// takenPlaces looks at the end of each range in the index of positions, and not at the rows in it.
 var takenPlaces = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
 	WHERE n.recipient = c.recipient AND n.place >= c.first AND n.place <= c.last)
 FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
@@ -40,8 +42,9 @@ type span struct {
 	first, last services.PostID
 }
 
-// spansOf are the range of an event's moment, and that of the last events of its millisecond. The first one may be full: causes of no
-// past time take positions one after the other, whatever their ranges, and more than a thousand may have come in a millisecond.
+// spansOf are the range of an event's moment, and that of the last events of its millisecond. The first one may be full: causes
+// of no past time take positions one after the other, whatever their ranges, and more than a thousand may have come in a
+// millisecond. Then the second one is used.
 func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) {
 	for i, sequence := range []int64{moment.Sequence(), lastSequence} {
 		first, last := rangeOf(moment, recipient, sequence)
@@ -50,10 +53,10 @@ func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) 
 	return spans
 }
 
-// places are the last taken positions of ranges; absent where none is.
+// places are the last taken positions of ranges; absent where none is. next adds what it gives.
 type places map[span]services.PostID
 
-// pastPlaces reads what is taken of the ranges of the causes of past times.
+// pastPlaces reads what is taken of the ranges of the causes of past times, in one statement, under the lock of their recipients.
 func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (places, error) {
 	var spans []span
 	var asked sql.Rows
@@ -86,7 +89,7 @@ func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (plac
 	})
 }
 
-// next takes the next position of a moment.
+// next takes the next position of a moment. The second range has room for a million.
 func (p places) next(recipient services.UserID, moment services.PostID) (place services.PostID) {
 	for _, one := range spansOf(recipient, moment) {
 		place = one.first
@@ -101,7 +104,8 @@ func (p places) next(recipient services.UserID, moment services.PostID) (place s
 	return place
 }
 
-// identified are the causes without their moments, sorted, each once; and the moments of those that have one, the earliest of each.
+// identified are the causes without their moments, sorted, each once; and the moments of those that have one, the earliest of
+// each. A moment is no part of a cause's key: reported with and without it, it is the same cause.
 func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	causes = slices.Clone(causes)
 	var moments map[Cause]services.PostID
@@ -133,6 +137,7 @@ func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]
 			continue
 		}
 		switch c.Category {
+		// A reminder has no end: its show has started.
 		case services.CategoryLike, services.CategoryFollow, services.CategoryMention:
 			at := sql.Micros(moment.Moment())
 			if post := c.post(); post != 0 {

@@ -11,6 +11,7 @@ import (
 )
 
 var (
+	// The row is there to be locked; version 0 is that of no preference.
 	bearPreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
 
@@ -21,7 +22,8 @@ var (
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
 )
 
-// stored is a preference as the column preferences has it. What is left out is the default.
+// stored is a preference as the column preferences has it. What is left out is the default, so that a new default reaches
+// everybody who chose nothing.
 type stored struct {
 	Mode  string     `json:"mode,omitempty"` // of modeNames; without it, the category's definition
 	Push  *bool      `json:"push,omitempty"`
@@ -37,6 +39,7 @@ type preferences struct {
 	of      map[services.Category]Preference
 }
 
+// modes are those that the user chose, as the document has them.
 func (p preferences) modes() services.CategoryModes {
 	modes := services.CategoryModes{Version: p.version}
 	for category, preference := range p.of {
@@ -51,10 +54,12 @@ func (p preferences) modes() services.CategoryModes {
 	return modes
 }
 
+// preferencesOf reads a user's preferences. A user without any has version 0.
 func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (preferences, error) {
 	return readPreferences(ctx, r, onePreferences, user)
 }
 
+// readPreferences reads one row by a statement. A mode that this version does not know counts as not chosen.
 func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, user services.UserID) (found preferences, err error) {
 	found.of = map[services.Category]Preference{}
 	var text string
@@ -96,12 +101,14 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	before := found.of[category]
 	after := before
 	change(&after)
+	// The zero mode is that of a preference which chooses none, so that the two compare as equal.
 	if !after.Chosen {
 		after.Mode = services.CategoryCounted
 	}
 	if after == before {
 		return false, nil
 	}
+	// What came before is no news now.
 	if after.alerts(usual) && !before.alerts(usual) {
 		after.since = tx.Now
 	}
@@ -113,6 +120,7 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 			one.Mode = modeNames[preference.Mode]
 		}
 		if preference.NoPush {
+			// false: true is the default and is left out.
 			one.Push = new(bool)
 		}
 		if !preference.since.IsZero() {

@@ -22,8 +22,9 @@ type State struct {
 	Days       [8]int
 }
 
-// shown is the part of a state that a document shows. It is not shown if its category is not defined, and, of the host application's, if
-// nothing was ever shown in it: then the fields are absent, and mean the same.
+// shown is the part of a state that a document shows. It is not shown if its category is not defined, and, of the host
+// application's, if nothing was ever shown in it: then the fields are absent, and mean the same. Documents have a field for
+// each host category only where it is needed, since there may be many.
 func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
 	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
 	if !s.Category.IsHostCategory() {
@@ -56,12 +57,14 @@ SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recip
 ORDER BY recipient, category, bucket`
 
 var (
+	// By inbox and category: the counters that a transaction has locked.
 	statesByInbox = sql.NewStatement("notification states", `
 WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
+	// All counters of one user, of removed categories too: shown leaves those out.
 	statesByUser = sql.NewStatement("notification states of a user", `
 WITH counters AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE recipient = $1
@@ -74,6 +77,7 @@ func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]Stat
 	return readStates(ctx, db.Runner, statesByUser, user, db.Now())
 }
 
+// statesOf reads the states of some counters in their transaction, in the order of counters.
 func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, error) {
 	list := make(sql.Rows, len(counters))
 	for i, key := range counters {
@@ -82,6 +86,7 @@ func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, err
 	return readStates(ctx, tx.Runner, statesByInbox, list, tx.Now)
 }
 
+// readStates reads states by a statement. A state's own row comes before its groups, because its bucket is the least.
 func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]State, error) {
 	var states []State
 	today := services.DayOf(now)
@@ -102,7 +107,8 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 	return states, err
 }
 
-// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today.
+// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Days further back than the
+// array are one number, as no category that expires keeps them longer.
 func (s *State) add(day int64, groups int) {
 	if ago := max(s.Day-day, 0); ago < int64(len(s.Days)) {
 		s.Days[ago] += groups

@@ -20,30 +20,35 @@ SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 
 FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
 LEFT JOIN notification_categories c ON c.removed_at = 0 ORDER BY c.id`)
 
+	// Also of one that is being removed: its name is taken until its notifications are gone.
 	definitionOf = sql.NewStatement("a category of the host", `SELECT id, expiry, grouped, mode, removed_at FROM notification_categories WHERE name = $1`)
 
 	countDefinitions = sql.NewStatement("count the categories of the host", `SELECT count(*) FROM notification_categories WHERE removed_at = 0`)
 
+	// The ID never returns: a document's field of a removed category must not be read as one of the next.
 	insertDefinition = sql.NewStatement("define a category", `
 INSERT INTO notification_categories (name, id, expiry, grouped, mode, created_at, updated_at, removed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, 0)`)
 
+	// The ID and the name stay: fields and rows go by them.
 	updateDefinition = sql.NewStatement("redefine a category", `
 UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated_at = $5 WHERE name = $1`)
 
 	// The update waits for every transaction that holds the row to notify in the category: see lockForNotify.
 	removeDefinition = sql.NewStatement("remove a category", `UPDATE notification_categories SET removed_at = $2, updated_at = $2 WHERE name = $1`)
 
+	// For operators, with the times, which nodes do not need.
 	listDefinitions = sql.NewStatement("list the categories of the host", `
 SELECT id, name, expiry, grouped, mode, created_at, updated_at FROM notification_categories WHERE removed_at = 0 ORDER BY id`)
 )
 
-// Definition is a category of the host application, with the times of its definition.
+// Definition is a category of the host application, with the times of its definition, as operators see it.
 type Definition struct {
 	services.HostCategory
 	CreatedAt, UpdatedAt time.Time
 }
 
-// checkDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed.
+// checkDefinition reports whether a category can be defined so. INVALID for a name or an expiry that is not allowed. Names of
+// Tidings' own categories are in capitals, so the two never meet.
 func checkDefinition(category services.HostCategory) error {
 	if err := services.CheckHostCategory("name", category.Name); err != nil {
 		return err
@@ -54,7 +59,7 @@ func checkDefinition(category services.HostCategory) error {
 	return nil
 }
 
-// definitions reads the definitions as of one version.
+// definitions reads the definitions as of one version. The version is that of the log, by which nodes compare what they have.
 func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
@@ -67,8 +72,8 @@ func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, e
 	})
 }
 
-// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond the most there can be, and while
-// a category of that name is being removed.
+// define writes a definition, and reports whether it is new and whether anything changed. CONFLICT beyond the most there can
+// be, and while a category of that name is being removed. The caller appends the log's entry, if anything changed.
 func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (made, changed bool, err error) {
 	if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil { // of two definitions at once the second sees the first
 		return false, false, err
@@ -91,6 +96,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	if _, err := tx.One(ctx, countDefinitions, nil, &defined); err != nil {
 		return false, false, err
 	}
+	// Each category costs every document a field and every badge a count.
 	if defined >= services.MaxHostCategories {
 		return false, false, services.Errorf(services.Conflict, "name: %s would be category %d, up to %d are allowed",
 			services.Quote(string(category.Name)), defined+1, services.MaxHostCategories)
@@ -121,12 +127,13 @@ func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command,
 		if err != nil {
 			return ids, err
 		}
+		// In the same transaction: the log's version is that of the definitions.
 		return ids, changeDefinition(ctx, tx, category.Name)
 	}), nil
 }
 
-// RemoveCategory is the command that removes a category of the host application from all badges and lists. Its notifications are deleted
-// by jobs. NOT_FOUND if there is none.
+// RemoveCategory is the command that removes a category of the host application from all badges and lists at once. Its
+// notifications are deleted by jobs afterwards, and then its name is free. NOT_FOUND if there is none.
 func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) {
 	if err := services.CheckHostCategory("name", name); err != nil {
 		return nil, err
@@ -154,12 +161,13 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}), nil
 }
 
-// redefine is a command that changes definitions.
+// redefine is a command that changes definitions. This node sees the change before it answers; others by the log.
 func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.Tx) ([]string, error)) *jobs.Command {
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 
-// changeDefinition tells every node that the badges of all users may have changed.
+// changeDefinition tells every node that the badges of all users may have changed. It has no users: a definition is shared,
+// and laps of the change stream find whom it concerns.
 func changeDefinition(ctx context.Context, tx *sql.Tx, name services.Category) error {
 	_, err := changelog.Append(ctx, tx, LogKind, string(name), nil)
 	return err
@@ -186,8 +194,8 @@ func (s *Service) Begin(ctx context.Context) error {
 	return s.defineConfigured(ctx)
 }
 
-// defineConfigured defines the categories of the configuration that are not defined so yet. One whose removal has not ended is tried
-// again at each turn of the node cache.
+// defineConfigured defines the categories of the configuration that are not defined so yet. One whose removal has not ended is
+// tried again at each turn of the node cache. The lock is for turns and Begin at once.
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,6 +218,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 		}
 		return nil
 	})
+	// One in the way holds up all, since they are one transaction. The next turn tries again.
 	if services.CodeOf(err) == services.Conflict {
 		s.log.Warn("the configured categories are not all defined yet", "error", err)
 		return nil

@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// HostContent is what the host application told with a notification. Of a group it is that of the newest.
+// HostContent is what the host application told with a notification. Of a group it is that of the newest. It is stored once, for
+// all recipients.
 type HostContent struct {
 	ID       services.PostID // of what was told: see HostNotification
 	Title    string
@@ -28,10 +29,12 @@ func ofHost(alias string) string {
 }
 
 var (
+	// withdrawn_at is 0 while it stands; a withdrawal keeps the row, so that a repetition is told from an unknown ID.
 	insertHostNotification = sql.NewStatement("insert a notification of the host", `
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 
+	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are told.
 	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
 
 	// Whoever removes the category or withdraws the notification waits for this transaction, and finds what it wrote.
@@ -39,25 +42,31 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)
 
+	// Shared: notifications in one category do not wait for each other, and its removal waits for all.
 	lockDefinition = sql.NewStatement("lock a category to notify in", `
 SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {for share}`)
 
+	// 0 rows: it is withdrawn already, or there is none.
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
+	// For the host application, which may look at what it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
+	// A title may name the actor, so what somebody did who is being erased is not shown.
 	hostContents = sql.NewStatement("what the host told", `
 SELECT h.id, h.title, h.body, h.group_key, h.about_type, h.about FROM host_notifications h
 WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_number = h.actor AND e.user_number > 0) = 0`)
 
-	// What is withdrawn, or was removed with its category, supports nothing. Users are not notified of their own acts.
+	// What is withdrawn, or was removed with its category, supports nothing: applyCauses then lowers its causes. Users are
+	// not notified of their own acts.
 	hostSupported = sql.NewStatement("notifications of the host that stand", `
 SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+unseen("c.actor")+`
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 
+	// The condition is that of the index by object, without which it would walk all causes.
 	toldTo = sql.NewStatement("recipients of a notification of the host", `
 SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
 )
@@ -109,6 +118,7 @@ func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []
 	return err
 }
 
+// hostObject is a notification of the host application as refs know it.
 func hostObject(id services.PostID) services.Object {
 	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
 }

@@ -21,13 +21,14 @@ const (
 // hostChunkSize is how many recipients one transaction notifies: few enough that others do not wait for it long.
 const hostChunkSize = 250
 
-// hostChunk is a chunk of the recipients of a notification.
+// hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until that has run, nothing else names them.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
 	Moment services.PostID   `json:"moment,omitempty"` // see Cause.Moment
 }
 
+// hostKinds are the kinds of jobs of this file.
 func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobHost, Class: jobs.Bulk, Each: s.notifyChunk, Changes: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
@@ -36,12 +37,14 @@ func (s *Service) hostKinds() []jobs.Kind {
 	}
 }
 
+// usersOfChunk are the users whose counts a chunk changes.
 func usersOfChunk(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	var chunk hostChunk
 	err := jobs.ReadPayload(job, &chunk)
 	return chunk.Users, false, err
 }
 
+// hostJobs are the jobs that notify the users of what was told. They have no key: each chunk is a job of its own.
 func hostJobs(id services.PostID, users []services.UserID, moment services.PostID) ([]jobs.NewJob, error) {
 	var chunks []hostChunk
 	for chunk := range slices.Chunk(users, hostChunkSize) {
@@ -50,6 +53,7 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 	return jobs.Chunked(jobHost, chunks)
 }
 
+// purgeJob deletes the notifications of a removed category.
 func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
 
 // notifyChunk writes the rows of a chunk and projects their counts. Repeated, it writes nothing and projects the counts of that time.
@@ -62,6 +66,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		states = nil
 		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
+		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds them.
 		stands, err := tx.One(ctx, lockForNotify, []any{chunk.Told}, &cause.Category, &cause.Subject, &cause.Actor)
 		if err != nil || !stands {
 			return err
@@ -81,7 +86,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // withdraw takes a notification back from those who have it, a chunk at a time. No chunk of its recipients is written any more: see
-// lockForNotify.
+// lockForNotify. The facts are changed by the command already; this brings the rows in line, as for a like that was taken back.
 func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
@@ -105,18 +110,22 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 		if err != nil {
 			return err
 		}
+		// A crash begins again from the first, and finds those done that are lowered.
 		after, more = causes[len(causes)-1].Recipient, len(causes) == hostChunkSize
 	}
 	return nil
 }
 
 var (
+	// The second condition is that of the index of the host application's states.
 	holdersOf = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
+	// See keepErased: a position that was shown stays a valid upTo.
 	keepPurged = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
 FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
 
+	// The rows of some users at once. The order does not matter: their heads are locked.
 	purgeCauses = sql.NewStatement("delete causes of a category", `DELETE FROM notification_causes WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
@@ -127,12 +136,13 @@ WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) O
 
 	deleteTold = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
 
+	// No row: the purge has ended before, and the name may be defined anew.
 	removedID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 
 	deleteDefinition = sql.NewStatement("delete a removed category", `DELETE FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 )
 
-// purgePage is how many users one transaction takes a category from. Each of them may have many rows.
+// purgePage is how many users one transaction takes a category from. Each of them may have many rows, and their other notifications wait.
 const purgePage = 50
 
 // purge deletes the notifications of a removed category, and then frees its name. Its fields in documents are read by nobody since the
@@ -151,6 +161,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 		if err != nil {
 			return err
 		}
+		// The page before is gone, so the next one begins at the same place.
 		more = len(users) == purgePage
 	}
 	for more := true; more; {
@@ -178,6 +189,7 @@ func (s *Service) purgeUsers(ctx context.Context, category services.Category, id
 		return err
 	}
 	err := s.db.Write(ctx, func(tx *sql.Tx) error { return purgeRows(ctx, tx, category, users) })
+	// The fields go after the rows: a rebuild in between finds no rows and writes no fields.
 	if err == nil && s.redis != nil {
 		err = s.redis.DropCategory(ctx, users, id)
 	}
@@ -204,7 +216,7 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	return nil
 }
 
-// purgeTold deletes some of what was told in a category, with its labels.
+// purgeTold deletes some of what was told in a category, with its labels. It comes after the causes, whose rows name what was told.
 func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
 	err = tx.Each(ctx, toldIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
@@ -219,6 +231,7 @@ func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (mor
 	return len(ids) == hostChunkSize, deleteAllTold(ctx, tx, ids)
 }
 
+// deleteAllTold deletes what was told, and its labels: the refs are free again.
 func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
 	if _, err := tx.Run(ctx, deleteTold, ids); err != nil {
 		return err
@@ -226,6 +239,7 @@ func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error
 	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
 }
 
+// The condition actor > 0 is that of the index, which has no rows of nobody.
 var toldOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
 // eraseTold deletes what the host application told of a user as the actor: a title may name them. Their causes follow.
@@ -234,6 +248,7 @@ func eraseTold(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error)
 	return eraseAllTold(ctx, tx, ids, err)
 }
 
+// eraseAllTold deletes what a statement found for an erasure; err is its error.
 func eraseAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Done, error) {
 	if err != nil || len(ids) == 0 {
 		return erase.Done{}, err

@@ -13,7 +13,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Memory is this node's cache of the categories of the host application. It is safe for concurrent use.
+// Memory is this node's cache of the categories of the host application. It is safe for concurrent use. The definitions are one
+// immutable value: who reads it renders all of one badge by one version.
 type Memory struct {
 	db      *sql.DB
 	log     *changelog.Follower
@@ -33,6 +34,7 @@ func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostC
 	return m
 }
 
+// learned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
 func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 	learned := m.Now().At()
 	for i := range sums {
@@ -48,7 +50,8 @@ func (m *Memory) Now() *services.HostCategories {
 	return m.current.Load()
 }
 
-// refresh makes this node see its own change at once, before the log brings it, and notifies the watchers.
+// refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. The answer to a
+// definition then has the badges as they are by it.
 func (m *Memory) refresh(ctx context.Context) error {
 	before := m.Now().At()
 	if err := m.load(ctx); err != nil {
@@ -60,6 +63,7 @@ func (m *Memory) refresh(ctx context.Context) error {
 	return nil
 }
 
+// load reads the definitions, and shows them if they are newer. Loads may overtake each other: the later version stays.
 func (m *Memory) load(ctx context.Context) error {
 	read, err := definitions(ctx, m.db)
 	if err != nil {
@@ -70,6 +74,7 @@ func (m *Memory) load(ctx context.Context) error {
 	if now := m.Now(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
 		return nil
 	}
+	// Whoever reads documents must know the fields before anybody renders by them.
 	if m.install != nil {
 		m.install(read)
 	}
@@ -78,6 +83,7 @@ func (m *Memory) load(ctx context.Context) error {
 }
 
 // knowing are the definitions, read anew if one of some categories is unknown here: another node may have defined it just now.
+// One that is still unknown is being removed.
 func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
 	for _, category := range categories {
 		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {
@@ -89,7 +95,7 @@ func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*
 	return m.Now(), nil
 }
 
-// all are the names of every category, those of the host application last.
+// all are the names of every category, those of the host application last. The caller must not change the list.
 func (m *Memory) all() []services.Category {
 	hosts := m.Now().All()
 	if len(hosts) == 0 {
@@ -98,6 +104,7 @@ func (m *Memory) all() []services.Category {
 	return append(slices.Clone(services.Categories), hostNames(hosts)...)
 }
 
+// hostNames are the names of categories.
 func hostNames(hosts []services.HostCategory) []services.Category {
 	names := make([]services.Category, len(hosts))
 	for i, host := range hosts {
@@ -125,6 +132,7 @@ func ParseConfigured(items []string) (list []services.HostCategory, reason strin
 	return list, ""
 }
 
+// parseConfigured parses one item. reason is "" if it is right.
 func parseConfigured(item string) (category services.HostCategory, reason string) {
 	name, options, given := strings.Cut(item, "=")
 	category = services.HostCategory{Name: services.Category(name), Expiry: services.MaxExpiryDays, Grouped: true}
@@ -149,6 +157,7 @@ func parseConfigured(item string) (category services.HostCategory, reason string
 				return category, wrong
 			}
 		}
+		// dot and apart exclude each other.
 		if mode != services.CategoryCounted && mode != category.Mode {
 			return category, wrong
 		}

@@ -21,7 +21,7 @@ const (
 	MaxGroupKey = 128
 )
 
-// HostNotification is what the host application tells users in one of its categories.
+// HostNotification is what the host application tells users in one of its categories. All recipients get the same text.
 type HostNotification struct {
 	Category services.Category
 	To       []string        // the keys of 1 to 10,000 users; one that is named twice gets it once
@@ -32,7 +32,7 @@ type HostNotification struct {
 	GroupKey string // in a grouped category those of one key in one half day are one row; "" for none
 }
 
-// CheckRecipients reports whether a notification can have so many recipients.
+// CheckRecipients reports whether a notification can have so many recipients. It is asked before their users are created.
 func CheckRecipients(recipients int) error {
 	if recipients < 1 || recipients > maxRecipients {
 		return services.Errorf(services.Invalid, "to: 1 to %d are allowed, got %d", maxRecipients, recipients)
@@ -40,6 +40,7 @@ func CheckRecipients(recipients int) error {
 	return nil
 }
 
+// check is INVALID for what can never be told. Whether the category is defined is found in the transaction.
 func (n HostNotification) check() error {
 	if err := CheckRecipients(len(n.To)); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (n HostNotification) check() error {
 	return services.CheckText("groupKey", n.GroupKey, 0, MaxGroupKey)
 }
 
-// subjectOf is the subject of the causes: what has the same is one row of a list for half a day. Of a group key it is a hash.
+// subjectOf is the subject of the causes: what has the same is one row of a list for half a day. Of a group key it is a hash,
+// because subjects are numbers; two keys with one hash would share rows, at odds of one in 2^63.
 func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.PostID {
 	if !grouped || n.GroupKey == "" {
 		return id
@@ -71,7 +73,8 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 }
 
 // Notify is the command of the host application that notifies users in one of its categories. Its ID is the command's. The
-// recipients' rows are written by jobs, a chunk each. NOT_FOUND if the category is not defined.
+// recipients' rows are written by jobs, a chunk each: ten thousand of them in one transaction would hold up every other
+// notification of these users. NOT_FOUND if the category is not defined.
 func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	if err := told.check(); err != nil {
 		return nil, err
@@ -80,6 +83,7 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 		Name: "notify",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			var grouped bool
+			// The category stays defined until this is committed, and grouped as it is.
 			defined, err := tx.One(ctx, lockDefinition, []any{string(told.Category)}, &grouped)
 			if err == nil && !defined {
 				err = services.Errorf(services.NotFound, "category: there is no category %s: define it first", services.Quote(string(told.Category)))
@@ -91,6 +95,7 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
+			// Nobody is notified of their own act.
 			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == told.Actor })
 			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
@@ -110,7 +115,8 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	}, nil
 }
 
-// Withdraw is the command of the host application that takes a notification back from all of its recipients. NOT_FOUND if there is none.
+// Withdraw is the command of the host application that takes a notification back from all of its recipients. It holds for
+// lists at once, and for counts when the job has run. NOT_FOUND if there is none.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
@@ -141,6 +147,7 @@ type Told struct {
 	Withdrawn  bool
 }
 
+// told reads what the host application told; found is false if there is none, or it was deleted with its category.
 func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
 	var withdrawn int64
 	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)

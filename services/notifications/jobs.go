@@ -20,6 +20,7 @@ const (
 	jobActor  = "actor"  // key: recipient/actor. The actor's actions no longer count for the recipient, or count again
 )
 
+// kinds are the kinds of jobs of this package.
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
 		{Name: jobNotify, Class: jobs.Short, Batch: s.notifyEach, Changes: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
@@ -28,7 +29,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}, s.hostKinds()...)
 }
 
-// recipientsOf are the users whose notifications the causes of a job change.
+// recipientsOf are the users whose notifications the causes of a job change: they wait for it where a reader wants what was told before.
 func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
@@ -40,8 +41,9 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 // CountsJob projects a user's notification counts, and how they want them counted, into their document.
 func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs.
-// Causes that are committed together become one job for each recipient.
+// Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs: so
+// the same job serves a like and its end, and the order of the two does not matter. Causes that are committed together become
+// one job for each recipient.
 func Job(cause Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
@@ -67,11 +69,12 @@ func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 }
 
 // ActorJob brings a recipient's notifications of one actor in line with the recipient's blocks and the items hidden from
-// them.
+// them. It is enqueued by whatever changes those.
 func ActorJob(recipient, actor services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobActor, jobs.PairKey(recipient, actor))
 }
 
+// projectCounts writes a user's counts and modes into their document, from the facts. It may run late and twice: the fields are versioned.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.projector.Project(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 		counts, err := s.registers(ctx, user)
@@ -83,8 +86,8 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 	})
 }
 
-// causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that
-// were committed together.
+// causesAtOnce bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that were
+// committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies
@@ -111,7 +114,8 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 	return outcomes
 }
 
-// causesOf reads the payload of a job: one cause in each line.
+// causesOf reads the payload of a job: one cause in each line. A category that this node does not know fails the job, which a
+// newer node may do at the next try.
 func causesOf(job jobs.Job) (causes []Cause, err error) {
 	for line := range bytes.Lines(job.Payload) {
 		var cause Cause
@@ -138,6 +142,7 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 	}
 	err := try(places)
 	for _, i := range places {
+		// An engine that does not answer is nobody's fault, and would not answer for one job either.
 		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(places) > 1 {
 			outcomes[i] = try([]int{i})
 		}
@@ -147,8 +152,9 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 	}
 }
 
-// notify applies causes. One transaction writes the facts into the recipients' rows and leaves a job for each recipient that
-// projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the counts at once.
+// notify applies causes. One transaction writes the facts into the recipients' rows, ends the claimed jobs, and leaves a job
+// for each recipient that projects the counts, so that a crash between SQL and Redis loses nothing. Then it projects the
+// counts at once, and an error of that is no error: the job is there.
 func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause) error {
 	if len(claimed) == 0 {
 		return nil
@@ -172,7 +178,8 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 	return nil
 }
 
-// projectLater are the jobs that repeat the projection of counts after it was tried at once.
+// projectLater are the jobs that repeat the projection of counts after it was tried at once. They are delayed, so that usually
+// one of them serves many causes of a user: jobs of one key become one.
 func projectLater(states []State, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
@@ -187,8 +194,8 @@ func projectLater(states []State, now time.Time) []jobs.NewJob {
 // causesPerPage is how many causes of one actor one transaction handles. Its recipient's other transactions wait for it.
 const causesPerPage = 1000
 
-// RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the
-// counts. A repetition finds the rows done and projects the counts all the same.
+// RecountActor brings all notifications of a recipient that one actor caused in line with the facts, and projects the counts. A
+// repetition finds the rows done and projects the counts all the same. A block of somebody who liked everything takes many pages.
 func (s *Service) RecountActor(ctx context.Context, recipient, actor services.UserID) error {
 	for after, more := (Cause{}), true; more; {
 		var last Cause

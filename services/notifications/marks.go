@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// mark makes the command of a mark: write returns the resulting states and the data for the answer.
+// mark makes the command of a mark: write returns the resulting states and the data for the answer. The counts are projected
+// before the answer, and once more by the job.
 func (s *Service) mark(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]State, []string, error)) *jobs.Command {
 	var states []State
 	return &jobs.Command{
@@ -40,7 +41,8 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 	}), nil
 }
 
-// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now).
+// Reading is a user's mark: IDs and Shown alone, or else everything in Categories (nil: all) up to UpTo (0: until now). See
+// MarkRead for what goes together.
 type Reading struct {
 	IDs        []services.PostID // of notifications: each one's causes until now
 	Shown      []services.PostID // positions of notifications: each one's causes up to there
@@ -50,7 +52,7 @@ type Reading struct {
 	Token      string // the readToken of the list that was shown; "" for none
 }
 
-// maxMarked bounds the notifications that one mark names.
+// maxMarked bounds the notifications that one mark names: a page of a list, many times over.
 const maxMarked = 500
 
 // MarkRead is the command that marks notifications read. INVALID if it names nothing, too much, or a position beyond the
@@ -83,7 +85,8 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	}), nil
 }
 
-// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list.
+// MarkUnread is the command that marks a notification unread again. NOT_FOUND if it is not of this user's list. It counts
+// again only beyond what was seen: see markUnread.
 func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Command {
 	return s.mark("markNotificationUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, []string, error) {
 		states, err := markUnread(ctx, tx, user, s.Memory.all(), id)
@@ -91,7 +94,8 @@ func (s *Service) MarkUnread(user services.UserID, id services.PostID) *jobs.Com
 	})
 }
 
-// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone: see UndoneUntil.
+// MarkAllRead is the command that marks everything read up to a position, 0 for until now. It can be undone: see UndoneUntil. The
+// time until then is the command's ID, so that a repetition under one idempotency key answers the same.
 func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token string) (*jobs.Command, error) {
 	gen, err := services.ParseReadToken(token)
 	if err != nil {

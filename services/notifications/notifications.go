@@ -5,6 +5,11 @@
 // it. An undone cause stops counting. The list and the count come from one predicate: the count has exactly the notifications
 // that the list shows as unseen and not older.
 //
+// The path of a cause: a feature enqueues Job in the transaction of its fact. notifyEach takes many such jobs; applyCauses locks
+// their recipients, reads what the facts support and what is stored, and brings the rows in line: causes, groups, and the states
+// with their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same
+// lock. What the host application tells is stored once, and its causes take the same path (host_*.go).
+//
 // A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
 // badges of its user come from SQL.
 package notifications
@@ -35,7 +40,8 @@ type Config struct {
 	Categories []services.HostCategory // that Begin defines
 }
 
-// Service is the service of the list of notifications and its marks. It is safe for concurrent use.
+// Service is the service of the list of notifications and its marks. It is safe for concurrent use. All of its state is in SQL,
+// but for the cache of definitions and what is left to define.
 type Service struct {
 	Memory *Memory // this node's cache of the host application's categories
 
@@ -63,16 +69,18 @@ func New(cfg Config) *Service {
 		install = cfg.Redis.SetCategories
 	}
 	s.Memory = newMemory(cfg.DB, cfg.Changes, install)
+	// A configured category may have to wait for the removal of one of its name.
 	if cfg.Changes != nil {
 		cfg.Changes.RegisterTurn(changelog.Turn{Name: "configured categories", When: changelog.BeforeLog, Run: s.defineConfigured})
 	}
 	cfg.Jobs.Register(s.kinds()...)
+	// Rebuilds and the audit read the fields by these; see registers and audit.
 	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
 	cfg.Projector.RegisterRegisters("modes of categories", s.modesRegisters, s.auditModes)
 	return s
 }
 
-// registers are a user's counts according to the facts.
+// registers are a user's counts according to the facts, as fields of the document. A state that must not be shown has none.
 func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
@@ -107,7 +115,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	return registers, err
 }
 
-// project projects counts into their recipients' documents.
+// project projects counts into their recipients' documents. It returns an error if one could not be written; the caller has left
+// a job for that.
 func (s *Service) project(ctx context.Context, states []State) error {
 	hosts, err := s.Memory.knowing(ctx, categoriesOf(states))
 	if err != nil {
@@ -122,7 +131,7 @@ func (s *Service) project(ctx context.Context, states []State) error {
 	return s.projector.Put(ctx, fields.All)
 }
 
-// Query asks for a page of a user's list.
+// Query asks for a page of a user's list. The two filters exclude each other: what is unseen is unread.
 type Query struct {
 	Categories []services.Category // nil: all; CategoryHost is every one of the host application
 	UnreadOnly bool
@@ -156,7 +165,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 }
 
 // At reads a user's notifications by positions in them, whatever has joined them since. A position in another list, or in a
-// notification without a remaining cause, is absent.
+// notification without a remaining cause, is absent. It finds what an ID names.
 func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
 	if len(places) == 0 {
 		return nil, nil

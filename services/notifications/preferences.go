@@ -44,20 +44,21 @@ type CategoryPreference struct {
 	Preference
 }
 
-// PreferenceChange is a change of a preference; nil leaves a part of it.
+// PreferenceChange is a change of a preference; nil leaves a part of it. Usual comes before Mode.
 type PreferenceChange struct {
 	Mode   *services.CategoryMode
 	Usual  bool // the category counts again by its definition
 	NoPush *bool
 }
 
-// usual is the mode in which a category counts for users without a preference.
+// usual is the mode in which a category counts for users without a preference: that of its definition.
 func (m *Memory) usual(category services.Category) services.CategoryMode {
 	host, _ := m.Now().Find(category) // the zero value is that of services.Categories
 	return host.Mode
 }
 
-// Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host application's.
+// Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host
+// application's. One of a category that was removed is kept and not listed.
 func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]CategoryPreference, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	if err != nil {
@@ -100,11 +101,12 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			}
 			return nil, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
+		// Only the modes: the counts of the facts are as before.
 		AfterCommit: func(ctx context.Context) error { return s.projector.Project(ctx, user, s.modesRegisters) },
 	}, nil
 }
 
-// modesRegisters are the user's modes of categories; none before the first preference.
+// modesRegisters are the user's modes of categories; none before the first preference, so that most documents have no such field.
 func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	if err != nil || found.version == 0 {
@@ -138,7 +140,8 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 	return []rdb.Register{rdb.ModesRegister(modes)}, nil
 }
 
-// Alerting returns a function that reports whether an item of a category, of some time, is to be alerted of.
+// Alerting returns a function that reports whether an item of a category, of some time, is to be alerted of. With an error the
+// function goes by the definitions.
 func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {
@@ -147,7 +150,7 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 	}, err
 }
 
-// counted are those of some categories that count for a user, as a number or a dot.
+// counted are those of some categories that count for a user, as a number or a dot. Lists of what counts, and digests, have only these.
 func (p preferences) counted(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
 		if p.of[category].Mode != services.CategoryOff {

@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Source is the badge source of the unseen groups of notifications, by category. It implements badge.Source.
+// Source is the badge source of the unseen groups of notifications, by category. It implements badge.Source. Counts are kept by
+// day, so that they expire without a write.
 type Source struct {
 	source.Plain
 	db     *sql.DB
@@ -31,7 +32,7 @@ func (Source) Name() string { return "notifications" }
 // Key is the source's key.
 func (Source) Key() services.Source { return services.SourceNotifications }
 
-// Part is the count of the i-th category; those of the host application come last.
+// Part is the count of the i-th category; those of the host application come last. nil ends the parts.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	if i < len(services.Categories) {
 		return badges.Notifications.Of(services.Categories[i])
@@ -47,15 +48,15 @@ func (s Source) Empty(document *rdb.Document) {
 	document.Notifications, document.Categories = nil, s.memory.Now()
 }
 
-// Sum is the count of all categories.
+// Sum is the count of all categories, which the total takes.
 func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Notifications.Total }
 
-// Carry keeps the position of the newest notification. The version of the list is not known.
+// Carry keeps the position of the newest notification. The version of the list is not known: a watcher of the list then reads it again.
 func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 }
 
-// Facts counts every category from its rows.
+// Facts counts every category from its rows, for badges that Redis does not have.
 func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
 	preferences, err := preferencesOf(ctx, s.db, user)
 	if err != nil {
@@ -77,13 +78,16 @@ func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, docume
 	return err
 }
 
-// Render counts the unseen groups of the last days, by category. They leave day by day.
+// Render counts the unseen groups of the last days, by category. They leave day by day: the badges change at the next midnight
+// while any count.
 func (s Source) Render(v *source.View, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
 	v.Passed(today)
+	// The version of the definitions is a part of the badges' version.
 	v.Learned(hosts.At())
 	shown := &badges.Notifications
 	shown.Version, shown.Defined = 1, hosts // a version is known even for a user without notifications
+	// A category without a field has never had a notification: it is 0, and known.
 	for _, category := range services.Categories {
 		*shown.Of(category) = source.Exact(0)
 		shown.Of(category).Mode = v.Document.Modes.Over(category, services.CategoryCounted)
@@ -107,19 +111,22 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
 		}
 		value, aged := expiry.unexpired(counts, today)
+		// Without anything to expire midnight changes nothing.
 		if value > 0 {
 			v.ChangesAt(services.DayStart(today + 1))
 		}
+		// The facts still count it; a user who turns it on again sees what is unseen.
 		if count.Mode == services.CategoryOff {
 			value, aged = 0, 0
 		}
 		*older, count.Value = aged, value
 		shown.Newest = max(shown.Newest, counts.Newest)
+		// A sum of versions that only rise rises with any of them.
 		shown.Version += counts.Version
 	}
 }
 
-// Explain lists the unseen notifications of each category that counts.
+// Explain lists the unseen notifications of each category that counts. Each says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.Explained) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
@@ -149,7 +156,7 @@ func (s Source) Explain(ctx context.Context, of source.Explained) (list []servic
 }
 
 // Digest counts the notifications of each category that arrived since a moment, seen or not. Categories that the user turned off
-// bring nothing.
+// bring nothing. Of each category it counts up to MostExplained.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	preferences, err := preferencesOf(ctx, s.db, user)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"tidings/services"
 )
 
-// Notification is one entry of a user's list: what some users did with one subject within one half day.
+// Notification is one entry of a user's list: what some users did with one subject within one half day. It is what a reader
+// is shown; its rows are a group and its causes.
 type Notification struct {
 	First    services.PostID // of the first cause that it ever had, and its ID: it stays when causes join or leave
 	Place    services.PostID // of the cause that arrived last: a mark of what is shown reaches up to here
@@ -52,11 +53,12 @@ type Position struct {
 	Subject  services.PostID
 }
 
-// maxSample is how many of its users a notification names.
+// maxSample is how many of its users a notification names. sampleActors reads as many.
 const maxSample = 8
 
-// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. Actor 0 is every
-// actor of that subject; in the host application's categories it is nobody.
+// Cause is a possible reason for a notification: an actor did something with a subject of the recipient's. Whether it counts
+// is for the facts to say. Actor 0 is every actor of that subject; in the host application's categories it is nobody. The
+// fields but Moment are the key of its row.
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
@@ -69,6 +71,7 @@ type Cause struct {
 	Moment services.PostID `json:",omitempty"`
 }
 
+// compare orders causes by their key.
 func (c Cause) compare(d Cause) int {
 	return cmp.Or(cmp.Compare(c.Recipient, d.Recipient), cmp.Compare(c.Category, d.Category),
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
@@ -103,7 +106,7 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 	}
 }
 
-// with adds the expiry of the host application's categories.
+// with adds the expiry of the host application's categories, which its own list does not have.
 func (e Expiry) with(hosts *services.HostCategories) Expiry {
 	if len(hosts.All()) == 0 {
 		return e
@@ -116,10 +119,12 @@ func (e Expiry) with(hosts *services.HostCategories) Expiry {
 	return all
 }
 
-// unexpired splits the unseen groups of a category into those that count today and the older ones.
+// unexpired splits the unseen groups of a category into those that count today and the older ones. counts may be of an earlier
+// day: its days are counted from that day back.
 func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
 	oldest := e.oldestDay(counts.Category, today)
 	value, older = 0, counts.Older
+	// Never: what is older than the days that are kept apart counts too.
 	if oldest == math.MinInt32 {
 		value, older = counts.Older, 0
 	}

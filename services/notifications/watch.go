@@ -7,7 +7,7 @@ import (
 	"tidings/services/push"
 )
 
-// Change is the first page of a user's notifications, with the user's badges.
+// Change is the first page of a user's notifications, with the user's badges. It is a whole state and not a difference.
 type Change struct {
 	Page   Page
 	Badges *services.Badges
@@ -19,6 +19,7 @@ type Change struct {
 func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
 	changes := make(chan Change)
 	var last Change
+	// Only the goroutine below calls look.
 	look := func(ctx context.Context, badges *services.Badges) (Change, error) {
 		next := Change{last.Page, badges}
 		if last.Badges == nil || !next.same(last) {

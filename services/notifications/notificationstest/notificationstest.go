@@ -27,10 +27,12 @@ func Install(w *fanouttest.World) {
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { on(w, f) })
 }
 
+// on makes the notifications of one node.
 func on(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
 	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
+// compare lets Agree compare the counts in documents with the facts.
 func compare(w *fanouttest.World) {
 	w.CompareCounts(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
 		return Counts(w, user), nil
