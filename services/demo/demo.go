@@ -78,6 +78,7 @@ const (
 // Run lets the people act, and the application follow the change stream, until ctx ends.
 func (w *World) Run(ctx context.Context) error {
 	defer w.host.close()
+	// The host's connections are closed after the follower has ended.
 	var following sync.WaitGroup
 	following.Go(func() { w.follower.run(ctx) })
 	defer following.Wait()

@@ -59,6 +59,7 @@ func (s *script) past() [][]event {
 		}
 	}
 	step(s.profilesAndFollows(), 5*day, 5*day) // at one moment: follows are told by day
+	// The viewer's own posts come first, so that their numbers are known.
 	var posts, shows []event
 	for range ownPosts {
 		s.own = append(s.own, s.published)
@@ -70,6 +71,7 @@ func (s *script) past() [][]event {
 	for range mostUpcoming + mostLive {
 		shows = append(shows, s.schedule())
 	}
+	// From the oldest to the newest, as an application reports what happened.
 	step(posts, 3*day, 3*time.Hour)
 	step(shows, 3*time.Hour, 3*time.Hour)
 	var follows []event
@@ -100,6 +102,7 @@ func (s *script) past() [][]event {
 	news = append(news, s.comment(2, s.own[0]), follow(s.people[5], s.people[0]),
 		event{Do: "publishAnnouncement", Input: map[string]any{"title": "Welcome to Tidings", "content": "Everything on these two phones was pushed. Pull a lever below."}})
 	step(append(news, views()...), 35*time.Minute, 20*time.Minute)
+	// The newest posts, after everything that the viewer could have seen.
 	var unread []event
 	for i := range unreadPosts {
 		unread = append(unread, s.post(1+i%(len(cast)-1)))
@@ -157,6 +160,7 @@ func (s *script) event() event {
 	case dice < 86:
 		return follow(s.people[s.somebody(0)], s.people[0])
 	case dice < 88:
+		// Two people of the crowd, neither of them the viewer.
 		follower := s.somebody(0)
 		return follow(s.people[follower], s.people[s.somebody(follower)])
 	}
@@ -310,6 +314,7 @@ func makePeople(random *rand.Rand) []person {
 			}
 			wanted += len(cast) + 8
 		}
+		// The fourth power: the first people are followed by nearly everybody, the last by nobody.
 		for len(people[i].follows) < wanted {
 			chance := random.Float64()
 			followee := 1 + int(chance*chance*chance*chance*float64(len(people)-1))

@@ -52,6 +52,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 			c.sending.Wait() // the next courier of this node does not know of these requests
 		}
 	}()
+	// Without the lease no request may begin.
 	if err := c.held.Hold(ctx); err != nil {
 		return 0, err
 	}
@@ -149,6 +150,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
+	// A user may have several devices: what they share is looked up once.
 	users := map[services.UserID]bool{}
 	for _, r := range list {
 		users[r.user] = true
@@ -263,6 +265,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	}
 	r.attempts++
 	end := r.firstAt.Add(outbound.GiveUp)
+	// The day is over with this attempt.
 	if !now.Before(end) {
 		return r.given(now, a.Err)
 	}
@@ -286,6 +289,7 @@ func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
 	ended := slices.Clone(c.ended)
 	c.mu.Unlock()
+	// Most steps have nothing to record, and write nothing.
 	if len(ended) == 0 {
 		return nil
 	}

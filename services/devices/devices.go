@@ -129,6 +129,7 @@ func (s *Service) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	// The pool ends before the client's connections are closed: requests may be under way.
 	sending := make(chan struct{})
 	go func() { defer close(sending); _ = s.pool.Run(ctx) }() // its error is that of ctx
 	defer func() { <-sending }()
@@ -155,6 +156,7 @@ func (s *Service) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Somebody else may read the stream: it is not this package's to switch off.
 	read := some
 	if !read && s.cfg.Read != nil {
 		if read, err = s.cfg.Read(ctx); err != nil {

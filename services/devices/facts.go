@@ -18,6 +18,7 @@ var (
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
 
+	// The usual registration: nothing but the time, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
 	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps what is older
@@ -40,11 +41,13 @@ var (
 	devicesOf = sql.NewStatement("devices of a user", `SELECT hash, name, endpoint, silent, registered_at, delivered_at, first_at, attempts, error
 		FROM devices WHERE user_number = $1 ORDER BY seen_at DESC, hash`)
 
+	// One step, at intervals, on every node.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
 	// There are few: those that were registered since no node found any. Others are found by the laps of the stream.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
+	// No row: another node has the lease.
 	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
 	// Only the holder of the lease moves the position: a node that was paused for longer finds another token, and no row.
@@ -64,6 +67,7 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
+	// The same for some services alone, while all places of strangers are taken.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device

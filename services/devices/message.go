@@ -112,6 +112,7 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 			urgency = webpush.UrgencyNormal // it need not wake a device whose battery is low
 		}
 		var made builder
+		// The library encrypts and signs; the builder in place of its client keeps it from sending.
 		got, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: r.endpoint, Keys: webpush.Keys{Auth: r.auth, P256dh: r.p256dh}}, &webpush.Options{
 			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(keptFor / time.Second), Urgency: urgency,
 			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,

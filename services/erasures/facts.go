@@ -13,6 +13,7 @@ var (
 	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
 
+	// Without the row no statement that joins users shows anything of theirs.
 	deleteUser = sql.NewStatement("delete a user", `DELETE FROM users WHERE number = $1`)
 
 	// The lock makes requests at once wait for the one that deletes the row.
@@ -33,6 +34,7 @@ var (
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
 
+	// By id, which lock has found: the row is held.
 	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
 	// The row that stays has counts and times, and nothing of whom.

@@ -82,6 +82,7 @@ func (r Reader) position(text string) (kind int, after []any, err error) {
 	invalid := services.Errorf(services.Invalid, "%s is not a position in an export", services.Quote(text))
 	var parts []any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	// Keys have up to 63 bits, more than a float holds.
 	decoder.UseNumber()
 	if err := decoder.Decode(&parts); err != nil || len(parts) == 0 {
 		return 0, nil, invalid

@@ -138,6 +138,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			}
 			return services.Wrapf(services.Invalid, err, "%s is cut off after line %d: the lines before are imported", r.opts.File, *lines)
 		}
+		// Bad lines are no error here: only the database, or a file that is wrong as a whole.
 		if err := im.take(ctx, line); err != nil {
 			return err
 		}

@@ -61,6 +61,7 @@ func openSource(opts Options) (*source, error) {
 	form := opts.formOf()
 	// Without a regular file there is no folder beside it: bad lines go into the working folder.
 	s := &source{badPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
+	// An input cannot be read again, so it has no identity and no progress.
 	if opts.File == "-" {
 		if opts.Input == nil {
 			return nil, services.Errorf(services.Invalid, "there is no standard input to import from")
@@ -99,6 +100,7 @@ func (s *source) identify(opts Options) error {
 	if err != nil {
 		return services.Wrapf(services.Invalid, err, "the path of the file cannot be found")
 	}
+	// A hash, so that the name is short and says nothing of the file.
 	hash := sha256.New()
 	if _, err := io.CopyN(hash, s.file, sampleBytes); err != nil && err != io.EOF {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)

@@ -15,6 +15,7 @@ import (
 // verb is the wording of a restriction's errors: "you cannot DO yourself", "people can be DONE".
 type verb struct{ do, done string }
 
+// verbs are the words of each kind.
 var verbs = map[services.RestrictionKind]verb{
 	services.Mute:  {"mute", "muted"},
 	services.Block: {"block", "blocked"},

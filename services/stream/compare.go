@@ -62,6 +62,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 		users[i] = one.user
 	}
 	badges, errs := s.cfg.Peek(ctx, users)
+	// The last changes can be read outside of the writing transaction: nobody else writes them while this token is good.
 	before, err := s.Of(ctx, users)
 	if err != nil {
 		return nil, err

@@ -17,14 +17,17 @@ var (
 		`ON CONFLICT (user_number) DO UPDATE SET marks = stream_due.marks + 1,
 			due_at = CASE WHEN stream_due.due_at < excluded.due_at THEN stream_due.due_at ELSE excluded.due_at END`)
 
+	// The longest due first, so that nobody waits behind a crowd that comes later.
 	listDue = sql.NewStatement("due users of the change stream", `SELECT user_number, marks FROM stream_due WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
 
+	// For metrics: the backlog, and its age.
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
 	// Only where no mark came since: otherwise the change behind it would be lost.
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 
+	// The mark stays with another time. A mark that rose since it was read is left as it is.
 	delayDue = sql.NewStatement("delay users of the change stream", `UPDATE stream_due SET due_at = r.due_at
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
@@ -53,12 +56,14 @@ var (
 	moveSlow = sql.NewStatement("move the slow lap of the change stream", `UPDATE stream_head SET slow_after = $2, slow_began_at = $3
 		WHERE name = 'changes' AND token = $1`)
 
+	// The writer renews its lease while it writes.
 	readWritten = sql.NewStatement("whether the change stream is written", `SELECT 1 FROM stream_head WHERE name = 'changes' AND until_us >= {database clock}`)
 
 	// One row for each user: a newer change takes the place of the older one, and leaves a gap in the order.
 	putChanges = sql.NewInsertion("put changes", "stream_changes", "user_number BIGINT, seq BIGINT, at BIGINT, face BIGINT, state BYTEA",
 		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
 
+	// With the join a user who is being erased has no change.
 	statesOf = sql.NewStatement("changes of users", `SELECT c.user_number, u.key, c.seq, c.at, c.state
 		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE {in c.user_number $1 BIGINT}`)
 
@@ -101,7 +106,7 @@ func dueUsers(ctx context.Context, db *sql.DB, limit int) (due []dueUser, err er
 	return due, err
 }
 
-// Lag counts the users who are due, and answers how long the first has been.
+// Lag counts the users who are due, and answers how long the first has been. Users who wait for a moment to come are not due.
 func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, err error) {
 	var first sql.NullInt64
 	now := s.db.Now()
@@ -198,8 +203,8 @@ func (s *Service) Of(ctx context.Context, users []services.UserID) (map[services
 	return found, err
 }
 
-// After lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of
-// its user is not listed: the newer one follows.
+// After lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of its user
+// is not listed: the newer one follows. A position that was read stays right for ever, because positions are committed in their order.
 func (s *Service) After(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
 	err = s.db.Each(ctx, changesAfter, []any{seq, limit}, func(scan func(...any) error) error {
 		change, err := scanChange(scan)

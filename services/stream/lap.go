@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// sooner is how much sooner than Config.Lap a lap begins because of a shared change.
+	// sooner is how much sooner than Config.Lap a lap begins because of a shared change: by default 5 s after the lap before began.
 	sooner = 12
 	// rest is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
 	// of one processor.
@@ -46,6 +46,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	// The walk has come to its end.
 	if len(users) == 0 {
 		s.lap.running, s.lap.ended = false, s.cfg.Clock.Now()
 		s.stats.laps.Add(1)
@@ -106,6 +107,7 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 			differ = append(differ, user)
 		}
 	}
+	// As in compare: an engine that is away marks nobody.
 	if failures > 0 && failures == len(users) && !s.readable(ctx) {
 		return nil, err
 	}

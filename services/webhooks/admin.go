@@ -144,6 +144,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 		if !found {
 			return unknown(name)
 		}
+		// The newest is first, and has no end.
 		secrets := []secret{{Text: text}}
 		// No secret lives longer by a rotation: it ends at its own end or after this overlap.
 		for _, old := range e.secrets {
@@ -240,6 +241,7 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 		if !some {
 			return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
 		}
+		// 0 if the user has no dead letter, which is no error.
 		replayed, err = tx.Run(ctx, replayOne, name, tx.Now, user)
 		return err
 	})

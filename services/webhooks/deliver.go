@@ -246,6 +246,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	ends := time.Now().Add(roundFor)
 	secrets := signing(e.secrets, d.s.db.Now())
 	var recent atomic.Int64
+	// Failures go on over rounds: five in a row may come in five rounds.
 	recent.Store(int64(e.failures))
 	var mu sync.Mutex
 	next, trials := 0, 0

@@ -32,6 +32,7 @@ var (
 
 	readWebhook = sql.NewStatement("a webhook", `SELECT `+ofEndpoint+` FROM webhooks WHERE name = $1`)
 
+	// Under lockWebhook.
 	setSecrets = sql.NewStatement("set the secrets of a webhook", `UPDATE webhooks SET secrets = $2 WHERE name = $1`)
 
 	// The counts are bounded by the users; the index has them.
@@ -58,8 +59,10 @@ var (
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
 			first_at = excluded.first_at, due_at = excluded.due_at, dead_at = excluded.dead_at, status = excluded.status, error = excluded.error`)
 
+	// Dead ones too: a newer change has been delivered.
 	dropLetters = sql.NewStatement("drop letters", `DELETE FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 
+	// attempts > 0: letters that wait for their users to be away go on waiting.
 	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
 
 	// What has a newer change in the stream comes from there: without the join a user would be in one round twice. A user without
@@ -92,6 +95,7 @@ var (
 	// failures stays: whether the receiver works again is for the next request to show.
 	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
 
+	// There is an index by user for this alone.
 	forgetLetters = sql.NewStatement("forget a user's letters", `DELETE FROM webhook_letters WHERE user_number = $1`)
 )
 

@@ -78,6 +78,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 	o.recovered = e.failures >= breaker && failures < breaker
 	// A round that tried nothing is no reason for a pause.
 	if o.failures >= breaker && o.delivered+o.failed > 0 {
+		// The longer of the pause and what the receiver asked for.
 		o.retryAt = later(o.retryAt, now.Add(outbound.Pause(o.failures-breaker, outbound.LongestDown)))
 	}
 	return o
@@ -164,6 +165,7 @@ func (d *deliverer) save(ctx context.Context) error {
 		d.unsaved = nil
 	}
 	if err == nil {
+		// This node's numbers, after the commit: a round that is repeated counts once.
 		d.s.delivered.Add(uint64(o.delivered))
 		d.s.failed.Add(uint64(o.failed))
 	}

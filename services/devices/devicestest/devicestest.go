@@ -26,7 +26,7 @@ import (
 // b64 is the alphabet of all texts of Web Push.
 var b64 = base64.RawURLEncoding
 
-// Browser is a subscription of one browser.
+// Browser is a subscription of one browser. The first three are what it tells the application; the private key stays with it.
 type Browser struct {
 	Endpoint     string
 	P256dh, Auth string
@@ -74,6 +74,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if len(body) < headerLength+tagLength+1 || len(body) > greatest {
 		return m, fmt.Errorf("a body of %d bytes", len(body))
 	}
+	// The header of RFC 8188: salt, size of a record, length of the key, key.
 	salt, size, point := body[:16], binary.BigEndian.Uint32(body[16:20]), body[21:headerLength]
 	if body[20] != 65 || int(size) < len(body)-headerLength {
 		return m, fmt.Errorf("a header with a key of %d bytes and records of %d", body[20], size)
@@ -119,8 +120,9 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	return m, decoder.Decode(&m)
 }
 
-// CheckVAPID checks the header Authorization of a request to an origin, by RFC 8292: signed by the key, for this origin, not for longer than
-// a day, and with an address of the operator. It returns that.
+// CheckVAPID checks the header Authorization of a request to an origin, by RFC 8292: signed by the key, for this origin, not
+// for longer than a day, and with an address of the operator. It returns that. It verifies by the standard library alone, so
+// that an error of the library that signs is found.
 func CheckVAPID(header, public, origin string) (subject string, err error) {
 	rest, some := strings.CutPrefix(header, "vapid ")
 	if !some {
@@ -146,6 +148,7 @@ func CheckVAPID(header, public, origin string) (subject string, err error) {
 	if len(parts) != 3 {
 		return "", fmt.Errorf("the token is %q", values["t"])
 	}
+	// ES256: the two numbers of the signature, 32 bytes each.
 	signature, err := b64.DecodeString(parts[2])
 	if err != nil || len(signature) != 64 {
 		return "", fmt.Errorf("the signature is %q", parts[2])

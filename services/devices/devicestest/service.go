@@ -36,7 +36,7 @@ type Service struct {
 	arrived  int
 }
 
-// Arrival is a request that arrived.
+// Arrival is a request that arrived. Accepted says that the browser got it.
 type Arrival struct {
 	Path     string
 	Message  Message
@@ -160,6 +160,7 @@ func (s *Service) Under() (n int) {
 // arrive notes a request, and finds what to do with it.
 func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(http.ResponseWriter, *http.Request, Message) bool, err error) {
 	s.mu.Lock()
+	// Decrypt without the lock: requests of many browsers arrive at once.
 	b, other := s.browsers[r.URL.Path], s.others[r.URL.Path]
 	s.mu.Unlock()
 	if b == nil {
@@ -182,6 +183,7 @@ func (s *Service) arrive(r *http.Request, body []byte) (m Message, answer func(h
 	}
 	s.topics[r.URL.Path] = topic
 	of := r.URL.Path + " " + m.UserID
+	// By user: a browser that changed hands begins anew.
 	if s.arrived++; m.Version < s.seen[of] {
 		s.t.Errorf("%s: the version %s after %s", of, m.Version, s.seen[of])
 	}
@@ -199,6 +201,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the sender went away
 	}
 	m, answer, err := s.arrive(r, body)
+	// A push service cannot tell: it takes the message.
 	if err == errDropped {
 		w.WriteHeader(http.StatusCreated)
 		return
@@ -221,6 +224,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.under[r.URL.Path]--
+	// A sender that went away does not know that the message was taken.
 	taken = taken && r.Context().Err() == nil
 	if taken {
 		s.last[r.URL.Path] = m
