@@ -43,6 +43,7 @@ type followImport struct {
 	ids  interface{ Next() services.PostID }
 	keys *keyTable
 
+	begun  bool            // a line was read that is no comment
 	batch  []row           // since the last commit
 	newest services.PostID // a since after this one is refused
 }
@@ -64,17 +65,19 @@ var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a 
 
 // take parses one line: a good one enters the batch, a bad one is put aside.
 func (im *followImport) take(_ context.Context, line []byte) error {
-	// Only the first line can be a header. A resumed run does not meet it again.
-	if im.source.line == 1 {
+	if isBlank(line) {
+		return nil
+	}
+	// Only the first line that is no comment can be a header. A resumed run is past it.
+	first := !im.begun && im.report.ResumedAfter == 0
+	im.begun = true
+	if first {
 		if header, err := isHeader(line); err != nil || header {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", im.opts.File, err)
 			}
 			return err
 		}
-	}
-	if isBlank(line) {
-		return nil
 	}
 	var next row
 	var err error

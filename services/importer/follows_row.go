@@ -38,7 +38,7 @@ func columnOf(name []byte) column {
 	return unnamed
 }
 
-// isHeader reports whether the first line of a file names its columns. One that names the followee first is INVALID: the
+// isHeader reports whether the first line of a file that is no comment names its columns. One that names the followee first is INVALID: the
 // whole graph would be imported in the wrong direction. A line with an unknown name is a row: headers are optional, and two
 // keys of users look like names.
 func isHeader(line []byte) (bool, error) {

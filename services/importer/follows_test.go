@@ -210,6 +210,21 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 	}
 }
 
+// A comment or an empty line before the header hides it from nobody: it is no row, and one in reverse order is refused.
+func TestImportFindsAHeaderBehindComments(t *testing.T) {
+	im := sqliteImporter(t)
+	got := im.must(Options{File: im.file("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
+	if got.Rows != 2 || got.Bad != 0 {
+		t.Errorf("%+v", got)
+	}
+	if pairs := im.pairs("alice", "bob", "from", "to"); !slices.Equal(pairs, []string{"alice>bob", "from>to"}) {
+		t.Errorf("in are %v", pairs)
+	}
+	if got, err := im.run(im.db, Options{File: im.file("g.csv", "# exported today\nfollowee,follower\nalice,carol\n")}); services.CodeOf(err) != services.Invalid {
+		t.Errorf("in reverse order: %+v, %v", got, err)
+	}
+}
+
 func TestImportEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "follower,followee\n", zip(t, "")} {
 		im := sqliteImporter(t)
