@@ -102,6 +102,7 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if err == nil {
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
 	}
+	// The recipient's badges change, so their counts are projected again.
 	done := erase.Done{Removed: erase.Count("notificationsOfOthers", n), After: int64(recipient), More: true}
 	// With nothing deleted it would be the same page again: the next pass comes back to it.
 	if n > 0 && (more || n == erase.Batch) {

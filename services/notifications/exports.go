@@ -2,7 +2,8 @@ package notifications
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user.
+// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of the row of the list that it is in: so a
+// line says who did what, which a row of the list does not keep apart. Hidden causes are lines too, as they are data of the recipient.
 var Exports = []export.Kind{
 	export.NewKind("notification", "id notification, category text, post post, show show, user user, answer post, at time, standing bool, seen bool, read bool", "c.place BIGINT",
 		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, CASE WHEN c.category IN ('LIKE', 'COMMENT', 'MENTION') THEN c.subject END, CASE WHEN c.category = 'REMINDER' THEN c.subject END, u.key, CASE WHEN c.category = 'COMMENT' THEN c.object END, c.at, c.standing,

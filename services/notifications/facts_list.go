@@ -41,9 +41,10 @@ type Page struct {
 	Gen           uint64
 }
 
-// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement
-// first finds where each range ends, so that it reads no more than one page of each category. If a page begins among groups
-// of the same time, only the subjects below a bound are listed for that time.
+// listText lists the groups of some categories that meet a condition. Each category is a range of an index. The statement first
+// finds where each range ends, so that it reads no more than one page of each category. If a page begins among groups of the
+// same time, only the subjects below a bound are listed for that time. $1 is the user, $2 the categories, $3 the time before
+// which the page begins, $4 how many of each category, and $5 how many of all.
 const listText = `
 WITH wanted AS MATERIALIZED (
 	SELECT c.category, c.rank, c.oldest, c.below, COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = $1 AND s.category = c.category), 0) AS seen
@@ -107,7 +108,7 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 	AND g.subject = n.subject AND g.bucket = n.bucket AND g.newest > 0`)
 )
 
-// listed is a group as a list query returns it.
+// listed is a group as a list query returns it, before its actors are known. seen is that of its category.
 type listed struct {
 	group
 	first, newest, readTo, seen services.PostID
@@ -205,8 +206,8 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	return page, err
 }
 
-// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent if
-// it is not in this user's list or if no cause of its group counts.
+// readAt reads the notifications that contain some positions, as they are now, by those positions. A position is absent if it
+// is not in this user's list or if no cause of its group counts. Several positions of one notification lead to the same one.
 func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []services.PostID, hosts *services.HostCategories, expiry Expiry) (map[services.PostID]Notification, error) {
 	asked := map[services.PostID][]services.PostID{} // by the first of the group
 	var groups []listed
@@ -251,7 +252,8 @@ func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	return list
 }
 
-// describe adds the actors of each group, and what the host application told. A group whose last cause was undone meanwhile is omitted.
+// describe adds the actors of each group, and what the host application told. A group whose last cause was undone meanwhile is
+// omitted. It takes two statements for any number of groups, and one or two more for those of the host application.
 func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
 	if len(groups) == 0 {
 		return nil, nil
@@ -280,6 +282,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 			stands[i], newest[i] = true, object
 		}
 		n := &list[i]
+		// The newest first, each user once; nobody is left out.
 		if actor != 0 && len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}

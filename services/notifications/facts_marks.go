@@ -100,9 +100,9 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 	return changed, err
 }
 
-// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest,
-// since such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Up to the last one
-// that is gone any position may have been in it.
+// checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest, since
+// such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Up to the last one that is
+// gone any position may have been in it, so those are taken as they are.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
@@ -157,8 +157,9 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 	return found, err
 }
 
-// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a category
-// rises by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list.
+// raiseSeen marks some categories seen up to a position, 0 for everything. Marks only grow, and the version of a category rises
+// by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list. No group
+// is touched: what is seen is one position of the category.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
 	if len(categories) == 0 { // those of a host application that has none
 		return nil, nil
@@ -207,7 +208,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 	return b.save(ctx)
 }
 
-// named are the groups that a mark names, each with the position up to which it is read.
+// named are the groups that a mark names, each with the position up to which it is read: the greatest, if a mark names one group twice.
 func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *head, read readMark) (sql.Rows, error) {
 	places, err := readGroupsAt(ctx, b.tx.Runner, user, slices.Concat(read.IDs, read.Shown))
 	if err != nil {
@@ -281,8 +282,8 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	return changed, err
 }
 
-// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone; zero if
-// nothing was unread, now or within the undo time of the previous mark.
+// markAllRead marks everything up to a position read, in every category. It returns until when that can be undone; zero if nothing was
+// unread, now or within the undo time of the previous mark. The groups that it changed have its number, by which an undo finds them.
 func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, upTo services.PostID, gen uint64) ([]State, time.Time, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {
@@ -331,8 +332,8 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return b.save(ctx)
 }
 
-// markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was
-// not seen that far. NOT_FOUND if it is not in this user's list, or none of its causes stands.
+// markUnread marks the notification with an ID unread, in a new generation. It counts again if its category was not seen that
+// far: seen never goes back. NOT_FOUND if it is not in this user's list, or none of its causes stands.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []services.Category, id services.PostID) ([]State, error) {
 	b, h, err := lockAll(ctx, tx, user, all)
 	if err != nil {

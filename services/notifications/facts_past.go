@@ -126,9 +126,10 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	return slices.Compact(causes), moments
 }
 
-// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been applied
-// when they happened: one that begins again gets the time and the position of its first beginning. A cause without a post of its own
-// happened when it was told. A comment is none of them: the job of a publication names it even if it only ever was a mention.
+// ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had
+// been applied when they happened: one that begins again gets the time and the position of its first beginning. A cause without
+// a post of its own happened when it was told. A comment is none of them: the job of a publication names it even if it only
+// ever was a mention. Without this the result would depend on whether the job ran between the beginning and the end.
 func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []raised) {
 	for c, moment := range moments {
 		_, holds := supported[c]

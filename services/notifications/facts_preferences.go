@@ -88,8 +88,9 @@ func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, user s
 	return found, nil
 }
 
-// changePreference changes a user's preference of one category, whose definition has the usual mode. Changes of one user run one after
-// the other, and each raises the version by one. If the preference is as before, nothing is written and changed is false.
+// changePreference changes a user's preference of one category, whose definition has the usual mode. Changes of one user run
+// one after the other, and each raises the version by one. If the preference is as before, nothing is written and changed is
+// false. The whole column is written, also the preferences of categories that this node does not know.
 func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, category services.Category, usual services.CategoryMode, change func(*Preference)) (changed bool, err error) {
 	if _, err := tx.Run(ctx, bearPreferences, user, "{}"); err != nil {
 		return false, err

@@ -46,7 +46,7 @@ func categoriesOf(states []State) []services.Category {
 
 // countUnseen reads the states of some counters, each followed by its unseen groups counted by half day; a state's own row has
 // bucket -1. It reads only the unseen groups, from notification_groups_unread: the cost grows with the groups, not with the
-// likes in them.
+// likes in them. One statement is one snapshot, so the version belongs to exactly these counts.
 const countUnseen = `, unseen AS MATERIALIZED (
 	SELECT g.recipient, g.category, g.bucket FROM counters b CROSS JOIN notification_groups g
 	WHERE g.recipient = b.recipient AND g.category = b.category AND g.newest > b.seen AND g.newest > g.read_to

@@ -71,7 +71,8 @@ WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND 
 SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
 )
 
-// readHostSupported adds those of some causes of the host application that stand.
+// readHostSupported adds those of some causes of the host application that stand. Their fact is the row of what was told, and
+// not a like or a post.
 func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]support) error {
 	if len(causes) == 0 {
 		return nil
@@ -85,8 +86,8 @@ func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, support
 	})
 }
 
-// addContents adds what the host application told to its notifications: newest[i] is the newest cause's object of list[i]. What was
-// deleted meanwhile is left out, and what somebody did who is being erased.
+// addContents adds what the host application told to its notifications: newest[i] is the newest cause's object of list[i]. What
+// was deleted meanwhile is left out, and what somebody did who is being erased: the caller then omits the notification.
 func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
 	var ids []services.PostID
 	var objects []services.Object

@@ -56,7 +56,8 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 // purgeJob deletes the notifications of a removed category.
 func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
 
-// notifyChunk writes the rows of a chunk and projects their counts. Repeated, it writes nothing and projects the counts of that time.
+// notifyChunk writes the rows of a chunk and projects their counts. Repeated, it writes nothing and projects the counts of that
+// time. A notification that was withdrawn before is not written at all.
 func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	var chunk hostChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -199,7 +200,8 @@ func (s *Service) purgeUsers(ctx context.Context, category services.Category, id
 	return s.projector.Mark(ctx, users)
 }
 
-// purgeRows deletes a category's rows of some users, under their locks.
+// purgeRows deletes a category's rows of some users, under their locks: a notification that is applied at the same time comes
+// before or finds no category.
 func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
 	named := make([]counter, len(users))
 	for i, user := range users {

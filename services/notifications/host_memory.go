@@ -23,8 +23,9 @@ type Memory struct {
 	mu      sync.Mutex // of the change of current
 }
 
-// newMemory makes an empty cache that follows the log. It calls install with the definitions before it shows them. Without a log
-// nothing is followed: for tests of one node.
+// newMemory makes an empty cache that follows the log. It calls install with the definitions before it shows them. Without a
+// log nothing is followed: for tests of one node. The kind is shared: a change of it concerns the badges of everybody, so the
+// hub renders all that are watched.
 func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *Memory {
 	m := &Memory{db: db, log: log, install: install}
 	if log != nil {
@@ -113,8 +114,9 @@ func hostNames(hosts []services.HostCategory) []services.Category {
 	return names
 }
 
-// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the days of
-// expiry or never, single, dot and apart.
+// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the
+// days of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and
+// expires as those of Tidings do.
 func ParseConfigured(items []string) (list []services.HostCategory, reason string) {
 	for _, item := range items {
 		category, reason := parseConfigured(item)

@@ -90,8 +90,8 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 // committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
-// notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies
-// each job by itself, so that only the bad one fails.
+// notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each
+// job by itself, so that only the bad one fails. The outcome of each job is ErrFinished when its transaction has deleted it.
 func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(jobs))
 	causes := make([][]Cause, len(jobs))
@@ -130,7 +130,8 @@ func causesOf(job jobs.Job) (causes []Cause, err error) {
 	return causes, nil
 }
 
-// notifyTogether applies the causes of the jobs at some indexes, and stores their outcomes at the same indexes.
+// notifyTogether applies the causes of the jobs at some indexes, and stores their outcomes at the same indexes. Without jobs it
+// does nothing.
 func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes [][]Cause, places []int, outcomes []error) {
 	try := func(places []int) error {
 		var those []jobs.Job

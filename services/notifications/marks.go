@@ -27,9 +27,9 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 	}
 }
 
-// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count. nil
-// means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND if it is
-// of another user's list.
+// MarkSeen is the command for an opened panel: notifications of the categories up to a position no longer count, and stay
+// unread. nil means all categories; upTo 0 means everything until now. INVALID if the position is beyond the newest, NOT_FOUND
+// if it is of another user's list.
 func (s *Service) MarkSeen(user services.UserID, categories []services.Category, upTo services.PostID) (*jobs.Command, error) {
 	categories, err := s.checkCategories("categories", categories)
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 }
 
 // SetPreference is the command that changes a user's preference of a category, on every device at once. INVALID for a name that is
-// not one of a category. If the preference is as requested, nothing changes.
+// not one of a category. If the preference is as requested, nothing changes. The job repeats the projection, should AfterCommit fail.
 func (s *Service) SetPreference(user services.UserID, category services.Category, change PreferenceChange) (*jobs.Command, error) {
 	if !slices.Contains(s.Memory.all(), category) {
 		return nil, services.Errorf(services.Invalid, "category: %s is not a category of notifications: expected one of %v, or one of the host application",
@@ -115,7 +115,8 @@ func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]r
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
 }
 
-// auditModes repeats modesRegisters with an own reading of the column, so that the audit finds errors in it.
+// auditModes repeats modesRegisters with an own reading of the column, so that the audit finds errors in it. It must not share
+// code with readPreferences.
 func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string

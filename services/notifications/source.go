@@ -20,7 +20,7 @@ type Source struct {
 	memory *Memory // nil: there are no categories of the host application
 }
 
-// NewSource makes the source, without categories of the host application. Rendering needs no database.
+// NewSource makes the source, without categories of the host application. It is for tests. Rendering needs no database.
 func NewSource(db *sql.DB, expiry Expiry) Source { return Source{db: db, expiry: expiry} }
 
 // Source is the service's badge source.
@@ -43,7 +43,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return nil
 }
 
-// Empty is the document of a user without notifications.
+// Empty is the document of a user without notifications. It has the definitions all the same, whose categories are shown as 0.
 func (s Source) Empty(document *rdb.Document) {
 	document.Notifications, document.Categories = nil, s.memory.Now()
 }

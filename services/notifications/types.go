@@ -46,7 +46,8 @@ func (n Notification) UpTo() string {
 func (n Notification) Position() Position { return Position{n.At, n.Category, n.Subject} }
 
 // Position is the position of a notification in its list, the newest first: by the time of its newest cause, then by its
-// subject. It depends on the facts alone, and not on the order in which they arrived. The zero position is before the first.
+// subject. It depends on the facts alone, and not on the order in which they arrived, so that two nodes list the same. The zero
+// position is before the first.
 type Position struct {
 	At       time.Time
 	Category services.Category
@@ -77,7 +78,7 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// everyActor reports whether the cause stands for those of all actors.
+// everyActor reports whether the cause stands for those of all actors: a post that is deleted takes all its likes along in one job.
 func (c Cause) everyActor() bool { return c.Actor == 0 && !c.Category.IsHostCategory() }
 
 // post is the post that is the cause, 0 if there is none. Its id is more precise than the cause's time.
@@ -89,7 +90,7 @@ func (c Cause) post() services.PostID {
 }
 
 // Expiry is the number of whole days after its own day for which an unseen notification of a category stays in the count: 1 to
-// MaxExpiryDays, or Never.
+// MaxExpiryDays, or Never. Categories that are not listed have the default.
 type Expiry map[services.Category]int
 
 // oldestDay is the first day (since 1970, UTC) whose notifications count today. Count, list and SQL all use it. A category that
