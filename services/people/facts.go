@@ -50,8 +50,8 @@ var (
 )
 
 // Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of the
-// keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased: its next user must
-// be another one, whose ID nothing of the former user has.
+// keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased: the next user of
+// that key gets another ID, once nothing of the former one is left.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
@@ -69,7 +69,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	if _, missing := lacking(keys, numbers); !missing {
 		return numbers, nil, nil // a key was given twice
 	}
-	// New users are rare. The one lock gives them IDs without gaps, which Redis and packed lists rely on being small.
+	// New users are rare, so that one lock serves them all. It keeps IDs dense: Redis and packed lists hold them in a few bytes.
 	if err := tx.LockCounter(ctx, "users"); err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,7 @@ import (
 var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
-	// FOR KEY SHARE, the weakest lock that lockUsers waits for: visits and profiles, which update the row, do not.
+	// FOR KEY SHARE: lockUsers waits for it, and the updates of the row by visits and profiles do not.
 	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
 	// One row for every block, mute and hide that concerns a follow.

@@ -178,7 +178,7 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	for i, change := range changes {
 		users[i] = change.User
 	}
-	// A change goes past a letter that waits for its next attempt, or is dead: it is the newer one, and takes the place of the letter.
+	// A change does not wait for the letter of its user, due or dead: it is newer, and replaces the letter.
 	kept, err := letters(ctx, d.s.db, lettersOf, e.Name, users)
 	if err != nil {
 		return nil, false, err
