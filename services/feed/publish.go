@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Draft is a post that a user wants to publish.
+// Draft is a post that a user wants to publish, or what an edit makes of one.
 type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
@@ -182,7 +182,8 @@ func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.
 	return people.IDs(ctx, tx, keys)
 }
 
-// causesOf are the notifications of a new post, or those that a deletion of the post withdraws.
+// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. They only name what
+// happened: whether a notification is due follows from the facts when its job runs.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	// Nobody is notified of what they did themselves.
 	for _, user := range mentioned {

@@ -71,4 +71,5 @@ func (s SQL) WaitingKeys(ctx context.Context, kind string, madeBy time.Time, lim
 	return jobs.WaitingKeys(ctx, s.DB, kind, madeBy, limit)
 }
 
+// The database has all facts of the caches.
 var _ Facts = SQL{}

@@ -49,7 +49,8 @@ type pulledAuthor struct {
 	early   uint64            // how many later changes are applied already
 }
 
-// PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them.
+// PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them, and may keep
+// them: the cache never writes into what it has given out.
 type PulledPosts struct {
 	services.FollowedAuthor
 	Posts []services.PostID

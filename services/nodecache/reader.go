@@ -11,7 +11,8 @@ import (
 	"tidings/services/people"
 )
 
-// Copies stores copies of facts for all nodes: Redis.
+// Copies stores copies of facts for all nodes: Redis. An error of either method costs the callers a read of SQL, and
+// nothing else.
 type Copies interface {
 	Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error

@@ -50,7 +50,8 @@ func FamilyOf(key string) (family KeyFamily, found bool) {
 	return KeyFamily{}, false
 }
 
-// hintChannel is the pub/sub channel on which a node receives hints of changed documents.
+// hintChannel is the pub/sub channel on which a node receives hints of changed documents. Plain pub/sub reaches every
+// node of a cluster.
 func hintChannel(node string) string { return "node:" + node }
 
 // logChannel is the pub/sub channel on which every node receives hints that the changelog has grown.

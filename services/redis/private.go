@@ -90,7 +90,8 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 	return s, nil
 }
 
-// socketFolder makes a folder for the socket, in the data folder unless its path is too long for a socket.
+// socketFolder makes a folder for the socket, in the data folder unless its path is too long for a socket. Each server
+// has a folder of its own, which nobody else may enter.
 func socketFolder(dataDir string) (string, error) {
 	if dataDir == "" {
 		dataDir = os.TempDir()

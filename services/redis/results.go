@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Status says what a script did to one projection.
+// Status says what a script did to one projection. The numbers are those of lua/lib.lua.
 type Status int
 
 // The statuses, as the scripts answer them.

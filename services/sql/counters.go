@@ -7,6 +7,7 @@ import "context"
 var (
 	lockCounter = NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
+	// The rows are made by migrations: a counter of an unknown name raises nothing, and gives 0.
 	raiseCounter = NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 )
 

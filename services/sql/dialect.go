@@ -240,7 +240,7 @@ func (d dialect) schema(text string) string {
 	).Replace(text)
 }
 
-// Rows is a parameter that is a table: see {rows}. Its values are numbers and texts.
+// Rows is a parameter that is a table: see {rows}. Its values are numbers and texts, in the order of the columns.
 type Rows [][]any
 
 // bind turns our words into what the engine's driver takes.

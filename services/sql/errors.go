@@ -90,7 +90,7 @@ func unavailableResult(code int) bool {
 	return false
 }
 
-// busy reports whether another process holds the lock of the SQLite file.
+// busy reports whether another process holds the lock of the SQLite file. Within this process nobody else writes.
 func busy(err error) bool {
 	file, ok := errors.AsType[*sqlitedriver.Error](err)
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY

@@ -136,7 +136,8 @@ func noSuchTable(err error) bool {
 	return strings.Contains(err.Error(), "no such table")
 }
 
-// newestMigration is the version of the tables that this program works with.
+// newestMigration is the version of the tables that this program works with: the greatest number of a file, or of the
+// step in Go.
 func newestMigration() int64 {
 	newest := int64(keysMigration)
 	names, err := fs.Glob(migrations, "migrations/*.sql")

@@ -34,7 +34,7 @@ const endsWithItsClient = `SET client_connection_check_interval = '1s'`
 // server.
 const idleConnections = 5 * time.Minute
 
-// openPostgres connects and brings the tables up to date.
+// openPostgres connects and brings the tables up to date. What was opened is closed again on an error.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
 		return err

@@ -24,7 +24,8 @@ const (
 	probeTime  = 5 * time.Second
 )
 
-// probeWrite changes no value, and yet needs everything that a write needs.
+// probeWrite changes no value, and yet needs everything that a write needs. The row is there from the first migration
+// on.
 var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
 // refusals records whether writes are refused. It is safe for concurrent use.

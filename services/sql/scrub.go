@@ -17,7 +17,7 @@ import (
 // in which such bytes are not zero are looked at again within a write transaction, and written with zeros there. What is not
 // understood for sure is left alone: to keep a deleted name is bad, and to lose a row is worse.
 
-// Scrubbed is a part of a file that was scrubbed.
+// Scrubbed is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
 type Scrubbed struct {
 	Next  int64 // the position of the next part
 	More  bool  // there is a next part

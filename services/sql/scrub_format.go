@@ -241,7 +241,7 @@ func zero(data []byte, holes []hole) (changed bool) {
 	return changed
 }
 
-// varint reads a number of SQLite's variable length, and returns what is behind it.
+// varint reads a number of SQLite's variable length, and returns what is behind it: nil if the number is cut off.
 func varint(data []byte) (value uint64, rest []byte) {
 	for i := 0; i < 9 && i < len(data); i++ {
 		if i == 8 {

@@ -158,7 +158,8 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	return errs, nil
 }
 
-// conflict is the error of the first function that PostgreSQL aborted in favour of another transaction.
+// conflict is the error of the first function that PostgreSQL aborted in favour of another transaction. The whole batch
+// is repeated then: what the function had read may have changed.
 func (t *together) conflict() error {
 	for _, script := range t.scripts {
 		if conflicting(script.failed) {
@@ -227,7 +228,8 @@ func (t *together) call(i int) (err error) {
 	return t.fns[i](t.tx)
 }
 
-// id returns ids for a function that are the same in every pass and rise in the order of the functions.
+// id returns ids for a function that are the same in every pass and rise in the order of the functions. The k-th call
+// of any function takes from the k-th row, which has an ID for each function.
 func (t *together) id(function, call int, next func() services.PostID) services.PostID {
 	for call >= len(t.ids) {
 		ids := make([]services.PostID, len(t.scripts))

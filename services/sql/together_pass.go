@@ -113,7 +113,8 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	return nil
 }
 
-// alone runs the next function statement by statement, and makes it final.
+// alone runs the next function statement by statement, and makes it final. It waits for each answer, so it cannot guess
+// wrong.
 func (t *together) alone(ctx context.Context) error {
 	if err := t.controlAll(ctx, append(t.undo(), savepoint)); err != nil {
 		return err

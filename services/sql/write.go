@@ -121,7 +121,8 @@ func repeat(err error, n int) []error {
 // writeTries is how often a PostgreSQL transaction runs that conflicts with others: once and 5 times more.
 const writeTries = 6
 
-// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions.
+// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions:
+// after a deadlock, of which it ends one side.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
@@ -241,7 +242,7 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 	return Fault(text, err)
 }
 
-// call runs the function and turns a panic into an error.
+// call runs the function and turns a panic into an error: one caller's bug must not end the writer that serves all.
 func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -277,7 +277,8 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 	}
 }
 
-// attempt runs one transaction. broken is true when SQLite dropped it before its end, and nothing of it stands.
+// attempt runs one transaction. broken is true when SQLite dropped it before its end, and nothing of it stands. An
+// error of the commit itself is final: whether it stands is not known, so it is not tried again.
 func (w *writer) attempt(group []*request) (broken bool) {
 	fail := func(err error) {
 		_ = w.control("ROLLBACK") // there may be nothing left to roll back

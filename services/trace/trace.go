@@ -27,7 +27,7 @@ import (
 // nodes share the engines, which cannot know for which node they work.
 var active atomic.Pointer[Recorder]
 
-// On reports whether spans are recorded at all.
+// On reports whether spans are recorded at all. Callers that would have to make a name or a list for a span ask first.
 func On() bool { return active.Load() != nil }
 
 // Span is a piece of work. The zero value records nothing.
