@@ -159,7 +159,9 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	// Before the documents are read: a command that is projected in between is then read from SQL once more, and never
 	// missed.
 	stale := s.jobs.StaleAmong(ctx, users)
+	// err is Redis' only: a user without a document is no error. It decides below whether a rebuild is tried.
 	documents, err := s.documentsBut(ctx, users, stale)
+	// Before the caches are added: what was aged is read again as a whole document.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	s.withMemory(ctx, users, documents, as == asWatch, at.Today())
 	var group errgroup.Group
@@ -310,6 +312,7 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
+	// Again, for the parts that were filled in.
 	v.sum(badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
@@ -330,11 +333,13 @@ func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 // shown with it.
 func (s *Service) moment(ctx context.Context) source.Moment {
 	at := source.Moment{Now: s.clock.Now()}
+	// Days only pass forward, or items that have left a count would come back and the version would fall.
 	latest := max(s.latest.Load(), at.Now.UnixMicro())
 	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
 	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
 		at.Risen = time.UnixMicro(latest).UTC()
 	}
+	// Announcements and dots: in memory, unless this node has never loaded them.
 	shared, err := s.sources.share(ctx, at.Now)
 	if err != nil {
 		s.log.Warn("the data that all users share is not loaded: SQL has not answered yet", "error", err)

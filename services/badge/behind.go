@@ -52,6 +52,7 @@ func (s *Service) passBehind() {
 	}
 	s.behind.mu.Lock()
 	shown := s.behind.shown
+	// A new map later: the old one may have grown large while an engine was away.
 	s.behind.shown = nil
 	s.behind.mu.Unlock()
 	for user, version := range shown {

@@ -28,6 +28,7 @@ type counted struct {
 // beyondKept is the number of readers that are remembered.
 const beyondKept = 20_000
 
+// newBeyond makes an empty memory of beyondKept readers.
 func newBeyond() *beyond {
 	users, err := lru.NewLRU[services.UserID, counted](beyondKept, nil)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// holdsAged reports whether a document's own counts hold items that are too old for them on a day.
+// holdsAged reports whether a document's own counts hold items that are too old for them on a day. Sources that count by day,
+// or on reading, are no agers: rendering leaves their old items out.
 func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 	if !document.Ready {
 		return false

@@ -41,6 +41,7 @@ func (f *fallbackVersions) after(now time.Time) time.Time {
 func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// Made when SQL answers for the first time: most nodes never need it.
 	if f.versions == nil {
 		f.versions = map[services.UserID]uint64{}
 	}
@@ -146,6 +147,7 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 		switch version, known := answered[user]; {
 		case !known || !documents[i].Ready:
 		case documents[i].N > version:
+			// The document has changed since by itself, so it needs no raise.
 			newer = append(newer, user)
 		default:
 			older = append(older, user)

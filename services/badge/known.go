@@ -88,6 +88,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 		had = slices.Collect(v.sources.restingOn(source, k.Badges))
 	}
 	for i, count := range counts {
+		// Nothing was shown before, or by other categories: no number is better than one of something else.
 		if len(had) != len(counts) {
 			*count = services.NewCount(0, services.Unknown, time.Time{})
 			continue

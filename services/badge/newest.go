@@ -14,6 +14,7 @@ import (
 // from Peek. A count without such an item is absent.
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as Peek: it is no visit
+	// Limit 1: a source need not list more than the newest item, but may.
 	of := source.Explained{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
 	var newest []services.Explanation
 	for _, one := range s.sources {

@@ -33,6 +33,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	group.SetLimit(cap(s.fallback))
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
+			// Not by s.render: what others look at is neither remembered as shown nor raised later.
 			badges[i] = s.view(documents[i], at).render()
 			continue
 		}

@@ -49,6 +49,7 @@ func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, p
 // and for an offset that no time zone has.
 func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Command, error) {
 	from, to := 0, 0
+	// Equal times are valid: they end the quiet hours.
 	if change.Quiet != nil {
 		var err error
 		if from, err = minuteOf("quietHours.from", change.Quiet.From); err != nil {
@@ -61,6 +62,7 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", leastOffset, greatestOffset, offset)
 		}
 	}
+	// Applied under the lock of the policy's row, to what is there: two devices may change different settings at once.
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
 			// What differs from the default is stored, so that a source that comes later has its own default.

@@ -125,6 +125,7 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 			if count := source.Within(badges); count != nil && !yield(count) {
 				return
 			}
+			// Sources have different numbers of parts, of which one depends on the settings: nil ends them.
 			for i := 0; ; i++ {
 				count := source.Part(badges, i)
 				if count == nil {

@@ -78,6 +78,7 @@ func unknown(sources sourceList) *services.Badges {
 		source.Empty(&v.Document)
 	}
 	badges := v.render()
+	// A client that has any version drops this one, and keeps what it shows.
 	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
 	for count := range sources.counts(badges) {
 		*count = services.NewCount(0, services.Unknown, time.Time{})

@@ -65,6 +65,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			}
 			dirty = false
 		}
+		// The next look waits for the gap, whether this one succeeded or not.
 		open = false
 		gap.Reset(deriveGap)
 	}

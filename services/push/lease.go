@@ -37,6 +37,7 @@ func (h *Hub) enterAll(ctx context.Context, users []*user) error {
 	defer h.mu.Unlock()
 	for _, u := range users {
 		u.entering--
+		// Unless it is entered again, only reconciliation finds changes of this user.
 		if err != nil {
 			u.on = false
 		}

@@ -120,6 +120,7 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 	}
 	h.stats.RenderErrors += uint64(failures)
 	h.mu.Unlock()
+	// One line for a batch: when an engine is away, all of them fail.
 	if failures > 0 && ctx.Err() == nil {
 		h.config.Log.Warn("badges could not be rendered for open subscriptions; reconciliation tries again",
 			"users", failures, "of", len(b.users), "cause", cause)

@@ -142,6 +142,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 	if err != nil {
 		return fmt.Errorf("reading the versions of %d users: %w", len(p.users), err)
 	}
+	// An answer of another length would be taken for other users' versions.
 	if len(versions) != len(p.users) {
 		return fmt.Errorf("reading the versions of %d users: got %d", len(p.users), len(versions))
 	}

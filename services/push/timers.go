@@ -14,6 +14,7 @@ func (h *Hub) startTimer(u *user, at moment) {
 		h.timers = append(h.timers, u)
 	}
 	h.timers.fix(int(u.timer))
+	// It is the first one now: the timer that runs is set for a later time.
 	if h.timers[0] == u {
 		signal(h.rearm)
 	}

@@ -71,6 +71,7 @@ SELECT v.view_code, v.view_id, (SELECT count(*) FROM (SELECT 1 FROM view_items i
 		WHERE i.view_code = v.view_code AND i.view_id = v.view_id AND i.standing ORDER BY i.at DESC LIMIT 1), 0)
 FROM views v`)
 
+	// It counts nothing: the audit counts the items one by one, so that an error in countsOf is found.
 	auditedViews = sql.NewStatement("audit the views of a user", `
 SELECT r.ver, l.view_code, l.view_id, l.position, c.seq FROM view_readers r
 CROSS JOIN user_access_log l LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id
@@ -106,6 +107,7 @@ func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) e
 		return err
 	}
 	var changes int64
+	// 0 changes: the sum loses nothing by leaving the view out.
 	if _, err := tx.One(ctx, lockChanges, []any{view.Code, view.ID}, &changes); err != nil || changes == 0 {
 		return err
 	}

@@ -130,6 +130,8 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 			// The marks have scores of 0 and below: the zero time must not count them.
 			pipe.ZScore(ctx, key, floorMark)
 			pipe.ZScore(ctx, key, epochMark)
+			// Three commands for each view, all in one pipeline: marks and count are of nearly one moment, and a view that
+			// changes in between is counted as it was or as it is.
 			pipe.ZCount(ctx, key, "("+strconv.FormatInt(position(access), 10), "+inf")
 		}
 	})

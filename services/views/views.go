@@ -131,6 +131,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 	if err := view.Check(); err != nil {
 		return nil, err
 	}
+	// The zero time is the newest item there is when the command is committed.
 	until := time.Time{}
 	if upTo != nil {
 		if upTo.Before(time.UnixMilli(0)) {
@@ -186,6 +187,7 @@ func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Un
 	}
 	one, touched := found[view]
 	if !touched {
+		// Also for a view that nobody reports into: an unknown view and an untouched one are the same.
 		return Unread{}, services.Errorf(services.NotFound, "key: the view %s %s was never touched", view.Code, services.Quote(view.ID))
 	}
 	return one, nil
