@@ -73,6 +73,7 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 			if stamp, err = nextStamp(ctx, tx); err != nil {
 				return nil, err
 			}
+			// ids may come with ErrUnchanged, which answers with the object as it is.
 			id, changed, err := change(ctx, tx, stamp)
 			var ids []string
 			if id != "" {

@@ -177,6 +177,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 		if a.Withdrawn {
 			return a.GlobalID(), "", jobs.ErrUnchanged
 		}
+		// The position stays, and so do marks up to it.
 		a.Withdrawn = true
 		return a.GlobalID(), a.GlobalID(), update(ctx, tx, a)
 	})

@@ -49,6 +49,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 		if err != nil {
 			return "", "", err
 		}
+		// A dot has no ID: its name is the key of the log entry.
 		return "", name, raiseDot(ctx, tx, name, bits, happened(tx, stamp))
 	}), nil
 }

@@ -49,6 +49,7 @@ func position(ctx context.Context, tx *sql.Tx, a Announcement, stamp uint64) (ui
 		return stamp, nil
 	}
 	at := pastStamp(tx.Dated())
+	// The list is in the order in which announcements came into it, so a later start decides.
 	if start := uint64(sql.Micros(a.StartsAt)); a.StartsAt.After(tx.HappenedAt()) {
 		at = start | 1
 	}

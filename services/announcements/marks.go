@@ -25,6 +25,7 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 			return err
 		}
 		if tx.Dated() != 0 {
+			// The end of that moment, and not of today: a user who is new by this mark must find later announcements unread.
 			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
 		}
 		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.

@@ -74,6 +74,7 @@ func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 
 // At returns what all users share at a moment. It is UNAVAILABLE only when SQL has not answered since this node started.
 func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
+	// The common case takes no lock: each rendering of badges comes here.
 	current := m.current.Load()
 	if current.holdsAt(now) {
 		return current, nil
@@ -234,6 +235,7 @@ func (m *Memory) show(now time.Time) *State {
 			shown.Announcements = append(shown.Announcements, announcement)
 		}
 	}
+	// Every node counts the same ends, also of what is not shown, so that their sequences agree.
 	for _, end := range m.facts.HiddenEnds {
 		passes(end)
 	}

@@ -88,6 +88,7 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
 	aged := b.s.projector.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
+	// The node's own list, as the count: an announcement that this node has not heard of is in neither.
 	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{

@@ -133,6 +133,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		}
 		sums.Mentions += int(mentions)
 	}
+	// The sums move by differences, so an error in one of them would stay for ever.
 	if got.Unread != sums.Unread || got.Mentions != sums.Mentions {
 		differs = append(differs, "conversations: sums")
 	}

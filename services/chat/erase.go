@@ -83,6 +83,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		return done, err
 	}
 	done = erase.Done{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
+	// There may be more of them in this conversation.
 	if len(messages) == limit {
 		done.After = at.After // continue with this conversation
 	} else {

@@ -45,6 +45,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	if !s.expiry.Expires(services.SourceConversations) {
 		return nil
 	}
+	// Messages from before this moment do not count today.
 	since := s.expiry.Since(services.SourceConversations, today)
 	var waiting, old []int
 	for i := range states {

@@ -210,6 +210,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	err = tx.Each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
 		var until int64
 		err := scan(&until)
+		// The latest of those that have ended: until then somebody was looking.
 		ended = max(ended, until)
 		return err
 	})

@@ -79,6 +79,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err := inOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
+	// Two billion messages: the next number would not fit into a message's ID.
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}

@@ -112,6 +112,7 @@ func ofMember(do func(ctx context.Context, id services.ConversationID, user serv
 // last sequence by themselves. The turn begins before the head is read: a message that comes after it gets a turn of its own.
 func (s *Service) projectHead(ctx context.Context, id services.ConversationID) error {
 	s.throttle.Begin(id, s.Clock.Now(), projectGap)
+	// Without a lock: a message that comes now leaves a job of its own.
 	head, found, err := s.readHead(ctx, id)
 	if err != nil || !found || head.Way == OnRead {
 		return err

@@ -43,6 +43,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
 	}
+	// The errors name the mistake: a client that mixes up its tokens finds it by them.
 	if services.ConversationID(binary.BigEndian.Uint32(bytes[1:])) != id {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is of another conversation than %s", id.GlobalID())
 	}

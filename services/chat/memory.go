@@ -241,6 +241,7 @@ func (l *Sequences) look(ctx context.Context) error {
 	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
 		return now.Sub(head.asked) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
+	// All of them: nothing else tells which have moved.
 	ids := slices.Collect(maps.Keys(l.known))
 	var unknown []services.ConversationID // requested while SQL did not answer
 	for _, id := range slices.AppendSeq(l.readers.Keys(), maps.Keys(l.watchers)) {

@@ -51,6 +51,7 @@ func (c Source) Facts(ctx context.Context, user services.UserID, today int64, do
 		if err != nil {
 			return err
 		}
+		// As the document has them: what is too old counts in neither.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}

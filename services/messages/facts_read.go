@@ -49,6 +49,7 @@ SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in type $2 TEXT} AND read_at IS NULL
 ORDER BY message DESC LIMIT $3`)
 
+	// By the user's row first: an ID of a message that others got finds nothing.
 	messagesByID = sql.NewStatement("a user's site messages by id", `
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
@@ -96,6 +97,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		}
 		return nil
 	})
+	// By user, as callers are promised; the statement groups in no order.
 	slices.SortFunc(states, func(a, b State) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
 	return states, err
 }

@@ -110,6 +110,7 @@ func checkTitle(title string) error { return services.CheckFilled("title", title
 
 // checkContent reports whether a content is valid: UTF-8 without NUL, up to 64 KB.
 func checkContent(content string) error {
+	// Bytes before characters: a text of megabytes is not walked.
 	if len(content) > maxContent {
 		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContent, len(content))
 	}
