@@ -55,8 +55,10 @@ func (t target) files() map[string]string {
 }
 
 func main() {
+	// Interrupted, the compiler ends too, and the folder of the program is removed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	// The version becomes a part of file names, and is checked below.
 	version := flag.String("version", "", "the version to stamp; empty: as git describe names the commit")
 	out := flag.String("out", "dist", "the folder for the archives; created if missing")
 	only := flag.String("only", "", "one system, as linux/amd64; empty: all")

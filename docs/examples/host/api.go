@@ -53,12 +53,14 @@ func (a *Application) Handler() http.Handler {
 	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
 	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
 	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
+	// Not by act: a webhook writes nothing into the outbox.
 	mux.HandleFunc("POST "+webhookPath, a.receive)
 	return mux
 }
 
 // article is the article in the address of a request. No article is 0.
 func article(r *http.Request) int64 {
+	// An address that holds no number is one of no article, and is answered with 404.
 	id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	return id
 }
@@ -109,6 +111,7 @@ func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
 	}
 	// The total is read before the mark below, which changes it.
 	user := bearer{scope: "ingest", actAs: key}
+	// One request for both, so that the feed and the total are of one moment.
 	err := a.tidings.ask(ctx, user, `{ viewer {
 		badges { total { value } notifications { newest } }
 		homeFeed(first: 100) { nodes { id ref } }

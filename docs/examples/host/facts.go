@@ -40,6 +40,7 @@ func (s *Store) AddUser(ctx context.Context, key, name string) error {
 // Publish makes an article and returns its id.
 func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
+		// One moment for both: the article and its event have the same time.
 		at := time.Now()
 		if err := tx.QueryRowContext(ctx, `INSERT INTO articles (author, body, at) VALUES (?, ?, ?) RETURNING id`, author, body, timeText(at)).Scan(&id); err != nil {
 			return err
@@ -54,6 +55,7 @@ func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err
 func (s *Store) Delete(ctx context.Context, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
+		// Only the author's own app offers it; a real application checks who is signed in.
 		err := tx.QueryRowContext(ctx, `DELETE FROM articles WHERE id = ? RETURNING author`, article).Scan(&author)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNotFound
@@ -89,6 +91,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 		if err == nil {
 			changed, err = change(ctx, tx, statement, reader, article)
 		}
+		// A like that is there already tells nothing: a repeated event would only cost.
 		if err != nil || !changed {
 			return err
 		}
@@ -100,6 +103,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 func (s *Store) Follow(ctx context.Context, reader, author string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		at := time.Now()
+		// The time goes into the fact too: an export tells Tidings since when articles count.
 		changed, err := change(ctx, tx, `INSERT INTO follows (reader, author, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, reader, author, timeText(at))
 		if err != nil || !changed {
 			return err
@@ -128,6 +132,8 @@ func (s *Store) Erase(ctx context.Context, key string) error {
 		if err == nil && !found {
 			err = errNotFound
 		}
+		// What waits of the user, or names them beside another one, must not be told after the erasure: it would make them
+		// anew.
 		for _, table := range []string{"outbox", "refused"} {
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE actor = ? OR other = ?`, key, key)

@@ -38,6 +38,7 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 		if err == nil {
 			return
 		}
+		// Tidings may be away, or its change stream switched off: a person reads the log, and the next try succeeds.
 		wait := backOff(failures, err)
 		log.Printf("no webhooks yet, the next try is in %s: %v", wait.Round(time.Millisecond), err)
 		pause(ctx, wait)
@@ -54,6 +55,7 @@ func (a *Application) addWebhook(ctx context.Context) (string, error) {
 	if !errors.As(err, &refused) || refused.Code != "CONFLICT" {
 		return added.AddWebhook.Secret, err
 	}
+	// The former secret is of no use to anybody, so it need not stay valid beside the new one.
 	var rotated struct{ RotateWebhookSecret struct{ Secret string } }
 	if a.tidings.ask(ctx, bearer{scope: "admin"}, `mutation Rotate($name: String!) {
 		rotateWebhookSecret(input: {name: $name, overlapHours: 0}) { secret }
@@ -95,6 +97,7 @@ func (b Badges) icon() int {
 
 // alert is what the phone shows beside the icon; "" for nothing.
 func (b Badges) alert() string {
+	// A number that fell, or that another device has seen already, changes the icon and rings nothing.
 	if b.Silent || b.Cause == nil {
 		return ""
 	}
@@ -127,6 +130,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no secret yet", http.StatusServiceUnavailable) // Tidings was faster than AskForWebhooks
 		return
 	}
+	// Before the body is parsed: what a stranger sends is not looked at.
 	if err := verify(secret, body, r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
@@ -167,6 +171,7 @@ func (s *Store) show(ctx context.Context, badges Badges) error {
 		alerts = 1
 	}
 	return s.write(ctx, func(tx *sql.Tx) error {
+		// From the users: a user who was erased here gets no phone any more. Versions compare as texts.
 		shown, err := change(ctx, tx, `INSERT INTO phones (key, version, icon, alerts, alert) SELECT key, ?, ?, ?, ? FROM users WHERE key = ?
 			ON CONFLICT (key) DO UPDATE SET version = excluded.version, icon = excluded.icon, alerts = alerts + excluded.alerts,
 				alert = CASE excluded.alert WHEN '' THEN alert ELSE excluded.alert END

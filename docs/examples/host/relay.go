@@ -37,6 +37,7 @@ func (r row) event() Event {
 
 // Relay empties the outbox until ctx ends. After a failure it waits, twice as long each time, up to half a minute.
 func (a *Application) Relay(ctx context.Context) {
+	// One relay sends, and never two batches at once: the next one begins when every row before it was answered or kept.
 	for failures := 0; ctx.Err() == nil; {
 		more, err := a.relayOnce(ctx)
 		switch {
@@ -57,6 +58,7 @@ func (a *Application) Relay(ctx context.Context) {
 
 // backOff is how long to wait after a failure. The jitter keeps many relays from coming back at once.
 func backOff(failures int, err error) time.Duration {
+	// The shift is bounded, so that it cannot overflow after days of failures.
 	wait := min(200*time.Millisecond<<min(failures, 10), 30*time.Second)
 	var refused *Error
 	if errors.As(err, &refused) && refused.RetryAfterMs != nil {
@@ -108,6 +110,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 	for i, row := range rows {
 		events[i] = row.event()
 	}
+	// No answer means that nobody knows: the same rows go again under the same keys.
 	results, err := a.tidings.Ingest(ctx, events)
 	var refused *Error
 	switch {
@@ -194,6 +197,7 @@ func (a *Application) erase(ctx context.Context, r row) error {
 
 // WatchErasures records when nothing is left of those who were erased, until ctx ends.
 func (a *Application) WatchErasures(ctx context.Context) {
+	// The list is in the database: a restart goes on asking.
 	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
 		names, err := list(ctx, a.store, func(from *sql.Rows, into *string) error { return from.Scan(into) }, `SELECT name FROM erasures WHERE done_at = ''`)
 		for _, name := range names {

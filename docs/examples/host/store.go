@@ -42,6 +42,7 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
+	// A function that fails leaves nothing behind, neither its fact nor its event.
 	if err := do(tx); err != nil {
 		var fault *sqlite.Error
 		// The tables refer to users, so the database itself refuses an act of somebody who is not there.
@@ -59,6 +60,7 @@ func change(ctx context.Context, tx *sql.Tx, statement string, values ...any) (b
 	if err != nil {
 		return false, err
 	}
+	// 0 rows: the statement found things as they were to be.
 	rows, err := result.RowsAffected()
 	return rows > 0, err
 }

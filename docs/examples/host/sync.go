@@ -17,6 +17,7 @@ import (
 // Seed makes what was there before Tidings: people, follows and articles of which nobody told it. Names are told all the same,
 // because an import has none.
 func Seed(ctx context.Context, store *Store) error {
+	// By AddUser, which leaves events: the relay tells the names when Tidings is there.
 	for key, name := range map[string]string{"ada": "Ada", "grace": "Grace", "linus": "Linus", "auth0|4711": "Zoë"} {
 		if err := store.AddUser(ctx, key, name); err != nil {
 			return err
@@ -71,6 +72,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 		Body   string `json:"body"`
 	}
 	return writeFile(filepath.Join(folder, "posts.jsonl"), func(out io.Writer) error {
+		// In the order of their times, as Tidings lists them.
 		posts, err := list(ctx, store, func(row *sql.Rows, into *post) error {
 			var id int64
 			err := row.Scan(&id, &into.Author, &into.At, &into.Body)
@@ -90,6 +92,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 
 // writeFile writes a file to its end. An error of the last write shows only when the file is closed.
 func writeFile(path string, write func(io.Writer) error) error {
+	// A second export replaces the first: an import of the same facts changes nothing.
 	file, err := os.Create(path)
 	if err != nil {
 		return err

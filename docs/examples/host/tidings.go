@@ -21,6 +21,7 @@ type Tidings struct {
 
 // NewTidings makes the client of a server.
 func NewTidings(url, secret string) *Tidings {
+	// More than a slow answer takes, and short enough that the relay notices a dead connection.
 	return &Tidings{url: url + "/graphql", secret: []byte(secret), client: &http.Client{Timeout: 10 * time.Second}}
 }
 
@@ -56,6 +57,7 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 		return err
 	}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		// A minute is more than a request takes, with clocks that differ.
 		"sub": "host", "scope": as.scope, "exp": time.Now().Add(time.Minute).Unix(),
 	}).SignedString(t.secret)
 	if err != nil {
@@ -97,6 +99,7 @@ func read(text []byte, status string, into any) error {
 	}
 	// Data beside errors is not used: each of these requests has one field, which is there or not.
 	if len(answer.Errors) > 0 {
+		// The first one says why; a request of one field has rarely a second.
 		first := answer.Errors[0]
 		first.Extensions.Message = first.Message
 		return &first.Extensions
