@@ -6,8 +6,7 @@
 // projects it are one transaction. When Redis does not answer, messages are still accepted and the numbers follow.
 //
 // A member's row (services.Membership) holds how far they have read, Base, and a correction K for own and recalled messages above
-// it: unread = Head - Base + K. A message raises only the head of its conversation, so it costs the same for two members and for
-// a million.
+// it: unread = Head - Base + K. In SQL a message raises only the head of its conversation, whatever the number of its members.
 //
 // One message, counted on write: Send raises the head and inserts the row (insertMessage), moves the author's own position, and
 // leaves the job chat.carry; projectHead reads head and rows of all active members in one snapshot per page and puts them into

@@ -20,8 +20,7 @@ var (
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
-	// It counts the messages one by one, without base and k. The audit and the facts use it to check what age has computed by
-	// positions.
+	// It counts the messages one by one, without base and k: the audit checks by it what age has computed by positions.
 	countWaiting = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),

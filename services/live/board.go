@@ -127,8 +127,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 }
 
 // newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at its version.
-// All hosts in the list belong to it. The version is read after the hosts: a host who is followed in between is later than
-// Made.
+// All hosts in the list belong to it.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	// Viewer and device stay those of the former session.
 	session := former

@@ -234,8 +234,8 @@ func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten
 	return forget(ctx, db, forgetFormer, before)
 }
 
-// forget runs a statement that deletes rows from before a time. The cleaner calls it every few minutes, so that one run has
-// few rows.
+// forget runs a statement that deletes rows from before a time. The cleaner calls it with each of its passes, so that one run
+// has few rows.
 func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)

@@ -12,7 +12,6 @@ import (
 const importedShow = `id BIGINT, host BIGINT, title TEXT, cover_url TEXT, replay_url TEXT, status BIGINT, planned_at BIGINT,
 	ver BIGINT, live_ver BIGINT, live_stamp BIGINT, pull BOOLEAN, updated_at BIGINT`
 
-// importShows has one statement for each status, because a list of times cannot hold null.
 // One statement for each status, because a list of times cannot hold null.
 var (
 	importShows = map[ShowStatus]sql.Insertion{

@@ -192,9 +192,9 @@ func (s *showState) forget(until int64) {
 			continue
 		}
 		shows := s.of(known.host)
+		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
 		// A show whose last move this was has no session left that needs an older position. A replay that is in lists leaves
 		// the cache: pages read it from SQL, or from the cache of recently read ones.
-		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
 		if known.version == move.version {
 			s.settle(known)
 		}

@@ -29,9 +29,9 @@ const (
 )
 
 const (
-	// The first byte of a session. A change of the layout takes another one, so that a text of an older release is refused
-	// and not misread.
-	sessionForm = 1 // the first byte of a session
+	// sessionForm is the first byte of a session. A change of the layout takes another one, so that a text of an older release
+	// is refused and not misread.
+	sessionForm = 1
 	// Form, version, made, viewer, device.
 	sessionBytes = 1 + 8 + 8 + 4 + 8
 	// maxSkew is how far ahead of this node's clock another one's may be.

@@ -43,9 +43,8 @@ type Show struct {
 	// before it. 0: it never went live.
 	LiveVersion uint64
 	LiveStamp   services.PostID
-	// Pull is decided once, when the show ends, by the host's mode at that moment. A later change of the mode moves no
-	// replay: otherwise a replay could be in lists and in the cache, or in neither.
-	// Pull reports that the replay is in no list: it comes from the node cache.
+	// Pull reports that the replay is in no list: it comes from the node cache. It is decided once, when the show ends, by the
+	// host's mode at that moment. A later change of the mode moves no replay: otherwise it could be in both, or in neither.
 	Pull bool
 }
 
@@ -94,9 +93,8 @@ func (p ShowPlace) Before(other ShowPlace) bool {
 	return p.ID > other.ID
 }
 
-// An upcoming show stays in the memory of every node, so MaxUpcomingShows bounds what one host can make the nodes keep.
-// MaxReminders bounds what setting a reminder has to count.
-// The bounds of shows.
+// The bounds of shows. An upcoming show stays in the memory of every node, so MaxUpcomingShows bounds what one host can make the
+// nodes keep. MaxReminders bounds what setting a reminder has to count.
 const (
 	MaxShowTitle     = 255  // characters
 	MaxUpcomingShows = 1000 // of one host at once

@@ -90,6 +90,7 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
 	}
+	// Live and over are left as they are: starts are reported more than once, and the first report holds.
 	after := s
 	switch s.Status {
 	case ShowCancelled:
@@ -125,7 +126,6 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 	if at, err = s.moment("at", at, now); err != nil {
 		return s, false, err
 	}
-	// Live and over are left as they are: starts are reported more than once, and the first report holds.
 	after := s
 	switch s.Status {
 	case ShowCancelled:
