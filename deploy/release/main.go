@@ -116,6 +116,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if sums.Len() == 0 {
 		return fmt.Errorf("%q is not a system of a release: %v are", only, targets)
 	}
+	// Also on the screen, to be compared with another machine's.
 	fmt.Print(sums.String())
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), sums.Bytes(), 0o644)
 }

@@ -45,6 +45,7 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 		return nil, err
 	}
 	return s.shared("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		// The segments that the application names for the first time get their bits.
 		bits, err := target(ctx, tx, segments)
 		if err != nil {
 			return "", "", err

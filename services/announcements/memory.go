@@ -108,6 +108,7 @@ func (m *Memory) Refresh(ctx context.Context) error {
 	if err := m.load(ctx); err != nil {
 		return err
 	}
+	// A refresh that brings nothing new wakes nobody.
 	if m.stamp() != before {
 		m.log.NotifyShared()
 	}
@@ -150,6 +151,7 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 	if err != nil {
 		return nil, err
 	}
+	// Kept for the next reader, unless a change came while they were read.
 	m.texts.Take(found, facts, nil)
 	return found, nil
 }

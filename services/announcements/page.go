@@ -61,6 +61,7 @@ func (s *Service) items(ctx context.Context, at standing, list []Announcement) (
 	for i, a := range list {
 		ids[i] = a.ID
 	}
+	// One SELECT for the texts that this node does not have, whatever their number.
 	texts, err := s.Memory.whole(ctx, ids)
 	if err != nil {
 		return nil, err

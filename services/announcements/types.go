@@ -90,6 +90,7 @@ func (d Dot) litFor(segments Segments, seen uint64) bool {
 // checkName checks the name of a dot or of a segment: 1 to 64 of a-z, 0-9, '_', '.', '-'. field names the argument in the
 // error, which is INVALID.
 func checkName(field, name string) error {
+	// Bytes are characters here: all that are allowed are ASCII.
 	if len(name) == 0 || len(name) > maxName {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", field, maxName, len(name))
 	}

@@ -72,6 +72,7 @@ type standing struct {
 // standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
 // not answer. The shared state is read first: a document that is newer than it counts too little for a moment, never too much.
 func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
+	// UNAVAILABLE on a node that has never loaded the list.
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}

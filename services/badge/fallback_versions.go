@@ -111,6 +111,7 @@ func (s *Service) documentsBut(ctx context.Context, users []services.UserID, sta
 	if len(stale) < len(users) {
 		documents, err = s.documents(ctx, users)
 	}
+	// None is ready: each user is read aside.
 	if documents == nil {
 		documents = make([]rdb.Document, len(users))
 	}

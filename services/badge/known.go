@@ -74,6 +74,7 @@ func (k known) stale() *services.Badges {
 // age sets the time since when a count is known.
 func (k known) age(count *services.Count) {
 	if count.AsOf.IsZero() {
+		// It was shown without an age, so it was right at that moment.
 		count.AsOf = k.At
 	}
 	count.Precision = services.Stale

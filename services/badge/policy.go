@@ -99,6 +99,7 @@ func with(sources map[services.Source]bool, source services.Source, has bool) ma
 
 // minuteOf reads "HH:MM".
 func minuteOf(field, text string) (int, error) {
+	// Two digits each: "7:00" and "07:00" must not be two ways of saying one time.
 	if len(text) == len("HH:MM") && text[2] == ':' {
 		hour, wrongHour := strconv.ParseUint(text[:2], 10, 8)
 		minute, wrongMinute := strconv.ParseUint(text[3:], 10, 8)

@@ -104,6 +104,7 @@ func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 func (s *Service) BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count] {
 	return func(yield func(services.Source, *services.Count) bool) {
 		for _, one := range s.sources {
+			// The display policy has no count.
 			if one.Key() == "" {
 				continue
 			}

@@ -15,6 +15,7 @@ func (v *view) sum(badges *services.Badges) {
 	for _, source := range v.sources {
 		key := source.Key()
 		total := source.Sum(badges)
+		// A source of one count has no sum of its own; its part goes into the total below.
 		if total != nil {
 			*total = services.Sum()
 		}

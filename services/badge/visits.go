@@ -57,6 +57,7 @@ func (v *visits) today() int64 { return v.clock.Now().Unix() / int64(day/time.Se
 // above the fallback versions.
 func (s *Service) Run(ctx context.Context) error {
 	return services.Every(ctx, visitsEvery, func(ctx context.Context) {
+		// Each of the steps is tried again in the next second, whatever has failed.
 		if _, err := s.WriteVisits(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("visits were not written; they are written with the next ones", "error", err)
 		}

@@ -71,6 +71,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 	})
 	// Recalled ones count nowhere any more: they only lose their author.
 	if err == nil && len(standing) > 0 {
+		// As their author would recall them: their texts go, and they stop counting for everyone.
 		err = withdraw(ctx, tx, c, standing, at.User)
 	}
 	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // it loses its author alone

@@ -143,6 +143,7 @@ func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device s
 	if err != nil || len(ids) == 0 {
 		return err
 	}
+	// Together in one transaction, as commands that come at once are.
 	cmds := make([]*jobs.Command, len(ids))
 	for i, id := range ids {
 		cmds[i] = s.Leave(user, id, device)

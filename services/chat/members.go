@@ -121,6 +121,7 @@ func (s *Service) members(name string, by services.UserID, id services.Conversat
 		if err != nil {
 			return nil, err
 		}
+		// The conversation is locked, so members are added and removed one command after the other.
 		users, err := change(ctx, tx, c)
 		if err != nil {
 			return nil, err

@@ -92,6 +92,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
+	// All that were asked for, and then those of other conversations are dropped: mostly there are none.
 	found, err := messagesByID(ctx, s.Store, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {

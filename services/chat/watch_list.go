@@ -28,6 +28,7 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 	go func() {
 		defer close(changes)
 		w := listWatcher{s: s, user: user, size: size, quiet: s.Sequences.watchMany()}
+		// After Derive has returned: nobody else uses the watch.
 		defer w.quiet.follow(nil)
 		push.Derive(ctx, changes, badges, w.quiet.moved, w.look, ListChange.same)
 	}()

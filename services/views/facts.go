@@ -62,6 +62,7 @@ WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3
 // addItem reports an item into a view. An item that is there moves to at if that is later. A removed item returns only with a later at than
 // it had, so that a late or repeated report does not bring it back. It returns false when nothing changed.
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
+	// 0 rows: an item of this or a later time is there, or was removed at it.
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
 		// It raises the version of the count of every reader of the view, by one row.
@@ -199,6 +200,7 @@ func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]new
 
 // countItems counts, for each access, the newer items of its view, up to limit, in one query.
 func countItems(ctx context.Context, db *sql.DB, accesses []Access, limit int) ([]int, error) {
+	// Answers come in no order; the first column says whose each is.
 	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
 	for i, access := range accesses {
 		list[i] = []any{i, access.Code, access.ID, sql.Micros(access.UpTo)}

@@ -22,6 +22,7 @@ func (s *Service) kinds() []jobs.Kind {
 
 // itemJob makes an item of a view agree with the facts at the time when the job runs.
 func itemJob(view View, item string) (jobs.NewJob, error) {
+	// JSON keeps the parts apart, whatever characters the application's keys have.
 	key, err := json.Marshal([3]string{view.Code, view.ID, item})
 	if err != nil {
 		return jobs.NewJob{}, fmt.Errorf("job of an item of a view: %w", err)
@@ -60,6 +61,7 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 // reconcileItem makes an item in Redis agree with the facts: it is added at its time, or removed and then read again. A missing view stays
 // missing: its next reader builds it.
 func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
+	// at is valid only if the item stands: the time of a removed one is of no use here.
 	type fact struct {
 		at     time.Time
 		stands bool

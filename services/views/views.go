@@ -137,6 +137,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 		if upTo.Before(time.UnixMilli(0)) {
 			return nil, services.Errorf(services.Invalid, "upTo: %s is before 1970", upTo.UTC().Format(time.RFC3339))
 		}
+		// Not cut to milliseconds, as items are: a time between two items divides them.
 		until = upTo.UTC()
 	}
 	return &jobs.Command{

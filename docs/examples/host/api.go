@@ -20,6 +20,7 @@ func (a *Application) Handler() http.Handler {
 	// act serves one act: whatever it wrote into the outbox is sent at once.
 	act := func(pattern string, do func(ctx context.Context, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			// The fact and its event are on disk when this returns.
 			answer, err := do(r.Context(), r)
 			a.announce()
 			reply(w, answer, err)
@@ -78,6 +79,7 @@ func (a *Application) announce() {
 func reply(w http.ResponseWriter, answer any, err error) {
 	var refused *Error
 	switch {
+	// The act names somebody or something that is not there: nothing was written.
 	case errors.Is(err, errNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case errors.As(err, &refused) && !refused.temporary():

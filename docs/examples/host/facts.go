@@ -83,6 +83,7 @@ func (s *Store) Unlike(ctx context.Context, reader string, article int64) error 
 func (s *Store) like(ctx context.Context, statement, mutation, reader string, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
+		// The author is whom Tidings notifies: their name goes along, for an erasure.
 		err := tx.QueryRowContext(ctx, `SELECT author FROM articles WHERE id = ?`, article).Scan(&author)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNotFound

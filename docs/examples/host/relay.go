@@ -45,6 +45,7 @@ func (a *Application) Relay(ctx context.Context) {
 			wait := backOff(failures, err)
 			log.Printf("the relay waits for %s: %v", wait.Round(time.Millisecond), err)
 			failures++
+			// Nothing is lost meanwhile: events stay in the outbox.
 			pause(ctx, wait)
 		// There may be more: on without a rest.
 		case more:
@@ -139,6 +140,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 // version of this program, must not stop the rest.
 func (a *Application) sendEach(ctx context.Context, rows []row) error {
 	for i, row := range rows {
+		// An event that has to wait stops those after it: their order is part of what they say.
 		if err := a.send(ctx, rows[i:i+1]); err != nil {
 			return fmt.Errorf("event %d: %w", row.id, err)
 		}

@@ -70,6 +70,7 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
 	if as.actAs != "" {
+		// Tidings asks for the scope `ingest` then: a user's own token could not act for others.
 		request.Header.Set("Tidings-Act-As", escape(as.actAs))
 	}
 	response, err := t.client.Do(request)

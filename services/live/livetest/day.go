@@ -38,6 +38,7 @@ type Day struct {
 	Shows   []Show
 	Follows [][]int // the hosts of each viewer
 
+	// byHost are the indexes of each host's shows, so that Board need not look at all of them.
 	byHost [][]int
 	hosts  int
 }
@@ -53,6 +54,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
 	d := &Day{hosts: size.Hosts, byHost: make([][]int, size.Hosts), Follows: make([][]int, size.Viewers)}
 	now = now.UTC().Truncate(time.Millisecond)
+	// The last full hour, at which most shows start.
 	hour := now.Truncate(time.Hour)
 	for i := range size.Shows {
 		// Squared, so that the first hosts have most of the shows.
@@ -74,9 +76,11 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 			}
 		default:
 			start = start.Add(time.Duration(1+random.IntN(12)) * time.Hour)
+			// One in twenty of those to come.
 			show.Cancelled = random.IntN(20) == 0
 		}
 		show.Planned = start.Add(time.Duration(random.IntN(3)-1) * time.Minute)
+		// What has not begun stands at its plan; the others began within a minute of it.
 		if show.Started.IsZero() {
 			show.Planned = start
 		}
@@ -161,6 +165,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 			}
 		}
 	}
+	// Sections first: live, upcoming, replays. Within one the sort keys are negated where the greatest comes first.
 	slices.SortFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.place, b.place), cmp.Compare(b.number, a.number))
 	})

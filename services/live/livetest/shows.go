@@ -31,6 +31,7 @@ func Service(w *fanouttest.World) *live.Service { return w.Shows.(*live.Service)
 func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
+		// The function may run again.
 		ids = nil
 		for _, command := range commands {
 			made, err := command.Apply(ctx, tx)
@@ -83,6 +84,7 @@ func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) 
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
 	w.Must(err)
+	// The list as it is stored, the oldest first, with its mark at the begin.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
 	for _, member := range slices.Backward(members) {
 		if member[0] == '!' || len(ids) == services.Retention {
