@@ -120,7 +120,11 @@ func (c *frontConn) cut() { _ = c.conn.Close() }
 // handOn gives the connection to the HTTP server, with what was read.
 func (c *frontConn) handOn(before []byte, paid bool) {
 	_ = c.conn.SetDeadline(time.Time{}) // an error shows at the next read
-	c.to.give(&handedConn{Conn: c.conn, before: bytes.Clone(before), paid: paid})
+	before = bytes.Clone(before)        // the buffer is reused
+	if c.hasAhead {                     // watch has read on behind these bytes
+		before, c.hasAhead = append(before, c.ahead[0]), false
+	}
+	c.to.give(&handedConn{Conn: c.conn, before: before, paid: paid})
 }
 
 // frontOutcome is what becomes of a connection after some of its bytes.

@@ -89,6 +89,29 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 	}
 }
 
+func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	conn := must(net.Dial("tcp", f.at))
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	foreign := raw("", "GET /graphql?query={who} HTTP/1.1", "-Content-Type", "-Content-Length")
+	if _, err := io.WriteString(conn, raw(query("{ slow }"))+foreign[:2]); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > 0 })
+	time.AfterFunc(3*watchAfter, func() { _, _ = io.WriteString(conn, foreign[2:]) }) // while the front watches
+	reader := bufio.NewReader(conn)
+	for _, what := range []string{"the slow operation", "the request for the HTTP server"} {
+		got, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := io.Copy(io.Discard, got.Body); err != nil || got.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s, %v", what, got.Status, err)
+		}
+	}
+}
+
 func TestTextMemory(t *testing.T) {
 	m := newTextMemory[int](200)
 	text := func(i int) []byte { return fmt.Appendf(nil, "text %04d", i) } // 9 bytes

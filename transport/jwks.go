@@ -40,8 +40,9 @@ type jwks struct {
 
 	keys atomic.Pointer[map[string]fixedKey]
 
-	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
-	last time.Time  // of the last read because of an unknown ID
+	mu     sync.Mutex // held during a read, so that many unknown IDs cause one read
+	last   time.Time  // of the last read because of an unknown ID
+	failed error      // of the last read; nil after a good one
 }
 
 func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
@@ -115,24 +116,28 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	}
 	now := s.clock.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
-		return nil
+		return s.failed // an issuer that cannot be read does not make the token a bad one
 	}
 	s.last = now
 	return s.read(ctx)
 }
 
-// read replaces the keys by the present content of the place.
+// read replaces the keys by the present content of the place, and remembers the error. The lock is held, except at the start.
 func (s *jwks) read(ctx context.Context) error {
+	keys, err := s.fetchKeys(ctx)
+	if err == nil {
+		s.keys.Store(&keys)
+	}
+	s.failed = err
+	return err
+}
+
+func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	text, err := s.fetch(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	keys, err := parseJWKS(text)
-	if err != nil {
-		return err
-	}
-	s.keys.Store(&keys)
-	return nil
+	return parseJWKS(text)
 }
 
 func (s *jwks) fetch(ctx context.Context) ([]byte, error) {

@@ -208,6 +208,19 @@ func TestJWKSUnknownKidReadsTheSetAgainAtMostOnceInTenSeconds(t *testing.T) {
 	if got := code("new"); got != "" {
 		t.Errorf("a known id while the issuer fails: %q", got)
 	}
+	fetches := issuer.fetches.Load()
+	if got := code("newer"); got != services.Unavailable {
+		t.Errorf("while the issuer fails, before the next read: %q", got)
+	}
+	expect(fetches, "before the next read")
+	issuer.serves(keySet(edJWK("newer", edPublic())))
+	clock.move(jwksAtMost)
+	if got := code("newer"); got != "" {
+		t.Errorf("after the issuer has come back: %q", got)
+	}
+	if got := code("unknown"); got != services.Unauthenticated {
+		t.Errorf("an unknown id after the issuer has come back: %q", got)
+	}
 }
 
 func TestJWKSStartFails(t *testing.T) {

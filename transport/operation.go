@@ -272,7 +272,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
-	case o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
+	case !timer.Stop() || o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
 		return true

@@ -19,8 +19,9 @@ import (
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
-	gate   chan struct{} // lingers ends when it is closed
-	hello  string        // the value of the field
+	gate   chan struct{}  // lingers ends when it is closed
+	hello  string         // the value of the field
+	more   map[string]any // extensions of each event
 }
 
 const testSDL = `
@@ -83,6 +84,9 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 				return nil
 			}
 			data.MarshalGQL(&buffer)
+			for name, value := range s.more {
+				graphql.RegisterExtension(ctx, name, value)
+			}
 			return &graphql.Response{Data: buffer.Bytes()}
 		}
 	}

@@ -56,6 +56,9 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 	conn.SetReadLimit(owner.cfg.MessageLimit)
 	conn.SetPingHandler(s.pinged)
 	conn.SetPongHandler(s.ponged)
+	s.mu.Lock()
+	s.timer = time.AfterFunc(owner.cfg.InitTimeout, s.tick)
+	s.mu.Unlock()
 	return s
 }
 
@@ -65,9 +68,6 @@ func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.M
 // start starts the reading goroutine.
 func (s *socket) start() {
 	welcome := s.sockets.add(&s.peer)
-	s.mu.Lock()
-	s.timer = time.AfterFunc(s.sockets.cfg.InitTimeout, s.tick)
-	s.mu.Unlock()
 	go s.read()
 	if !welcome {
 		s.restart()

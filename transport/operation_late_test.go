@@ -1,0 +1,52 @@
+package transport
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowSecond takes longer than an operation may when it is encoded for the second time: the first is to measure an event.
+type slowSecond struct{ times atomic.Int32 }
+
+func (s *slowSecond) MarshalJSON() ([]byte, error) {
+	if s.times.Add(1) == 2 {
+		pass(6 * time.Second)
+	}
+	return []byte("1"), nil
+}
+
+// The timer of an event must not end the subscription after the event was found to be in time: nobody would notice, and the
+// client would wait for ever.
+func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.schema.more = map[string]any{"slow": &slowSecond{}}
+		c := w.open("alice")
+		c.subscribe("1", "subscription { ticks }")
+		c.nothing()
+		for value := range 3 {
+			w.schema.hub.publish(value)
+			if got := c.next(); got == "" {
+				t.Errorf("event %d has no text", value)
+			}
+		}
+	})
+}
+
+// A drain, or the erasure of a user, finds a socket as soon as it is counted, also before its goroutine reads.
+func TestASocketCanBeClosedBeforeItReads(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn, err := w.dial(http.Header{}, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := newSocket(w.sockets, conn, nil, http.Header{}, "")
+		w.sockets.add(&one.peer)
+		one.restart()
+		if !one.isClosing() {
+			t.Error("the socket is open")
+		}
+		one.end()
+	})
+}
