@@ -10,7 +10,8 @@ import (
 // exceed a limit, clients get a shorter deadline.
 
 const (
-	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and its encoded text.
+	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and
+	// its encoded text.
 	backlogLimit = 128 << 20
 	// hurriedTimeout is the longest write of an answer that begins while the backlog is over its limit. Data that fits the
 	// network buffers of both sides is still written at once.
@@ -18,9 +19,11 @@ const (
 )
 
 // backlog is how many bytes of answers wait to be taken, over HTTP, sockets and event streams together. Small answers are not
-// counted: they fit into the buffers of a connection. It is safe for concurrent use.
+// counted: they fit into the buffers of a connection. It is safe for concurrent use. It refuses nothing: the answer was paid for
+// and the operation is done, so only the patience with its client changes.
 type backlog struct {
-	limit   int64
+	limit int64
+	// Atomic and not behind a lock: every answer of every connection counts here, and a sum that is a moment old is good enough.
 	waiting atomic.Int64
 }
 
@@ -31,14 +34,15 @@ func (b *backlog) enter(answer int) {
 	}
 }
 
-// leave removes an answer.
+// leave removes an answer. The length is the one that enter was given.
 func (b *backlog) leave(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(-int64(answer))
 	}
 }
 
-// within is how long the write of an answer may take, at most its usual time.
+// within is how long the write of an answer may take, at most its usual time. It is asked after enter, so that the answer counts
+// for itself. An answer that was begun before the backlog grew keeps its longer deadline.
 func (b *backlog) within(answer int, usual time.Duration) time.Duration {
 	if answer > smallAnswer && b.waiting.Load() > b.limit {
 		return min(usual, hurriedTimeout)

@@ -12,9 +12,10 @@ import (
 	"tidings/services"
 )
 
-// tokenClaims are the claims that we read.
+// tokenClaims are the claims that we read. The registered ones are checked by the library, scope and sub here.
 type tokenClaims struct {
 	jwt.RegisteredClaims
+	// Without a tag: UnmarshalJSON names the claims, and reflection finds none of them.
 	Scope scopeClaim
 }
 
@@ -27,6 +28,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	known := map[string]any{
 		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,
 	}
+	// Token by token, because only so a name that comes twice can be seen.
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
 		return errors.Join(err, jwt.ErrTokenMalformed)
@@ -42,6 +44,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 			return errTwice
 		}
 		seen[claim] = true
+		// Each value is read, known or not: a claim that is not JSON makes the whole token malformed.
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
 			return err
@@ -55,8 +58,9 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both.
+// scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both. The zero value is a token without it.
 type scopeClaim struct {
+	// given tells an absent claim, which means viewer, from one that names nothing known, which is refused.
 	given bool
 	names []string
 }
@@ -75,7 +79,8 @@ func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &s.names)
 }
 
-// scopes are the claim's scopes that this server knows. Without the claim it is viewer.
+// scopes are the claim's scopes that this server knows. Without the claim it is viewer: most issuers of the application's own
+// users set none. Scopes of other servers beside ours are normal, and are skipped.
 func (s scopeClaim) scopes() ([]services.Scope, error) {
 	if !s.given {
 		return []services.Scope{services.ScopeViewer}, nil
@@ -93,6 +98,7 @@ func (s scopeClaim) scopes() ([]services.Scope, error) {
 	return scopes, nil
 }
 
+// knownScope finds a scope by its name, which is compared exactly.
 func knownScope(name string) (services.Scope, bool) {
 	switch scope := services.Scope(name); scope {
 	case services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin:
@@ -102,7 +108,7 @@ func knownScope(name string) (services.Scope, bool) {
 	}
 }
 
-// viewer is the user of verified claims.
+// viewer is the user of verified claims. Subject stays the bearer's own key when the application acts for a user; Key changes.
 func (c *tokenClaims) viewer() (services.Viewer, error) {
 	scopes, err := c.Scope.scopes()
 	if err != nil {
@@ -112,7 +118,8 @@ func (c *tokenClaims) viewer() (services.Viewer, error) {
 	return viewer, checkSubject(viewer)
 }
 
-// checkSubject checks that the token names a user. Only a token of the host application may name none.
+// checkSubject checks that the token names a user. Only a token of the host application may name none. The key is checked as
+// everywhere, because it becomes part of IDs and of rows in SQL.
 func checkSubject(viewer services.Viewer) error {
 	if viewer.Key == "" && viewer.Has(services.ScopeIngest) {
 		return nil
@@ -127,13 +134,14 @@ func checkSubject(viewer services.Viewer) error {
 const devPrefix = "dev:"
 
 // devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. It always has the
-// scope viewer.
+// scope viewer. There is no secret in it: LoopbackOnly is what keeps others out.
 func devViewer(token string) (services.Viewer, error) {
 	rest, isDev := strings.CutPrefix(token, devPrefix)
 	if !isDev {
 		return services.Viewer{}, services.Errorf(services.Unauthenticated,
 			"token: this server is in development mode and accepts dev:KEY or dev:KEY:SCOPE,SCOPE")
 	}
+	// No escaped key has a colon, so the first one ends it.
 	escaped, list, more := strings.Cut(rest, ":")
 	key, err := services.UnescapeKey(escaped)
 	if err != nil {

@@ -17,28 +17,30 @@ const (
 )
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of
-// variables. One unit is about a microsecond of the server's time.
+// variables. One unit is about a microsecond of the server's time. It is computed once for a document, and then for each request
+// with the variables that it brings: the document is not walked again. All sums stop at manyOf, so that none overflows.
 type cost struct {
 	fixed    int
 	multiple []multiple
 }
 
-// multiple is a cost for each item of a list.
+// multiple is a cost for each item of a list. Lists in lists nest: each has multiples of its own.
 type multiple struct {
 	items amount
 	each  cost
 }
 
-// amount is the number of items that one argument of a field asks for.
+// amount is the number of items that one argument of a field asks for. The zero value is a list of none.
 type amount struct {
-	value     *ast.Value // nil: otherwise applies
-	last      *ast.Value // the argument last, of a list that can be paged from its end; nil without it
-	elements  bool       // the number is the length of the argument, not its value
+	value    *ast.Value // nil: otherwise applies
+	last     *ast.Value // the argument last, of a list that can be paged from its end; nil without it
+	elements bool       // the number is the length of the argument, not its value
+	// otherwise is the number without the argument, or with one that is null: its default in the schema, or assumedItems.
 	otherwise int
 	most      int // the greatest value of the argument; 0: maxItems
 }
 
-// in returns the cost for given values of the variables.
+// in returns the cost for given values of the variables, at most manyOf.
 func (c cost) in(variables map[string]any) int {
 	sum := c.fixed
 	for _, part := range c.multiple {
@@ -47,12 +49,13 @@ func (c cost) in(variables map[string]any) int {
 	return sum
 }
 
+// add adds the cost of a sibling.
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, manyOf)
 	c.multiple = append(c.multiple, other.multiple...)
 }
 
-// times is the cost of so many items.
+// times is the cost of so many items. What does not depend on variables is multiplied now.
 func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
@@ -64,7 +67,7 @@ func (c cost) times(items amount) cost {
 }
 
 // in returns the number of items for given variables, at most the size of a page. A value that is not a number counts as
-// none here and is refused when it is read.
+// none here and is refused when it is read. A negative number counts as 0, for the same reason.
 func (a amount) in(variables map[string]any) int {
 	items := a.of(a.value, variables)
 	switch {
@@ -76,6 +79,7 @@ func (a amount) in(variables map[string]any) int {
 	return items
 }
 
+// of is the number that one argument asks for.
 func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value == nil {
 		return a.otherwise
@@ -83,6 +87,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if a.elements {
 		return a.count(variables)
 	}
+	// A literal's text, or the name of a variable.
 	text := value.Raw
 	if value.Kind == ast.Variable {
 		given := variables[value.Raw] // contains the variable's default if the client sent none
@@ -95,6 +100,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if err != nil {
 		return a.otherwise
 	}
+	// The resolver refuses a larger page, or returns as many as it may: neither costs more than the most.
 	most := a.most
 	if most == 0 {
 		most = maxItems
@@ -123,13 +129,15 @@ func (a amount) count(variables map[string]any) int {
 
 // costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field
 // with the argument first, the number is the value of that argument; for a list with a list as argument, its length; for any
-// other list, an assumed number.
+// other list, an assumed number. The prices follow from the document alone and not from what is in the database, so that a
+// client can know them, and a short list is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
 	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
 }
 
-// operation is the cost of one operation of a valid document.
+// operation is the cost of one operation of a valid document. Directives that skip a field are not looked at: it costs as if it
+// were there.
 func (c costs) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil)
 }
@@ -143,6 +151,7 @@ func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 			sum.add(c.field(one, page))
 		case *ast.InlineFragment:
 			sum.add(c.selections(one.SelectionSet, page))
+		// A fragment is walked at each spread. Shape has bounded the fields after expansion, and with them this walk.
 		case *ast.FragmentSpread:
 			if one.Definition != nil {
 				sum.add(c.selections(one.Definition.SelectionSet, page))
@@ -152,6 +161,7 @@ func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 	return sum
 }
 
+// field is the cost of one field with what is below it. page is that of the connection around it.
 func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
@@ -166,6 +176,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if !named {
 		weight = objectCost
 	}
+	// A connection's number is not applied to itself but to the list of edges or nodes below it.
 	own := pageOf(field)
 	if own != nil {
 		own.most = c.pages[field.ObjectDefinition.Name+"."+field.Name]
@@ -178,6 +189,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		items.fixed += weight
 		return items.times(*own)
 	}
+	// Any other object hands its own page, if it has one, down to the lists below it.
 	below := c.selections(field.SelectionSet, own)
 	below.fixed += weight
 	if field.Definition.Type.Elem == nil {
@@ -189,7 +201,8 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	return below.times(elementsOf(field))
 }
 
-// pageOf is the number of items of a connection; nil for a field that is not a connection.
+// pageOf is the number of items of a connection, by its argument first, or last for one that is paged from its end; nil for a
+// field without the argument first.
 func pageOf(field *ast.Field) *amount {
 	definition := field.Definition.Arguments.ForName("first")
 	if definition == nil {
@@ -210,7 +223,8 @@ func pageOf(field *ast.Field) *amount {
 	return &page
 }
 
-// elementsOf is the number of items of a list that is not in a connection.
+// elementsOf is the number of items of a list that is not in a connection. A list of keys or IDs as argument has one item in the
+// answer for each.
 func elementsOf(field *ast.Field) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)

@@ -6,15 +6,18 @@ import (
 	"tidings/services"
 )
 
-// devices counts the open sockets and event streams of each device that has a name.
+// devices counts the open sockets and event streams of each device that has a name, on this node. What a device has open (see
+// SocketConfig.Gone) ends with its last connection, and not with the first of two tabs.
 type devices struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// open has no entry of 0, so it is as large as the number of connected devices.
 	open map[device]int
 }
 
+// device is a device by its user and its name. Two users may choose the same name.
 type device struct{ key, name string }
 
-// arrive counts a socket once its viewer is known.
+// arrive counts a socket once its viewer is known. Each call has one call of depart.
 func (d *devices) arrive(viewer services.Viewer) {
 	if viewer.Device == "" {
 		return

@@ -12,11 +12,13 @@ const (
 	partBytes     = 224
 )
 
-// documentCache remembers documents by their text, the most recently used ones, within a number and a number of bytes.
+// documentCache remembers documents by their text, the most recently used ones, within a number and a number of bytes. Only
+// documents that passed every check are in it, so whoever finds one may execute it.
 type documentCache struct {
 	limit int64 // bytes
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// bytes is the sum over the entries; the callback of the list lowers it, also for an entry that another pushed out.
 	bytes int64
 	byLRU *lru.LRU[string, cachedDocument]
 }
@@ -36,6 +38,7 @@ func newDocumentCache(most int, bytes int64) *documentCache {
 	return c
 }
 
+// get returns the document of a text, nil for an unknown one. It is an exclusive lock, because a use moves the entry.
 func (c *documentCache) get(text string) *document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,6 +52,7 @@ func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentBytes + len(text) + parts*partBytes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Subscriptions share what belongs to one document by its address (see shared), so there may be one only.
 	if known, ok := c.byLRU.Get(text); ok {
 		return known.doc
 	}

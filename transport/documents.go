@@ -16,12 +16,14 @@ import (
 	"tidings/services"
 )
 
-// maxErrors is the number of errors that are reported for one document: validation stops there.
+// maxErrors is the number of errors that are reported for one document: validation stops there. Each of them costs the building
+// of a message, and a client mends the first ones anyway.
 const maxErrors = 10
 
 // documents turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
 // cost of each step is bounded by the checks of the step before, so that refusing a text is always cheap. The executor never
-// parses: createOperation gives it the document. It is safe for concurrent use.
+// parses: createOperation gives it the document. It is safe for concurrent use. A text that is refused is not remembered, so the
+// same mistake is paid for each time, and no client can fill the cache with garbage.
 type documents struct {
 	schema *ast.Schema
 	tokens int
@@ -32,6 +34,7 @@ type documents struct {
 	costs  costs
 	dear   int // an operation that costs more is refused
 
+	// persisted finds the text of a request that names it by an ID or a hash.
 	persisted *persisted
 }
 
@@ -41,7 +44,7 @@ type document struct {
 	costs []cost
 }
 
-// costOf is the cost of an operation of the document with these variables.
+// costOf is the cost of an operation of the document with these variables. The operation is one of the document's.
 func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
@@ -51,6 +54,7 @@ func newDocuments(cfg Config) *documents {
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
 		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costs: costs{cfg.Weights, cfg.Pages}, dear: cfg.QueryCost, persisted: newPersisted(cfg),
 	}
+	// Go's order of a map is random, so the rules are sorted below.
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
 		one := core.Rule{Name: name, RuleFunc: rule}
 		if name == rules.OverlappingFieldsCanBeMergedRule.Name {
@@ -86,11 +90,13 @@ func validationRules(suggestions bool) *rules.Rules {
 	return set
 }
 
-// prepare returns the document of a text, or the errors that refuse it, at most maxErrors.
+// prepare returns the document of a text, or the errors that refuse it, at most maxErrors. Requests with the same text at the
+// same time may each prepare it; add then lets one of the results win.
 func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	if known := d.cache.get(text); known != nil {
 		return known, nil
 	}
+	// The limit of tokens is also the limit of the parser's work.
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, d.tokens)
 	if err != nil {
 		if fault, ok := errors.AsType[*gqlerror.Error](err); ok && strings.HasPrefix(fault.Message, "exceeded token limit") {
@@ -103,6 +109,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	if len(doc.Operations) == 0 {
 		return nil, asList(services.Errorf(services.Invalid, "query: the document has no operation"))
 	}
+	// The shape is measured before validation, because validation expands fragments, and some rules are quadratic.
 	parts, err := d.shape.check(doc)
 	if err != nil {
 		return nil, asList(err)
@@ -112,6 +119,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 			return nil, faults
 		}
 	}
+	// The costs belong to the text, so they are computed once.
 	ready := &document{QueryDocument: doc, costs: make([]cost, len(doc.Operations))}
 	for i, operation := range doc.Operations {
 		ready.costs[i] = d.costs.operation(operation)
@@ -119,9 +127,10 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	return d.cache.add(text, ready, parts), nil
 }
 
-// enoughErrors ends a walk over a document.
+// enoughErrors ends a walk over a document. The validator has no other way to stop than a panic of an observer.
 type enoughErrors struct{}
 
+// validate applies a set of rules in one walk. faults keeps what was found before the walk was ended.
 func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil && fault != (enoughErrors{}) {

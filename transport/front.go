@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
-
-	"tidings/services"
 )
 
 // Quick appends the data of the answer to one operation without variables. It returns to and false if it cannot: the executor
-// then answers, with every error. The context has the viewer.
+// then answers, with every error. The context has the viewer. What it appends before it gives up is dropped.
 type Quick = func(ctx context.Context, to []byte) ([]byte, bool)
 
-// QuickSchema is a schema that answers some operations without the executor.
+// QuickSchema is a schema that answers some operations without the executor. Such an answer must be the executor's, byte for
+// byte, because the same request gets one or the other.
 type QuickSchema interface {
 	// Quick returns nil for an operation that needs the executor.
+	// The result is kept with the bytes of the request, and is called for every viewer who sends them.
 	Quick(operation *ast.OperationDefinition) Quick
 }
 
@@ -28,19 +28,29 @@ type QuickSchema interface {
 // HTTP/1.1 with headers that mean nothing special, a short body, a good token, and an operation of a QuickSchema. Any other
 // connection it hands to the HTTP server, with all that was read from it: whatever is unusual, malformed, slow or refused is
 // answered there. Such a connection stays there. Both apply the same checks and limits, and send the same headers.
+//
+// It exists for its speed: net/http and the executor take most of the time of a request for badges. What a plain request means
+// follows from its bytes alone, so two memories know heads and bodies that were seen before, and the answer is rendered
+// into one buffer and written once. Whoever adds a check to queries.Do adds it to readHead or answer too; the test
+// TestFrontAnswersAsTheServerDoes sends both the same bytes.
 type Front struct {
+	// These are set once and never change. Without quick, all connections go to next.
 	next     *http.Server
 	queries  *queries
 	handler  http.Handler
 	quick    QuickSchema
 	loopback bool
+	// A head is remembered with its viewer once the token is known to be good; it is looked up by all of its bytes.
 	heads    *textMemory[*head]
 	requests *textMemory[*knownRequest]
 	pause    time.Duration // the longest wait for the rest of a request
 
+	// Atomic, because each request reads them. Drain sets the first, Shutdown the second, and nothing resets either.
 	lasts    atomic.Bool // each answer is the last one of its connection
 	endsIdle atomic.Bool // connections without a request are closed
 
+	// Guarded by mu. A connection is in conns or counts in handed, from the moment that it is accepted until it is closed or
+	// hijacked, and never in neither: Shutdown would end too early.
 	mu        sync.Mutex
 	conns     map[*frontConn]struct{}
 	handed    int // connections of the HTTP server
@@ -52,13 +62,17 @@ type Front struct {
 }
 
 const (
-	headsBytes    = 16 << 20 // of remembered heads with their viewers
+	// A head takes about 3 KB with the copies of its text, so this is some 5,000 clients. The token of a client whose head was
+	// forgotten is verified again.
+	headsBytes = 16 << 20 // of remembered heads with their viewers
+	// Only the texts of bodies are counted. Applications send few different ones without variables, so this is ample.
 	requestsBytes = 256 << 10
 	frontPath     = "/graphql"
 )
 
 // NewFront makes the front of a server. handler is what Handler has made, next serves it at /graphql. loopback applies what
-// LoopbackOnly checks. Without a QuickSchema, or with a handler around it, all connections are handed on.
+// LoopbackOnly checks. Without a QuickSchema, or with a handler around it, all connections are handed on. It sets three fields
+// of next, which must not serve anything before.
 func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	f := &Front{
 		next: next, handler: handler, loopback: loopback, conns: map[*frontConn]struct{}{},
@@ -68,6 +82,7 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 		f.queries = endpoint.queries
 		f.quick, _ = endpoint.queries.cfg.Schema.(QuickSchema)
 	}
+	// The HTTP server's side of a drain, of the count of connections, and of what the front has charged already.
 	next.Handler = f.lastly(next.Handler)
 	next.ConnState = f.count
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -79,7 +94,8 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	return f
 }
 
-// lastly makes the HTTP server's answers the last ones of their connections during a drain.
+// lastly makes the HTTP server's answers the last ones of their connections during a drain. net/http does so by itself only
+// once Shutdown was called, and that is after the sockets have been drained.
 func (f *Front) lastly(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.lasts.Load() {
@@ -89,11 +105,13 @@ func (f *Front) lastly(handler http.Handler) http.Handler {
 	})
 }
 
-// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server.
+// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. It may be called for
+// several listeners, and starts one goroutine for each, and one for each connection.
 func (f *Front) Serve(listener net.Listener) error {
 	if f.quick == nil {
 		return f.next.Serve(listener)
 	}
+	// The HTTP server sees a listener that yields only what the front hands on.
 	handed := &frontListener{
 		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), add: f.add,
 	}
@@ -104,7 +122,7 @@ func (f *Front) Serve(listener net.Listener) error {
 	return f.next.Serve(handed)
 }
 
-// accept takes connections until the listener fails or is closed.
+// accept takes connections until the listener fails or is closed. Each gets a goroutine of its own.
 func (f *Front) accept(from *frontListener) {
 	const longest = time.Second
 	wait := time.Duration(0)
@@ -120,6 +138,7 @@ func (f *Front) accept(from *frontListener) {
 			}
 		}
 		if err != nil {
+			// An error ends Serve, as it would without a front.
 			if !f.lasts.Load() { // Drain has closed the listener, and the HTTP server may still be handed connections
 				from.failed <- err
 			}
@@ -135,6 +154,7 @@ func (f *Front) accept(from *frontListener) {
 	}
 }
 
+// enter registers a connection, unless the server is ending: after close has looked at all connections, none may follow.
 func (f *Front) enter(one *frontConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,6 +165,7 @@ func (f *Front) enter(one *frontConn) bool {
 	return true
 }
 
+// leave forgets a connection that was closed or handed on.
 func (f *Front) leave(one *frontConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +173,8 @@ func (f *Front) leave(one *frontConn) {
 	f.tell()
 }
 
-// tell tells who waits for the end of the connections. The caller holds the lock.
+// tell closes the channels of whoever waits for the end of the connections, once each. The caller holds the lock. A nil channel
+// means that nobody waits, or that they have been told.
 func (f *Front) tell() {
 	if f.empty != nil && len(f.conns) == 0 {
 		close(f.empty)
@@ -164,7 +186,8 @@ func (f *Front) tell() {
 	}
 }
 
-// count counts the connections of the HTTP server. Those that are handed on count before they leave the front.
+// count counts the connections of the HTTP server. Those that are handed on count before they leave the front, in give, so
+// their first state is not counted again. A hijacked connection belongs to Sockets, which drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
 	switch _, handed := conn.(*handedConn); {
 	case state == http.StateNew && !handed:
@@ -174,6 +197,7 @@ func (f *Front) count(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// add changes the number of connections of the HTTP server.
 func (f *Front) add(handed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +207,7 @@ func (f *Front) add(handed int) {
 
 // Drain takes no more connections, so that a proxy, whose request has not left yet, turns to another node, and says with each
 // answer from now on that its connection ends. A request may be on its way on an idle connection, and its client could not know
-// whether it was carried out: Shutdown closes none earlier than idle after the first Drain.
+// whether it was carried out: Shutdown closes none earlier than idle after the first Drain. A second call does nothing.
 func (f *Front) Drain(idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,10 +221,11 @@ func (f *Front) Drain(idle time.Duration) {
 }
 
 // Shutdown drains, closes idle connections in time, and waits until the requests have been answered or ctx has ended, also those
-// of the HTTP server.
+// of the HTTP server. If ctx ends first, it cuts the connections of the front and returns the error of ctx.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain(0)
 	f.mu.Lock()
+	// First the time in which idle connections may still be used, unless all of them end by themselves.
 	f.quiet = make(chan struct{})
 	quiet, last := f.quiet, time.NewTimer(time.Until(f.idleUntil))
 	f.tell()
@@ -211,6 +236,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-last.C:
 	}
+	// From here on, a connection ends with its present request. Those without one are closed now.
 	f.endsIdle.Store(true)
 	select {
 	case <-f.close((*frontConn).closeIdle):
@@ -221,13 +247,14 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	return f.next.Shutdown(ctx) // the last, because connections of the front may be handed on until they end
 }
 
-// Close ends all connections at once, also those of the HTTP server.
+// Close ends all connections at once, also those of the HTTP server. Requests that are being answered are lost.
 func (f *Front) Close() error {
 	f.close((*frontConn).cut)
 	return f.next.Close()
 }
 
-// close refuses new connections and calls end for the present ones. The channel is closed when none is left.
+// close refuses new connections and calls end for the present ones, under the lock, so that none is missed. The channel is
+// closed when none is left. A second call waits for the same channel.
 func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,103 +272,4 @@ func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
 		end(one)
 	}
 	return waiting
-}
-
-// frontListener is the listener that the HTTP server sees.
-type frontListener struct {
-	net.Listener
-	conns  chan net.Conn
-	failed chan error
-	done   chan struct{}
-	once   sync.Once
-	stop   func() error     // closes the listener itself, once
-	add    func(handed int) // counts connections of the HTTP server
-}
-
-// Accept waits for a connection that the front does not serve.
-func (l *frontListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case err := <-l.failed:
-		return nil, err
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close closes the listener itself too.
-func (l *frontListener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return l.stop()
-}
-
-// give hands a connection on, or closes it if the server has ended.
-func (l *frontListener) give(conn net.Conn) {
-	l.add(1)
-	select {
-	case l.conns <- conn:
-	case <-l.done:
-		l.add(-1)
-		_ = conn.Close()
-	}
-}
-
-// handedConn is a connection of which something was read already.
-type handedConn struct {
-	net.Conn
-	before []byte // what was read; only the one reader of a connection uses it
-	paid   bool   // its first request was charged to its address
-}
-
-// Read returns first what was read before.
-func (c *handedConn) Read(to []byte) (int, error) {
-	if len(c.before) == 0 {
-		return c.Conn.Read(to)
-	}
-	n := copy(to, c.before)
-	if c.before = c.before[n:]; len(c.before) == 0 {
-		c.before = nil
-	}
-	return n, nil
-}
-
-// CloseWrite closes the sending side, as the HTTP server does before it closes a connection that it has not read to the end.
-func (c *handedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-// payment says what the front has already charged for a request.
-type payment struct {
-	address   atomic.Bool // false: still to be taken into account, once
-	operation bool
-	caller    *frontCaller // whose token was checked; nil: it is still to be checked
-}
-
-type paymentKey struct{}
-
-// chargeAddress charges a request to its address, unless the front has done so.
-func (q *queries) chargeAddress(ctx context.Context, address string) error {
-	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.address.Swap(true) {
-		return nil
-	}
-	return q.cfg.Limits.Address(address)
-}
-
-// chargedOperation reports whether the front has charged the operation.
-func chargedOperation(ctx context.Context) bool {
-	paid, ok := ctx.Value(paymentKey{}).(*payment)
-	return ok && paid.operation
-}
-
-// as is the caller with the bearer of a token.
-func (c caller) as(viewer services.Viewer, expires time.Time, cfg Config) caller {
-	if viewer.Has(services.ScopeIngest) {
-		c.limit = cfg.IngestBodyLimit
-	}
-	c.ctx, c.expires = services.WithViewer(c.ctx, viewer), expires
-	return c
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -19,15 +18,17 @@ import (
 	"tidings/services"
 )
 
-// knownRequest is a request that was read before, by its bytes.
+// knownRequest is a request that was read before, by its bytes. It is shared by all viewers who send these bytes.
 type knownRequest struct {
-	quick     Quick // nil: the executor answers it, or the HTTP server
-	query     bool  // it is a query
+	quick Quick // nil: the executor answers it, or the HTTP server
+	query bool  // it is a query
+	// What Limits is told of the request: the document and its price. There are no variables in either.
 	operation *graphql.OperationContext
 	price     int
 }
 
-// requestOf returns what the bytes of a body ask for.
+// requestOf returns what the bytes of a body ask for. Only queries are remembered: a mutation rarely comes twice, and what was
+// refused is cheap to refuse again.
 func (f *Front) requestOf(body []byte) *knownRequest {
 	if known, ok := f.requests.get(body); ok {
 		return known
@@ -40,7 +41,7 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 }
 
 // readRequest reads a body as the HTTP server does. Whatever it would refuse, and whatever depends on more than these bytes, is
-// left to it.
+// left to it: the result is then no query, and is not remembered.
 func (f *Front) readRequest(body []byte) *knownRequest {
 	left := &knownRequest{}
 	if services.CheckUnicode("body", body) != nil {
@@ -50,6 +51,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if err != nil || len(request.Extensions) > 0 {
 		return left
 	}
+	// A trusted document is resolved here; its text never changes. A hash is an extension, and was left above.
 	if keep, err := f.queries.documents.persisted.resolve(request); err != nil || keep != nil {
 		return left
 	}
@@ -61,6 +63,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if operation == nil || operation.Operation != ast.Query {
 		return left
 	}
+	// The executor reads variables and computes the price by them. It is known to be a query, so the front may run the executor.
 	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
 		return &knownRequest{query: true}
 	}
@@ -74,13 +77,14 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	}
 }
 
-// frontRequest is one request that the front answers.
+// frontRequest is one request that the front answers: its context and its ID for errors in one allocation.
 type frontRequest struct {
 	frontContext
 	requestID
 }
 
-// answer answers one request, or leaves it to the HTTP server. It applies the checks in that one's order.
+// answer answers one request, or leaves it to the HTTP server. It applies the checks in that one's order. The address is always
+// charged here; a payment tells whoever goes on what else was.
 func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	f, q := c.front, c.front.queries
 	address := c.addressOf(h)
@@ -89,6 +93,7 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	}
 	one := &frontRequest{}
 	one.id = h.id
+	// A refused token is the HTTP server's to explain.
 	if h = f.identified(h, one); h == nil {
 		return frontPaid
 	}
@@ -99,17 +104,21 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	case known.quick == nil:
 		return c.execute(h, body, &payment{caller: h.caller})
 	}
+	// From here on the operation has its deadline, as in queries.execute.
 	one.begin(services.WithRequest(h.caller.ctx, one), q.cfg.OperationTimeout)
 	defer one.end()
 	if err := q.cfg.Limits.Operation(one, address, known.operation, known.price); err != nil {
 		return c.refuse(h, err)
 	}
+	// The answer is rendered behind room for its head, whose length is known only when the body is.
 	out := answerBuffers.Get().(*[]byte)
 	defer answerBuffers.Put(out)
 	text, ok := tried(known.quick, one, append((*out)[:answerHead], `{"data":`...))
+	// A longer buffer is left to the collector: a few long answers would otherwise pin megabytes in the pool.
 	if cap(text) <= answerKept {
 		*out = text[:0]
 	}
+	// The executor says what was wrong, and also that the answer is too long. The operation was charged already.
 	if !ok || len(text)-answerHead > q.cfg.AnswerLimit {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
@@ -123,7 +132,8 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	return outcome(last, c.send(framed(h, text, "", last)))
 }
 
-// tried calls quick. A panic is for the executor, which meets it again and presents it.
+// tried calls quick. A panic is for the executor, which meets it again and presents it. Without recovery here it would end the
+// process, because no HTTP server is around this goroutine.
 func tried(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -141,7 +151,7 @@ func outcome(last bool, err error) frontOutcome {
 	return frontMore
 }
 
-// addressOf is the address that a request is counted under.
+// addressOf is the address that a request is counted under. It is computed once for a connection, except behind a proxy.
 func (c *frontConn) addressOf(h *head) string {
 	if h.forwarded {
 		return c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String(), Header: h.request.Header})
@@ -153,17 +163,20 @@ func (c *frontConn) addressOf(h *head) string {
 }
 
 const (
+	// A usual head has about 250 bytes; a page of another origin adds the headers of CORS.
 	answerHead = 768      // bytes of room for the head in front of an answer; a longer head is written apart
 	answerKept = 64 << 10 // bytes of a buffer that is kept
 )
 
-// answerBuffers are reused. Answers are rendered behind the room for their head.
+// answerBuffers are reused. Answers are rendered behind the room for their head. They are pointers to slices, because a slice
+// in a pool would be allocated for each Put.
 var answerBuffers = sync.Pool{New: func() any {
 	text := make([]byte, 0, 4<<10)
 	return &text
 }}
 
-// framed is the whole answer: text has the body behind room for the head.
+// framed is the whole answer: text has the body behind room for the head. more are further lines of the head. The result is a
+// part of text, unless the head is longer than the room.
 func framed(h *head, text []byte, more string, last bool) []byte {
 	var room [answerHead]byte
 	top := append(append(room[:0], h.answer...), more...)
@@ -181,7 +194,8 @@ func framed(h *head, text []byte, more string, last bool) []byte {
 	return text[start:]
 }
 
-// refuse answers with an error that ends nothing but the request.
+// refuse answers with an error that ends nothing but the request: the client may go on with the connection, as it may with the
+// HTTP server.
 func (c *frontConn) refuse(h *head, err error) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
 		c.front.queries.origins.grant(w, r)
@@ -190,22 +204,25 @@ func (c *frontConn) refuse(h *head, err error) frontOutcome {
 }
 
 // execute lets the executor answer a request, which was charged as paid says. Like the HTTP server, it ends the operation when
-// the client goes away.
+// the client goes away. The handler runs on this goroutine, so the next request of the connection waits, as HTTP/1.1 demands.
 func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), paymentKey{}, paid))
 		defer cancel()
 		defer c.watch(cancel)()
 		r = r.WithContext(ctx)
+		// The head is shared: record has made a copy of the request, and this is where it gets what is its own.
 		r.RemoteAddr, r.Body = c.conn.RemoteAddr().String(), io.NopCloser(bytes.NewReader(body))
 		c.front.handler.ServeHTTP(w, r)
 	})
 }
 
-// record writes what a handler answers.
+// record writes what a handler answers, once it has answered. A handler may write at any length: bounded keeps the answers of
+// operations below the limit.
 func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
 	w := &recorder{header: http.Header{}}
 	r := h.request.WithContext(context.Background())
+	// A handler may change the headers of its request, and the head is shared.
 	r.Header = maps.Clone(r.Header)
 	handle(w, r)
 	last := c.front.lasts.Load()
@@ -219,7 +236,7 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	return outcome(last, c.send(append(text, w.body...)))
 }
 
-// recorder is a response that is kept. What is written with it has its length in a header.
+// recorder is a response that is kept. What is written with it has its length in a header: all of this package's answers do.
 type recorder struct {
 	header http.Header
 	status int
@@ -265,78 +282,4 @@ func dateNow() string {
 		lastDate.Store(last)
 	}
 	return last.text
-}
-
-// frontContext is the context of a request: it has its deadline from the start, but needs a timer only if somebody waits for it.
-type frontContext struct {
-	values  context.Context
-	until   time.Time
-	mu      sync.Mutex
-	ended   bool
-	waiting atomic.Pointer[frontWaiting]
-}
-
-type frontWaiting struct {
-	context.Context
-	cancel context.CancelFunc
-}
-
-func (c *frontContext) begin(values context.Context, within time.Duration) {
-	c.values, c.until = values, deadline(within)
-}
-
-// end cancels the context.
-func (c *frontContext) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	if inner := c.waiting.Load(); inner != nil {
-		inner.cancel()
-	}
-}
-
-// Deadline is when the operation is given up.
-func (c *frontContext) Deadline() (time.Time, bool) { return c.until, true }
-
-// Done begins to wait for the deadline.
-func (c *frontContext) Done() <-chan struct{} {
-	if inner := c.waiting.Load(); inner != nil {
-		return inner.Done()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	inner := c.waiting.Load()
-	if inner == nil {
-		inner = &frontWaiting{}
-		inner.Context, inner.cancel = context.WithDeadline(c.values, c.until)
-		if c.ended {
-			inner.cancel()
-		}
-		c.waiting.Store(inner)
-	}
-	return inner.Done()
-}
-
-// Err says why the context has ended.
-func (c *frontContext) Err() error {
-	if inner := c.waiting.Load(); inner != nil {
-		return inner.Err()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ended:
-		return context.Canceled
-	case time.Until(c.until) <= 0:
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// Value finds what the context has; a derived context finds the one that waits, and needs no goroutine for it.
-func (c *frontContext) Value(key any) any {
-	if inner := c.waiting.Load(); inner != nil {
-		return inner.Value(key)
-	}
-	return c.values.Value(key)
 }

@@ -13,7 +13,8 @@ import (
 	"tidings/services"
 )
 
-// head is the head of a plain request, with everything that follows from it alone. It is shared and does not change.
+// head is the head of a plain request, with everything that follows from it alone: nothing here depends on the body, the
+// address or the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
 type head struct {
 	text      []byte
 	length    int           // of the body
@@ -22,13 +23,14 @@ type head struct {
 	gzip      bool   // the client accepts it
 	answer    []byte // the first lines of the answer's head
 	forwarded bool   // the address is in a header
-	once      bool   // no other request has the same head
-	id        string // that the client gave to the request
+	// A client that gives each request an ID of its own would fill the memory with heads that never come again.
+	once bool   // no other request has the same head
+	id   string // that the client gave to the request
 
 	caller *frontCaller // nil until the token was checked
 }
 
-// frontCaller is the caller that the token of a request names.
+// frontCaller is the caller that the token of a request names. It is good as long as Identity.holds says so.
 type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
@@ -36,7 +38,8 @@ type frontCaller struct {
 	keys    any             // what the token was checked with
 }
 
-// headOf returns the head of a request, nil for one that is not plain.
+// headOf returns the head of a request, nil for one that is not plain. A caller whose token does not hold any more is taken
+// away, so that identified checks the token again: a key may be back, and the refusal is the same as for a new head.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
 		if known.caller == nil || f.queries.cfg.Identity.holds(known.caller) {
@@ -49,10 +52,12 @@ func (f *Front) headOf(text []byte) *head {
 	if !plainHead(text[len(frontStart):]) {
 		return nil
 	}
+	// The text is a part of the connection's buffer, so what is kept needs a copy.
 	return f.readHead(bytes.Clone(text))
 }
 
-// specialHeaders change what a request means, or how it is read. headersOnce have a value of their own in each request.
+// specialHeaders change what a request means, or how it is read. headersOnce have a value of their own in each request. A
+// header that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
 	specialHeaders = []string{
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
@@ -61,8 +66,11 @@ var (
 	headersOnce = []string{strings.ToLower(requestHeader)}
 )
 
-// plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special.
+// plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is
+// stricter than the HTTP server: what two parsers could read differently (folded lines, spaces before a colon, a length with a
+// sign, a header twice) is never read here, so that a proxy in front cannot be made to see other requests than the front.
 func plainHead(lines []byte) bool {
+	// On the stack: 32 names are more than browsers send. A head with more is foreign.
 	var seen [32]string
 	names := seen[:0]
 	for len(lines) > len("\r\n") {
@@ -74,6 +82,7 @@ func plainHead(lines []byte) bool {
 		}
 		lower := strings.ToLower(string(name))
 		switch {
+		// keep-alive is the default of HTTP/1.1 and changes nothing.
 		case lower == "connection" && strings.EqualFold(string(bytes.TrimSpace(value)), "keep-alive"):
 		case lower == "content-length" && slices.ContainsFunc(bytes.TrimSpace(value), notDigit), slices.Contains(specialHeaders, lower):
 			return false
@@ -86,6 +95,7 @@ func plainHead(lines []byte) bool {
 	return slices.Contains(names, "host") && slices.Contains(names, "content-length") && slices.Contains(names, "authorization")
 }
 
+// The functions notIn report characters that make a text unusual. They are stricter than the standards.
 func notInName(c byte) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
 }
@@ -94,11 +104,13 @@ func notInValue(c byte) bool { return c < ' ' || c > '~' }
 
 func notDigit(c byte) bool { return c < '0' || c > '9' }
 
+// notInHost takes a rune, because strings.ContainsFunc does; no character above ~ is in a host.
 func notInHost(c rune) bool {
 	return notInName(byte(c)) && c != '.' && c != ':' && c != '[' && c != ']' || c > '~'
 }
 
-// readHead reads a head as the HTTP server does, and applies the checks that need nothing else; nil if one refuses it.
+// readHead reads a head as the HTTP server does, and applies the checks that need nothing else; nil if one refuses it: the HTTP
+// server then refuses it too, with its error. The answer's first lines are made here, because they depend on nothing else.
 func (f *Front) readHead(text []byte) *head {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text)))
 	if err != nil || r.Close || len(r.TransferEncoding) > 0 || r.ContentLength < 0 || r.Host == "" || strings.ContainsFunc(r.Host, notInHost) {
@@ -108,6 +120,7 @@ func (f *Front) readHead(text []byte) *head {
 		return nil
 	}
 	h := &head{text: text, length: int(r.ContentLength), request: r, gzip: services.AcceptsGzip(r.Header.Values("Accept-Encoding"))}
+	// Bodies of the scope ingest may be longer than the limit, but none that long is a plain request.
 	if int64(h.length) != r.ContentLength || r.ContentLength > min(f.queries.cfg.BodyLimit, frontLongest) {
 		return nil
 	}
@@ -118,6 +131,7 @@ func (f *Front) readHead(text []byte) *head {
 		h.forwarded = h.forwarded || name == "X-Forwarded-For"
 		h.once = h.once || slices.Contains(headersOnce, strings.ToLower(name))
 	}
+	// The same functions as in queries.Do, so that the headers are the same.
 	answer := &recorder{header: http.Header{}}
 	w := newRequest(answer, r)
 	h.id = w.id
@@ -125,6 +139,7 @@ func (f *Front) readHead(text []byte) *head {
 	if _, err := f.queries.refuses(r); err != nil || checkMedia(r) != nil {
 		return nil
 	}
+	// An answer as an event stream is left to the HTTP server.
 	h.to.accepted, h.to.events = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
 	if h.to.accepted != typeJSON && h.to.accepted != typeResponse {
 		return nil
@@ -144,7 +159,8 @@ func checkMedia(r *http.Request) error {
 	return nil
 }
 
-// identified returns the head with the bearer of its token, and remembers it; nil if the token is refused.
+// identified returns the head with the bearer of its token, and remembers it; nil if the token is refused. Only a head with a
+// good token is remembered, so nobody without one can fill the memory.
 func (f *Front) identified(h *head, request services.Request) *head {
 	if h.caller != nil {
 		return h
@@ -154,6 +170,7 @@ func (f *Front) identified(h *head, request services.Request) *head {
 		return nil
 	}
 	identity := f.queries.cfg.Identity
+	// Before the check: if the keys are read again during it, the caller does not hold, and is checked once more.
 	keys := identity.keysNow()
 	ctx := services.WithRequest(h.request.Context(), request)
 	viewer, expires, err := identity.Viewer(ctx, token, h.request.Header.Get(actAsHeader), h.request.Header.Get(deviceHeader))
@@ -161,6 +178,7 @@ func (f *Front) identified(h *head, request services.Request) *head {
 		return nil
 	}
 	known := *h
+	// The context has the viewer and nothing of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
 	if !known.once {
 		f.heads.put(known.text, &known, headBytes+len(known.text))

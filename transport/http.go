@@ -1,19 +1,12 @@
 package transport
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"mime"
 	"net/http"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -22,6 +15,7 @@ import (
 )
 
 const (
+	// An answer of this length is taken by the buffers of a connection at once, whether its client reads or not.
 	smallAnswer = 16 << 10 // bytes
 
 	allowedMethods = "GET, POST, OPTIONS"
@@ -32,7 +26,8 @@ const (
 )
 
 // queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
-// accepts every request, so that each bad request gets a documented error.
+// accepts every request, so that each bad request gets a documented error. It also is the HTTP side of event streams, whose
+// other half is in Sockets.
 type queries struct {
 	cfg       Config
 	backlog   *backlog // of the sockets too
@@ -45,9 +40,11 @@ type queries struct {
 // Supports accepts every request. Upgrades reach it only if there are no sockets.
 func (q *queries) Supports(*http.Request) bool { return true }
 
-// Do answers one request.
+// Do answers one request. The order of its checks is that of their cost; each refusal ends it. The limit of the address comes
+// before the token, because to verify a signature is what an attacker would make this server do.
 func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
+	// Before any refusal: a page can read an error only if the answer permits its origin.
 	q.origins.grant(w, r)
 	if status, err := q.refuses(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
@@ -56,6 +53,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, status, err)
 		return
 	}
+	// A preflight has no token and executes nothing; grant has answered it.
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", q.methods())
 		w.WriteHeader(http.StatusNoContent)
@@ -77,6 +75,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	who.address = address
+	// A reservation by PUT, and every request that names one, belongs to the single connection mode of GraphQL over SSE.
 	if q.sockets != nil {
 		if r.Method == http.MethodPut {
 			q.reserve(w, who, exec)
@@ -98,7 +97,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	q.execute(w, r, exec, request, who, answering{accepted, events})
 }
 
-// refuses returns the error and the status of a request with a wrong method or header.
+// refuses returns the error and the status of a request with a wrong method or header. The Front asks it too.
 func (q *queries) refuses(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
@@ -113,6 +112,7 @@ func (q *queries) refuses(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
+// takes reports whether the server has a meaning for a method.
 func (q *queries) takes(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodGet:
@@ -123,6 +123,7 @@ func (q *queries) takes(method string) bool {
 	return false
 }
 
+// methods is the value of the header Allow.
 func (q *queries) methods() string {
 	if q.sockets != nil {
 		return streamMethods
@@ -130,7 +131,8 @@ func (q *queries) methods() string {
 	return allowedMethods
 }
 
-// caller is the client of a request, as its headers describe it.
+// caller is the client of a request, as its headers describe it. Without a token there is no viewer, and each resolver decides
+// whether it needs one.
 type caller struct {
 	ctx     context.Context // of the request; it has the viewer if there is a token
 	address string          // as addresses.of returns it
@@ -138,7 +140,7 @@ type caller struct {
 	limit   int64           // bytes of a body
 }
 
-// identify finds the viewer if there is a token.
+// identify finds the viewer if there is a token. The Front may have verified it already, for the request of this context only.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
@@ -161,7 +163,8 @@ type answering struct {
 	events   bool   // a subscription may be answered with an event stream
 }
 
-// execute runs one operation and writes its response.
+// execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
+// so that a mistake costs the client nothing but its address's share.
 func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answering) {
 	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
@@ -174,6 +177,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	case kind == ast.Subscription && !to.events:
 		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket, or Accept: %s", typeEvents))
 		return
+	// A GET can be sent by a link, a prefetch or a retry of a proxy, and must change nothing.
 	case kind == ast.Mutation && r.Method == http.MethodGet:
 		refuseMutation(w)
 		return
@@ -184,6 +188,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 			return
 		}
 	}
+	// A stream has no end in time, so it goes before the timeout.
 	if kind == ast.Subscription {
 		q.subscribe(w, r, exec, who, operation)
 		return
@@ -206,7 +211,7 @@ func refuseMutation(w http.ResponseWriter) {
 }
 
 // respond writes a response within the write timeout. A small one fits into the connection's buffer: it never waits, and the
-// server's own deadline is enough.
+// server's own deadline is enough. A longer one counts in the backlog until it is written, and has less time when that is full.
 func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	if size := len(response.Data); size > smallAnswer {
 		q.backlog.enter(size)
@@ -220,141 +225,10 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 	writeResponse(w, r, accepted, response)
 }
 
-// read reads the request's parameters.
-func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (request *params, err error) {
-	if r.Method == http.MethodGet {
-		request, err = readURL(r.URL, q.cfg.BodyLimit)
-	} else {
-		request, err = q.readBody(w, r, limit)
-	}
-	if err == nil {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request, and would end the operation too
-	}
-	return request, err
-}
-
-// readBody reads a POST.
-func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
-	if err := checkMedia(r); err != nil {
-		return nil, err
-	}
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time", 0}
-		}
-		return nil, services.Wrapf(services.Invalid, err, "body: it ended early")
-	}
-	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
-		return nil, err
-	}
-	return parseParams(body.Bytes(), "body", q.cfg.BodyLimit)
-}
-
-// readURL reads a GET.
-func readURL(address *url.URL, limit int64) (*params, error) {
-	if int64(len(address.RawQuery)) > limit {
-		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed", int(limit)}
-	}
-	values, err := url.ParseQuery(address.RawQuery)
-	if err != nil {
-		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
-	}
-	for name := range values {
-		if !utf8.ValidString(values.Get(name)) {
-			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
-		}
-	}
-	request := &params{documentID: values.Get("documentId")}
-	request.OperationName = values.Get("operationName")
-	request.Query = strings.Clone(values.Get("query")) // caches keep this text: a substring would keep the whole request line in memory
-	for _, name := range []string{"variables", "extensions"} {
-		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
-			return nil, err
-		}
-	}
-	if request.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
-		return nil, err
-	}
-	if request.Extensions, err = parseObject([]byte(values.Get("extensions")), "extensions"); err != nil {
-		return nil, err
-	}
-	return request, request.check()
-}
-
-// parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all but the variables,
-// because those are parsed and remembered. The error names the parameter and repeats none of its content.
-func parseParams(text []byte, what string, limit int64) (*params, error) {
-	var parts struct {
-		Query         json.RawMessage `json:"query"`
-		DocumentID    json.RawMessage `json:"documentId"`
-		OperationName json.RawMessage `json:"operationName"`
-		Variables     json.RawMessage `json:"variables"`
-		Extensions    json.RawMessage `json:"extensions"`
-	}
-	if json.Unmarshal(text, &parts) != nil || isNull(text) {
-		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
-	}
-	if int64(len(text)-len(parts.Variables)) > limit {
-		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
-	}
-	request := &params{}
-	for _, part := range []struct {
-		name string
-		text json.RawMessage
-		into *string
-	}{{"query", parts.Query, &request.Query}, {"documentId", parts.DocumentID, &request.documentID}, {"operationName", parts.OperationName, &request.OperationName}} {
-		if !isNull(part.text) && json.Unmarshal(part.text, part.into) != nil {
-			return nil, services.Errorf(services.Invalid, "%s: must be a text", part.name)
-		}
-	}
-	var err error
-	if request.Variables, err = parseObject(parts.Variables, "variables"); err != nil {
-		return nil, err
-	}
-	if request.Extensions, err = parseObject(parts.Extensions, "extensions"); err != nil {
-		return nil, err
-	}
-	return request, request.check()
-}
-
-// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON. Block strings have none, so a
-// query with block strings is left to the parser.
-func checkQuery(query string) error {
-	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
-		return nil
-	}
-	return services.CheckUnicode("query", []byte(query))
-}
-
-// parseObject reads a JSON object that may be absent or null. Numbers stay text, because an ID can have more digits than a
-// float.
-func parseObject(text []byte, what string) (map[string]any, error) {
-	if isNull(text) {
-		return nil, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var object map[string]any
-	if decoder.Decode(&object) == nil && object != nil {
-		if _, err := decoder.Token(); err == io.EOF { // nothing may follow it
-			return object, nil
-		}
-	}
-	return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
-}
-
-func isNull(text []byte) bool {
-	text = bytes.TrimSpace(text)
-	return len(text) == 0 || string(text) == "null"
-}
-
 // negotiate chooses the media type of the answer: the one that the client weights highest, the first of equals, plain JSON
 // without an Accept header, "" if none is possible. Event streams are a choice if the server has them; events reports that the
-// client accepts one.
+// client accepts one, even where it prefers JSON: a subscription is then answered with a stream all the same. An element that
+// cannot be read is skipped, as are parameters other than q.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
@@ -372,6 +246,7 @@ func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 			}
 		}
 		switch media {
+		// Plain JSON for a wildcard: what every client can read.
 		case "*/*", "application/*", typeJSON:
 			media = typeJSON
 		case typeResponse:

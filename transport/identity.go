@@ -21,11 +21,14 @@ const (
 	actAsHeader  = "Tidings-Act-As"
 	deviceHeader = "Tidings-Device"
 
-	leeway       = 30 * time.Second // the tolerated difference between the issuer's clock and this one
-	maxToken     = 8 << 10          // bytes; a longer one is refused unread
-	minSecret    = 32               // bytes, as HS256 demands
-	maxDevice    = 64               // characters
-	minRSABits   = 2048
+	// leeway applies to exp and nbf. It lengthens the life of every token by as much.
+	leeway     = 30 * time.Second // the tolerated difference between the issuer's clock and this one
+	maxToken   = 8 << 10          // bytes; a longer one is refused unread
+	minSecret  = 32               // bytes, as HS256 demands
+	maxDevice  = 64               // characters
+	minRSABits = 2048
+	// jwksInterval is how long a revoked key may still be accepted; jwksAtMost is how long a new key may be unknown while somebody
+	// sends unknown IDs all the time, and how often the issuer is asked because of them.
 	jwksInterval = 5 * time.Minute
 	jwksAtMost   = 10 * time.Second // between two reads because of unknown key IDs
 )
@@ -38,6 +41,7 @@ type IdentityConfig struct {
 	PublicKeyFile string // PEM: an RSA key (2,048 bits or more) for RS256, an Ed25519 key for EdDSA
 	JWKS          string // a file, or an http or https URL, with RSA and Ed25519 keys
 
+	// Without these two, any token that the key has signed is accepted, also one that the issuer made for another service.
 	Audience string // aud must contain it; "" skips the check
 	Issuer   string // iss must equal it; "" skips the check
 
@@ -47,15 +51,18 @@ type IdentityConfig struct {
 	Log   *slog.Logger   // default slog.Default()
 }
 
-// Identity finds the viewer of a token. It is safe for concurrent use.
+// Identity finds the viewer of a token. It is safe for concurrent use. It asks no database: whether the user exists, or was
+// erased, is for the resolvers to say.
 type Identity struct {
 	development bool
-	keys        keySource
-	parser      *jwt.Parser
-	clock       services.Clock
+	// keys and parser are nil in development mode, which verifies nothing.
+	keys   keySource
+	parser *jwt.Parser
+	clock  services.Clock
 }
 
-// keySource finds the key that a token must have been signed with.
+// keySource finds the key that a token must have been signed with. The kid comes from a header that is not verified yet, so it
+// only chooses among keys that are all trusted.
 type keySource interface {
 	// key returns the key with an ID, and the one algorithm that it may be used with.
 	key(ctx context.Context, kid string) (key crypto.PublicKey, alg string, err error)
@@ -69,6 +76,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.JWKSInterval = cmp.Or(cfg.JWKSInterval, jwksInterval)
+	// Exactly one source of keys: with two, a token could be checked with the one that its sender prefers.
 	var given []string
 	for _, field := range []struct {
 		name string
@@ -100,6 +108,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The library checks the algorithm against this list before it asks for the key, and verify against the key itself after.
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(identity.keys.algorithms()), jwt.WithExpirationRequired(),
 		jwt.WithLeeway(leeway), jwt.WithTimeFunc(cfg.Clock.Now),
@@ -125,6 +134,7 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 	if err := checkDevice(device); err != nil {
 		return viewer, expires, err
 	}
+	// In production a token of development mode gets a message of its own, because it is what people forget to change.
 	switch isDev := strings.HasPrefix(token, devPrefix); {
 	case i.development:
 		viewer, err = devViewer(token)
@@ -137,13 +147,15 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 		viewer, err = actingAs(viewer, actAs)
 	}
 	if err != nil {
+		// Nothing of a refused token is returned.
 		return services.Viewer{}, time.Time{}, err
 	}
 	viewer.Device = device
 	return viewer, expires, nil
 }
 
-// keysNow is what tokens are checked with now: another value after the keys were read again.
+// keysNow is what tokens are checked with now: another value after the keys were read again. Every read makes a new map, also of
+// equal keys, so remembered tokens are checked again after each.
 func (i *Identity) keysNow() any {
 	if set, ok := i.keys.(*jwks); ok {
 		return set.keys.Load()
@@ -151,14 +163,17 @@ func (i *Identity) keysNow() any {
 	return nil
 }
 
-// holds reports whether a token that was good is so still: the keys are the same, and it has not expired.
+// holds reports whether a token that was good is so still: the keys are the same, and it has not expired. The other headers need
+// no check: the caller has found the same bytes.
 func (i *Identity) holds(one *frontCaller) bool {
 	return one.keys == i.keysNow() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 
-// verify checks a JWT and reads its claims.
+// verify checks a JWT and reads its claims. The time is that from which the token is refused. It is not the time of the claim,
+// because a socket must live as long as a new request with the same token would be accepted.
 func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 	var claims tokenClaims
+	// This function runs before the signature is checked: it may read the header, and trust nothing in it.
 	_, err := i.parser.ParseWithClaims(token, &claims, func(unverified *jwt.Token) (any, error) {
 		if _, critical := unverified.Header["crit"]; critical {
 			return nil, errCritical
@@ -188,7 +203,7 @@ var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorit
 var errCritical = services.Errorf(services.Unauthenticated, "token: its header needs extensions (crit) that this server does not support")
 
 // tokenError describes the fault of a token for people. The library's message is omitted, because parts of it come from the
-// token.
+// token. The order matters: the library reports several faults at once, and the first that is listed here is named.
 func tokenError(err error) error {
 	if known, ok := errors.AsType[*services.Error](err); ok {
 		return known
@@ -207,6 +222,7 @@ func tokenError(err error) error {
 	} {
 		if errors.Is(err, reason.is) {
 			refused := &services.Error{Code: services.Unauthenticated, Message: "token: " + reason.text, Cause: err}
+			// Clients renew their token for this reason, and sign out for the others.
 			if reason.is == jwt.ErrTokenExpired {
 				refused.Reason = services.ReasonExpired
 			}
@@ -216,7 +232,8 @@ func tokenError(err error) error {
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")
 }
 
-// actingAs lets the host application act for one of its users.
+// actingAs lets the host application act for one of its users: by scope ingest, which only the application's own tokens have. The
+// viewer then has the rights of that user beside those of the token.
 func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
@@ -235,7 +252,8 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	return viewer, nil
 }
 
-// actor reads the user of the header: their key, escaped as in IDs, or their ID. No escaped key has a colon.
+// actor reads the user of the header: their key, escaped as in IDs, or their ID. No escaped key has a colon, so a colon means an
+// ID.
 func actor(actAs string) (string, error) {
 	if strings.IndexByte(actAs, ':') < 0 {
 		actAs = services.UserType + ":" + actAs
@@ -250,7 +268,7 @@ func actor(actAs string) (string, error) {
 	return key, err
 }
 
-// checkDevice checks a client's name for its device.
+// checkDevice checks a client's name for its device. It becomes part of keys in Redis, so it has few characters and a bound.
 func checkDevice(device string) error {
 	if len(device) > maxDevice {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))
@@ -261,7 +279,8 @@ func checkDevice(device string) error {
 	return nil
 }
 
-// bearer returns the token of an Authorization header; "" without a header.
+// bearer returns the token of an Authorization header; "" without a header. Another scheme is an error and not an absent token:
+// whoever sends one means to be known.
 func bearer(header http.Header) (string, error) {
 	value := header.Get("Authorization")
 	if value == "" {

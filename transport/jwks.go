@@ -27,17 +27,15 @@ const (
 	jwksMax     = 1 << 20 // bytes
 )
 
-// jwks is a set of keys with IDs, read from a configured place. While the place cannot be read, the keys of the last read stay.
-//
-// github.com/MicahParks/keyfunc (3.6.2) does less: after a rotation it refuses all but the first of the requests that arrive
-// together with the new ID, an issuer that fails looks like an unknown key, an answer may have any size, and one malformed key
-// of an unused kind discards the whole set.
+// jwks is a set of keys with IDs, read from a configured place. While the place cannot be read, the keys of the last read stay:
+// an issuer that is down for an hour must not sign all users out.
 type jwks struct {
 	place  string
 	client *http.Client // nil reads a file
 	clock  services.Clock
 	log    *slog.Logger
 
+	// The map is replaced and never changed, so that verification takes no lock. Identity.keysNow compares the pointers.
 	keys atomic.Pointer[map[string]fixedKey]
 
 	mu     sync.Mutex // held during a read, so that many unknown IDs cause one read
@@ -45,6 +43,7 @@ type jwks struct {
 	failed error      // of the last read; nil after a good one
 }
 
+// newJWKS reads the keys for the first time. Then an error ends the start: a node without keys would refuse everybody.
 func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	set := &jwks{place: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
 	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
@@ -59,7 +58,7 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	return set, nil
 }
 
-// run reloads the keys at every interval until ctx ends.
+// run reloads the keys at every interval until ctx ends. This is what ends the use of a key that the issuer has revoked.
 func (s *jwks) run(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -78,10 +77,12 @@ func (s *jwks) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
+// algorithms has none of the HMAC family: with it, anybody could sign with the public key as the secret.
 func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
 
-// key finds a key by its ID. An unknown ID causes a reload, at most once in 10 s. A token without an ID is accepted if there is
-// only one key.
+// key finds a key by its ID. An unknown ID causes a reload, at most once in 10 s, because issuers publish a new key and use it at
+// once. A token without an ID is accepted if there is only one key. UNAVAILABLE means that the issuer could not be asked, so the
+// client tries again and does not sign its user out.
 func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
 	key, ok := s.find(kid)
 	if !ok && kid != "" {
@@ -96,6 +97,7 @@ func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, e
 	return key.value, key.alg, nil
 }
 
+// find looks a key up among those of the last read. An empty ID never names a key of a larger set, even if one has no ID.
 func (s *jwks) find(kid string) (fixedKey, bool) {
 	keys := *s.keys.Load()
 	if kid == "" && len(keys) == 1 {
@@ -107,7 +109,7 @@ func (s *jwks) find(kid string) (fixedKey, bool) {
 	return key, ok && kid != ""
 }
 
-// refresh reloads the set because of an unknown ID, unless that was done less than 10 s ago.
+// refresh reloads the set because of an unknown ID, unless that was done less than 10 s ago: then its result still counts.
 func (s *jwks) refresh(ctx context.Context, kid string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,6 +120,7 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
 		return s.failed // an issuer that cannot be read does not make the token a bad one
 	}
+	// Set before the read, so that a read that fails also waits its 10 s.
 	s.last = now
 	return s.read(ctx)
 }
@@ -132,6 +135,7 @@ func (s *jwks) read(ctx context.Context) error {
 	return err
 }
 
+// fetchKeys reads the place and what it contains.
 func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	text, err := s.fetch(ctx)
 	if err != nil {
@@ -140,6 +144,7 @@ func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	return parseJWKS(text)
 }
 
+// fetch reads the bytes of the place, at most jwksMax.
 func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	if s.client == nil {
 		file, err := os.Open(s.place)
@@ -168,6 +173,7 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	return readAtMost(response.Body, jwksMax)
 }
 
+// readAtMost reads everything, or fails if that is more than limit bytes.
 func readAtMost(from io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, limit+1))
 	if err == nil && int64(len(text)) > limit {
@@ -176,7 +182,8 @@ func readAtMost(from io.Reader, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// jsonWebKey is one key in the form of RFC 7517, with the fields that the supported algorithms need.
+// jsonWebKey is one key in the form of RFC 7517, with the fields that the supported algorithms need. A private key's own fields
+// are never read.
 type jsonWebKey struct {
 	Kty string `json:"kty"`
 	Kid string `json:"kid"`
@@ -205,6 +212,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 		if err != nil {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
+		// Sets of other services have keys of other kinds, such as EC, which must not stop the reading of ours.
 		if public == nil {
 			continue
 		}
@@ -212,9 +220,11 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 		if err != nil {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
+		// The issuer says that this key signs with another algorithm than ours, RS512 for instance.
 		if one.Alg != "" && one.Alg != key.alg {
 			continue
 		}
+		// One of the two would be ignored, and which one would be chance.
 		if _, twice := keys[one.Kid]; twice {
 			return nil, fmt.Errorf("keys[%d]: kid %s appears twice", i, services.Quote(one.Kid))
 		}
@@ -226,7 +236,8 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	return keys, nil
 }
 
-// public is the key itself; nil for an unsupported kind.
+// public is the key itself; nil for an unsupported kind. The bounds of e are those of crypto/rsa, which would refuse each token
+// later with an error that nobody could read.
 func (k jsonWebKey) public() (crypto.PublicKey, error) {
 	switch {
 	case k.Kty == "RSA":

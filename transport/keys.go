@@ -17,8 +17,9 @@ const (
 	algEdDSA = "EdDSA"
 )
 
-// fixedKey is one key for every token.
+// fixedKey is one key for every token, whatever ID the token's header names. In a jwks it is one of several.
 type fixedKey struct {
+	// value is a byte slice for HMAC, else the public key in the type that the library expects.
 	value crypto.PublicKey
 	alg   string
 }
@@ -29,7 +30,7 @@ func (k fixedKey) key(context.Context, string) (crypto.PublicKey, string, error)
 
 func (k fixedKey) algorithms() []string { return []string{k.alg} }
 
-// newSecret takes a shared secret.
+// newSecret takes a shared secret. A shorter one than the hash could be guessed from one token, at any time and anywhere.
 func newSecret(secret string) (keySource, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("identity: HMACSecret: at least %d bytes are needed, got %d", minSecret, len(secret))
@@ -37,7 +38,8 @@ func newSecret(secret string) (keySource, error) {
 	return fixedKey{value: []byte(secret), alg: algHMAC}, nil
 }
 
-// parsePublicKey reads the first key of a PEM text: PKIX ("PUBLIC KEY"), PKCS #1 ("RSA PUBLIC KEY") or a certificate.
+// parsePublicKey reads the first key of a PEM text: PKIX ("PUBLIC KEY"), PKCS #1 ("RSA PUBLIC KEY") or a certificate, whose dates
+// are not checked, because it only carries the key. A private key is refused by name: it does not belong on this machine.
 func parsePublicKey(text []byte) (fixedKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -64,7 +66,7 @@ func parsePublicKey(text []byte) (fixedKey, error) {
 	return keyOf(key)
 }
 
-// keyOf pairs a key with the one algorithm that it may be used with.
+// keyOf pairs a key with the one algorithm that it may be used with. The type of the key decides it and never a token.
 func keyOf(key any) (fixedKey, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

@@ -16,15 +16,16 @@ import (
 // Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request is too much; it
 // is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// Address is called for each HTTP request, each socket and each operation on a socket.
+	// Address is called for each HTTP request, each socket and each operation on a socket, before the token is looked at.
 	Address(address string) error
-	// Operation is called before an operation of that cost is executed. The context has the viewer, if there is one.
+	// Operation is called before an operation of that cost is executed. The context has the viewer, if there is one, who pays;
+	// else the address does.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
 	// Socket is called before a viewer's socket is acknowledged.
 	Socket(viewer services.Viewer) error
 }
 
-// noLimits bounds nothing.
+// noLimits bounds nothing. It is the default, so that nobody asks whether there are limits.
 type noLimits struct{}
 
 func (noLimits) Address(string) error                                                    { return nil }
@@ -35,17 +36,20 @@ func (noLimits) Socket(services.Viewer) error                                   
 type addresses struct{ proxies []netip.Prefix }
 
 // of is the address that a request is counted under: that of the connection or, if this is a trusted proxy, the last address in
-// X-Forwarded-For that is not one. An IPv6 address counts as its /64, because a client usually has all of it.
+// X-Forwarded-For that is not one. An IPv6 address counts as its /64, because a client usually has all of it. The list is read
+// from its end, because each proxy appends what it has seen: what stands further in front, the client may have made up.
 func (a addresses) of(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr // a Unix socket, or a test
 	}
+	// An IPv4 address in IPv6 form is the same client.
 	client := peer.Addr().Unmap()
 	if a.trusts(client) {
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		for _, hop := range slices.Backward(hops) {
 			address, ok := parseHop(hop)
+			// What cannot be read ends the walk, with the last proxy as the client.
 			if !ok {
 				break
 			}
@@ -57,7 +61,7 @@ func (a addresses) of(r *http.Request) string {
 	return counted(client)
 }
 
-// counted is the text under which an address is counted.
+// counted is the text under which an address is counted. The zone names an interface of this machine and no client.
 func counted(client netip.Addr) string {
 	if client.Is6() {
 		network, _ := client.WithZone("").Prefix(64) // 64 is a valid length for IPv6
@@ -66,6 +70,7 @@ func counted(client netip.Addr) string {
 	return client.String()
 }
 
+// trusts reports whether an address is that of a trusted proxy.
 func (a addresses) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(a.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
 }
@@ -80,7 +85,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return withPort.Addr().Unmap(), err == nil
 }
 
-// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither.
+// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is the network of
+// itself alone.
 func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	for _, item := range items {
 		network, err := netip.ParsePrefix(item)
@@ -96,7 +102,8 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// occupancy counts the open items of each holder, up to a limit.
+// occupancy counts the open items of each holder, up to a limit; 0 is no limit. A holder without an item takes no memory. It is
+// safe for concurrent use.
 type occupancy struct {
 	limit int
 
@@ -118,7 +125,7 @@ func (o *occupancy) enter(holder string) bool {
 	return true
 }
 
-// leave undoes one enter.
+// leave undoes one enter that returned true.
 func (o *occupancy) leave(holder string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 )
 
 // Connections bounds the connections of one address, sockets included. An IPv6 address counts as its /64. Trusted proxies are
-// not bounded, because all clients come from them. It is safe for concurrent use.
+// not bounded, because all clients come from them. It is safe for concurrent use. It works before a byte is read: an idle
+// connection costs memory and a file too.
 type Connections struct {
 	proxies addresses
 	open    occupancy
@@ -30,6 +31,7 @@ func (c *Connections) Bound(listener net.Listener) net.Listener {
 // Refused is the number of connections closed because of the limit since the start.
 func (c *Connections) Refused() uint64 { return c.refused.Load() }
 
+// boundListener closes what is too much. The client sees a reset: to tell it more would take the very resources.
 type boundListener struct {
 	net.Listener
 	connections *Connections
@@ -42,6 +44,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		// A Unix socket has no address that could be counted.
 		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 		client := peer.Addr().Unmap()
 		if err != nil || l.connections.proxies.trusts(client) {
@@ -56,7 +59,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// boundConn is counted until it is closed.
+// boundConn is counted until it is closed. closed makes the second Close of a connection, which net/http may call, count nothing.
 type boundConn struct {
 	net.Conn
 	connections *Connections
@@ -64,7 +67,7 @@ type boundConn struct {
 	closed      atomic.Bool
 }
 
-// Close closes the connection.
+// Close closes the connection and gives its place up.
 func (c *boundConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.connections.open.leave(c.holder)

@@ -14,8 +14,9 @@ import (
 	"tidings/services"
 )
 
-// Local executes operations of this program itself, for the viewer of a context: there is no request, so there are no limits of clients
-// and no trusted documents. Every check of the resolvers holds. It is safe for concurrent use.
+// Local executes operations of this program itself, for the viewer of a context: there is no request, so there are no limits of
+// clients and no trusted documents. Every check of the resolvers holds. It is safe for concurrent use. The console works by it, so
+// that it can do what the schema offers and nothing else.
 type Local struct {
 	executor *executor.Executor
 	begin    func(ctx context.Context) context.Context
@@ -40,8 +41,9 @@ func NewLocal(cfg LocalConfig) *Local {
 }
 
 // Do executes a document with one query or mutation, and reads the data into a value. The errors have their codes; what could be read
-// is read also with errors.
+// is read also with errors. The document is the program's own: it is parsed each time, and its cost is not bounded.
 func (l *Local) Do(ctx context.Context, document string, variables map[string]any, into any) (errs []error) {
+	// A request ID, so that an error in the log and on the page have the same.
 	ctx, cancel := context.WithTimeout(services.WithRequest(ctx, &requestID{}), l.timeout)
 	defer cancel()
 	ctx = graphql.StartOperationTrace(l.begin(ctx))

@@ -12,7 +12,7 @@ import (
 // LoopbackOnly refuses every request whose Host is not a loopback name or address of this machine, and every request that a
 // proxy has forwarded. Development mode needs no secret, and listening on loopback alone does not keep others out. A foreign
 // page can point its own name at this machine, and the browser then takes this server for the page's own. A proxy on this
-// machine forwards requests from anywhere, with any Host.
+// machine forwards requests from anywhere, with any Host. The Front applies the same two functions to heads.
 func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -32,11 +32,13 @@ func LoopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-// wasForwarded reports whether a header is one that proxies add.
+// wasForwarded reports whether a header is one that proxies add. A proxy that adds none cannot be told from a client.
 func wasForwarded(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "Via" || name == "X-Real-Ip" // in Go's canonical form
 }
 
+// isLoopback reports whether a host, with or without a port, is this machine. Browsers resolve *.localhost to it by themselves, so
+// no name server can point such a name elsewhere.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 
 const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
 
-// message is a checked message of a client.
+// message is a checked message of a client. Only the fields of its kind are set.
 type message struct {
 	kind   string
 	id     string         // of subscribe and complete
@@ -45,9 +45,10 @@ type message struct {
 }
 
 // parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and
-// means that the socket must be closed with 4400.
+// means that the socket must be closed with 4400. Members that the protocol does not have are ignored, as clients add some.
 func parseMessage(text []byte) (message, error) {
 	var parts struct {
+		// Pointers tell a member that is absent from one that is empty.
 		Type    *string         `json:"type"`
 		ID      *string         `json:"id"`
 		Payload json.RawMessage `json:"payload"`
@@ -72,6 +73,7 @@ func parseMessage(text []byte) (message, error) {
 			read.raw = parts.Payload
 		}
 		return read, err
+	// These two name an operation, which is read below.
 	case messageSubscribe, messageComplete:
 	default:
 		return message{}, badMessage("type is not one that a client sends")
@@ -86,9 +88,11 @@ func parseMessage(text []byte) (message, error) {
 	return read, err
 }
 
+// badMessage is the error for a message that is not one of the protocol.
 func badMessage(what string) error { return services.Errorf(services.Invalid, "message: %s", what) }
 
-// credentials returns the token and the device in the payload of connection_init.
+// credentials returns the token and the device in the payload of connection_init. Browsers cannot set headers of an upgrade, so
+// the payload has what they say. Client libraries spell the member either way.
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
 		if token, err = textIn(payload, name); token != "" || err != nil {
@@ -101,7 +105,7 @@ func credentials(payload map[string]any) (token, device string, err error) {
 	return bareToken(token), device, err
 }
 
-// bareToken removes "Bearer " from a token.
+// bareToken removes "Bearer " from a token. Some applications send the value of their header, others the token alone.
 func bareToken(token string) string {
 	const scheme = "bearer "
 	if len(token) > len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
@@ -110,6 +114,7 @@ func bareToken(token string) string {
 	return token
 }
 
+// lowerASCII is text with its ASCII letters in lower case. strings.ToLower would take other characters for some of them.
 func lowerASCII(text string) string {
 	lower := []byte(text)
 	for i, c := range lower {
@@ -120,6 +125,7 @@ func lowerASCII(text string) string {
 	return string(lower)
 }
 
+// textIn is a member of the payload that must be a text; "" if it is absent or null.
 func textIn(payload map[string]any, name string) (string, error) {
 	value, given := payload[name]
 	if !given || value == nil {
@@ -132,7 +138,8 @@ func textIn(payload map[string]any, name string) (string, error) {
 	return text, nil
 }
 
-// appendNext writes a next message.
+// appendNext writes a next message. The append functions are written by hand, because every push passes them: the data is JSON
+// already and is copied.
 func appendNext(to []byte, id string, response *graphql.Response) []byte {
 	to = append(appendHead(to, messageNext, id), `,"payload":`...)
 	return append(appendResponse(to, response), '}')
@@ -157,7 +164,7 @@ func appendHead(to []byte, kind, id string) []byte {
 	return appendText(append(to, `,"id":`...), id)
 }
 
-// appendText writes a JSON text.
+// appendText writes a JSON text. One without special characters, which IDs of operations are, is only copied.
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

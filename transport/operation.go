@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,18 +14,21 @@ import (
 	"tidings/services"
 )
 
-// The states of a subscription that wakes. A wake-up during a turn is not lost: another turn follows.
+// The states of a subscription that wakes. A wake-up during a turn is not lost: another turn follows. The states also ensure that
+// an operation is queued once at most, which the list of the workers relies on.
 const (
 	stateIdle    = iota // nothing to do until the next wake-up
 	stateRunning        // its turn is queued or running
 	stateAgain          // running, and woken again in the meantime
 )
 
-// operation is one subscription, query or mutation of a peer.
+// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until somebody takes it out;
+// whoever takes it out, by take, remove or shut, calls stop, and no other sends its last message.
 type operation struct {
 	peer *peer
 	id   string
 	requestID
+	// ctx is replaced by the starting goroutine, before the first turn. Others end the operation by cancel and read no ctx.
 	ctx    context.Context
 	cancel context.CancelFunc
 	next   graphql.ResponseHandler
@@ -41,6 +43,8 @@ type operation struct {
 	following    *operation // in the list of the workers
 }
 
+// newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
+// running from the start, so that a wake-up before listen has finished queues no turn too early.
 func newOperation(p *peer, id string) *operation {
 	one := &operation{peer: p, id: id}
 	one.ctx, one.cancel = context.WithCancel(services.WithRequest(p.ctx, one))
@@ -48,19 +52,20 @@ func newOperation(p *peer, id string) *operation {
 	return one
 }
 
-// stop ends the resolvers of the operation. Whoever removes it from its peer's list calls it.
+// stop ends the resolvers of the operation. Whoever removes it from its peer's list calls it. It does not wait for them.
 func (o *operation) stop() {
 	o.cancel()
 	o.release()
 }
 
+// release gives the shared operation context back, once, whoever calls it first.
 func (o *operation) release() {
 	if use := o.holds.Swap(nil); use != nil {
 		o.peer.sockets.shared.release(use)
 	}
 }
 
-// start prepares and runs the operation of a message.
+// start prepares and runs the operation of a message, in a goroutine of its own. begin has counted it in running.
 func (o *operation) start(request *params) {
 	parsed, faults := o.prepare(request)
 	if faults != nil {
@@ -71,7 +76,8 @@ func (o *operation) start(request *params) {
 	o.run(parsed)
 }
 
-// prepare parses, validates and charges the operation.
+// prepare parses, validates and charges the operation. It takes the panics of middleware too: they would end the process here,
+// where no HTTP server is around.
 func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -79,6 +85,7 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 		}
 	}()
 	exec, sockets := o.peer.exec, o.peer.sockets
+	// Messages of a socket are counted like requests of HTTP, so that a socket is no way around the limit.
 	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
 		return nil, asList(err)
 	}
@@ -92,7 +99,8 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	return parsed, nil
 }
 
-// run executes an operation that was admitted. For all but a subscription that wakes, it runs to the end.
+// run executes an operation that was admitted. For all but a subscription that wakes, it runs to the end. For that, the caller's
+// goroutine ends here, and workers go on.
 func (o *operation) run(parsed *graphql.OperationContext) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()
@@ -109,7 +117,7 @@ func (o *operation) run(parsed *graphql.OperationContext) {
 	}
 }
 
-// rootField is the one field of a subscription.
+// rootField is the one field of a subscription; roots has refused those with several. "" if directives skip it.
 func rootField(parsed *graphql.OperationContext) string {
 	fields := graphql.CollectFields(parsed, parsed.Operation.SelectionSet, []string{"Subscription"})
 	if len(fields) == 0 {
@@ -118,7 +126,7 @@ func rootField(parsed *graphql.OperationContext) string {
 	return fields[0].Name
 }
 
-// answer runs a query or a mutation.
+// answer runs a query or a mutation. A response of nil means that the context ended before a resolver ran.
 func (o *operation) answer(parsed *graphql.OperationContext) {
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	ctx, cancel := context.WithTimeout(o.ctx, timeout)
@@ -134,11 +142,12 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 }
 
 // dispatch asks the resolver for its channel; false if the operation has ended. A resolver has as long as a query; then its
-// context ends, and the resolver must give up.
+// context ends, and the resolver must give up. The context itself has no deadline, because the subscription lives on with it.
 func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel)
 	o.next, o.ctx = o.peer.exec.DispatchOperation(o.ctx, parsed)
+	// The timer has not fired and never will: the operation belongs to its peer from now on.
 	if timer.Stop() {
 		return true
 	}
@@ -146,7 +155,8 @@ func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	return false
 }
 
-// stream delivers the events of a subscription that does not wake; it waits in a goroutine of its own.
+// stream delivers the events of a subscription that does not wake; it waits in a goroutine of its own. It ends when next returns
+// nil: the resolver has closed its channel, or the context has ended.
 func (o *operation) stream() {
 	for {
 		response := o.next(o.ctx)
@@ -160,135 +170,7 @@ func (o *operation) stream() {
 	}
 }
 
-// listen starts a subscription that wakes and leaves the rest to its turns.
-func (o *operation) listen(parsed *graphql.OperationContext) {
-	sockets := o.peer.sockets
-	use, held := sockets.shared.acquire(parsed)
-	if held {
-		o.holds.Store(use)
-		if o.ctx.Err() != nil {
-			o.release() // it was stopped before it held the context
-		}
-	}
-	o.ctx = sockets.cfg.Wake(o.ctx, o.wake)
-	switch {
-	case !o.dispatch(use):
-	case !o.source.IsValid(): // the resolver refused it: next returns the error
-		o.stream()
-	default:
-		sockets.workers.submit(o)
-	}
-}
-
-// tap takes the resolver's channel as source, and returns feed in its place.
-func (o *operation) tap(result any) any {
-	source := reflect.ValueOf(result)
-	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
-		return result
-	}
-	kind := source.Type()
-	o.source, o.feed = source, reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
-	return o.feed.Convert(kind).Interface()
-}
-
-// wake reports that the channel has an event or was closed. It does not wait, and any goroutine may call it.
-func (o *operation) wake() {
-	for {
-		switch o.state.Load() {
-		case stateIdle:
-			if o.state.CompareAndSwap(stateIdle, stateRunning) {
-				o.peer.sockets.workers.submit(o)
-				return
-			}
-		case stateRunning:
-			if o.state.CompareAndSwap(stateRunning, stateAgain) {
-				return
-			}
-		default:
-			return
-		}
-	}
-}
-
-// turn delivers one event, if there is one. A worker calls it. false: the worker lost its slot and must exit.
-func (o *operation) turn() (stay bool) {
-	o.state.Store(stateRunning)
-	if o.ctx.Err() != nil {
-		return true // the state stays running, so no turn follows
-	}
-	workers := &o.peer.sockets.workers
-	event, ok := o.source.TryRecv()
-	if !ok && !event.IsValid() { // there is no event yet
-		o.rest()
-		return true
-	}
-	frame, last := frames.Get().(*[]byte), true
-	if ok {
-		last = o.render(frame, event)
-	} else {
-		*frame = o.peer.line.complete((*frame)[:0], o.id)
-	}
-	workers.leave()
-	if last {
-		o.finish(*frame)
-	} else if o.ctx.Err() == nil && o.peer.line.send(*frame) == nil {
-		o.peer.sockets.events.Add(1)
-	}
-	frames.Put(frame)
-	stay = workers.enter()
-	if !last {
-		o.rest()
-	}
-	return stay
-}
-
-// rest ends a turn, and submits another if a wake-up came in the meantime.
-func (o *operation) rest() {
-	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
-		o.peer.sockets.workers.submit(o)
-	}
-}
-
-// frames are reused buffers for messages.
-var frames = sync.Pool{New: func() any { return new([]byte) }}
-
-// render makes the message of an event; last reports that it ends the operation.
-func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
-	*frame = (*frame)[:0]
-	defer func() {
-		if fault := recover(); fault != nil {
-			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.named(o.presented(fault))), true
-		}
-	}()
-	timeout := o.peer.sockets.cfg.OperationTimeout
-	timer := time.AfterFunc(timeout, o.cancel) // a timer costs less than a context with a deadline
-	defer timer.Stop()
-	if !o.feed.TrySend(event) { // middleware did not take the previous event
-		o.feed.TryRecv()
-		o.feed.TrySend(event)
-	}
-	response := o.next(o.ctx)
-	if response != nil {
-		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
-	}
-	switch {
-	case !timer.Stop() || o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
-		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
-		return true
-	case response == nil:
-		*frame = o.peer.line.complete(*frame, o.id)
-		return true
-	case isRequestError(response):
-		*frame = o.peer.line.failed(*frame, o.id, o.named(response.Errors))
-		return true
-	default:
-		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
-		return false
-	}
-}
-
-// deliver writes a response; false if the operation has ended with it.
+// deliver writes a response; false if the operation has ended with it, or its peer has.
 func (o *operation) deliver(response *graphql.Response) bool {
 	if isRequestError(response) {
 		o.fail(response.Errors)
@@ -304,7 +186,8 @@ func (o *operation) deliver(response *graphql.Response) bool {
 // named returns the errors with the ID of the operation.
 func (o *operation) named(list gqlerror.List) gqlerror.List { return named(list, o.RequestID()) }
 
-// shown returns the response with the ID of the operation in its errors.
+// shown returns the response with the ID of the operation in its errors. It changes a copy, because middleware may keep the
+// response.
 func (o *operation) shown(response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response
@@ -322,14 +205,17 @@ func (o *operation) fail(errors gqlerror.List) {
 	o.finish(o.peer.line.failed(nil, o.id, o.named(errors)))
 }
 
+// failWith ends the operation with one error of services.
 func (o *operation) failWith(err error) { o.fail(asList(err)) }
 
 // finish ends the operation with a last message. The message is omitted if the client has already ended the operation, and for
-// a subscription while the server drains: it is not over then, and the client continues it on another node.
+// a subscription while the server drains: it is not over then, and the client continues it on another node. In both cases
+// whoever removes it from the list, or has, releases what it holds.
 func (o *operation) finish(last []byte) {
 	if o.lasts && o.peer.sockets.isDraining() {
 		return
 	}
+	// The ID is free again before the client can know it, so that the client may use it at once.
 	if o.peer.remove(o) {
 		o.stop()
 		_ = o.peer.line.send(last) // a failure ends the peer
@@ -337,14 +223,14 @@ func (o *operation) finish(last []byte) {
 	}
 }
 
-// recovered turns a panic outside of any field into an error of the operation.
+// recovered turns a panic outside of any field into an error of the operation. Inside of a field, gqlgen does so itself.
 func (o *operation) recovered() {
 	if fault := recover(); fault != nil {
 		o.fail(o.presented(fault))
 	}
 }
 
-// presented is the error list that the server shows for a panic.
+// presented is the error list that the server shows for a panic. The executor has the hook that logs it; one without it has not.
 func (o *operation) presented(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error

@@ -8,12 +8,13 @@ import (
 	"tidings/services"
 )
 
-// origins decides which browser pages may call the server.
+// origins decides which browser pages may call the server. Other clients send no Origin and are not concerned.
 type origins struct {
 	exact    map[string]bool // in lower case
 	loopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 
+// newOrigins reads the list of the configuration. A browser never sends the slash that people write.
 func newOrigins(list []string, identity *Identity) origins {
 	set := origins{exact: make(map[string]bool, len(list)), loopback: identity != nil && identity.development}
 	for _, origin := range list {
@@ -22,7 +23,8 @@ func newOrigins(list []string, identity *Identity) origins {
 	return set
 }
 
-// foreignPage returns the error for a request that allows rejects.
+// foreignPage returns the error for a request that allows rejects. The flag is in it, because this is what a first deployment
+// meets.
 func foreignPage(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -43,12 +45,13 @@ func (o origins) allows(r *http.Request) bool {
 	if o.listed(origin) {
 		return true
 	}
+	// The scheme is not compared: a proxy in front may end TLS, and the request here does not know it.
 	parsed, err := url.Parse(origin)
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, r.Host)
 }
 
 // listed reports whether the origin was configured, or is of this machine in development mode. Only listed origins get CORS
-// headers.
+// headers. The text of an opaque origin, null, has no host and is never of this machine.
 func (o origins) listed(origin string) bool {
 	if o.exact[strings.ToLower(origin)] {
 		return true
@@ -60,12 +63,14 @@ func (o origins) listed(origin string) bool {
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopback(parsed.Host)
 }
 
-// grant writes the CORS headers for a listed origin; a page of this host needs none.
+// grant writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin itself and no star,
+// and allows no credentials: tokens are in a header, never in cookies.
 func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	if len(o.exact) == 0 && !o.loopback {
 		return
 	}
 	header := w.Header()
+	// Also without a grant, so that no cache serves the refusal to a page that is allowed.
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	if !o.listed(origin) {
@@ -75,6 +80,7 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	header.Set("Access-Control-Expose-Headers", requestHeader+", Retry-After")
 	if r.Method == http.MethodOptions {
 		header.Set("Access-Control-Allow-Methods", streamMethods)
+		// A page may ask only for what is listed here. Clients of Tidings need no other.
 		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestHeader)
 		header.Set("Access-Control-Max-Age", "600")
 	}

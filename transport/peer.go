@@ -12,26 +12,31 @@ import (
 )
 
 // peer is one client with subscriptions, over a WebSocket or an event stream: its viewer, its operations and its end. Its
-// line carries the messages.
+// line carries the messages. It ends once: shut stops its operations, and then gone uncounts it.
 type peer struct {
 	sockets *Sockets
 	line    line
 	exec    graphql.GraphExecutor
 	ctx     context.Context // has the viewer once they are known; never ends, because each operation ends by itself
 
+	// These two are what gone gives back. holder is guarded by mu, because CloseUser reads it.
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
 	write sync.Mutex // held for one message
 
-	mu         sync.Mutex
+	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not
+	// delay the hub or a drain. Where both are needed, Sockets.mu comes before it.
+	mu sync.Mutex
+	// closing is set by shut and never reset. No operation begins, and no message is sent, from then on.
 	closing    bool
 	expires    time.Time // of the token; zero is never
 	nextPing   time.Time
 	operations []*operation // few: a list is smaller and faster than a map
 }
 
-// line carries messages to a peer, in the form of its protocol.
+// line carries messages to a peer, in the form of its protocol. socket and stream are the two. Every method may be called by any
+// goroutine.
 type line interface {
 	// send writes one message and waits until the connection has taken it, at most the write deadline. If a message cannot be
 	// written, the peer ends; if the peer is closing, the message is omitted.
@@ -50,7 +55,8 @@ type line interface {
 	cut()
 }
 
-// admit counts the peer for its user, or returns RATE_LIMITED. The host application has no key and is not counted.
+// admit counts the peer for its user, or returns RATE_LIMITED. The host application has no key and is not counted. It is called
+// once, before the peer has an operation, and it is what gone undoes.
 func (p *peer) admit(viewer services.Viewer) error {
 	if err := p.sockets.cfg.Limits.Socket(viewer); err != nil {
 		return err
@@ -59,6 +65,7 @@ func (p *peer) admit(viewer services.Viewer) error {
 		if !p.sockets.perUser.enter(viewer.Key) {
 			return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one user are allowed at a time", p.sockets.cfg.PerUser)
 		}
+		// Under the lock, because CloseUser looks for it while the peer is being admitted.
 		p.mu.Lock()
 		p.holder = viewer.Key
 		p.mu.Unlock()
@@ -68,7 +75,7 @@ func (p *peer) admit(viewer services.Viewer) error {
 	return nil
 }
 
-// The reasons why an operation cannot begin.
+// hurdle is the reason why an operation cannot begin. Each protocol tells it to its client in its own way.
 type hurdle int
 
 const (
@@ -78,7 +85,7 @@ const (
 	hurdleClosing
 )
 
-// begin registers an operation. If there is no hurdle, the caller must start the operation.
+// begin registers an operation. If there is no hurdle, the caller must start the operation, because Drain waits for it.
 func (p *peer) begin(one *operation) hurdle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +113,7 @@ func (p *peer) tooMany() error {
 	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.Subscriptions)
 }
 
-// index finds an operation in the list; -1 is none. The lock is held.
+// index finds an operation in the list; -1 is none. The lock is held. IDs are unique within a peer.
 func (p *peer) index(id string) int {
 	for i, one := range p.operations {
 		if one.id == id {
@@ -116,7 +123,8 @@ func (p *peer) index(id string) int {
 	return -1
 }
 
-// take removes an operation by its ID, so that the ID is free again; nil if there is none.
+// take removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended it, so it gets no
+// last message.
 func (p *peer) take(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,6 +149,7 @@ func (p *peer) remove(one *operation) bool {
 	return true
 }
 
+// drop removes an operation from the list. The order of the list means nothing. The lock is held.
 func (p *peer) drop(i int) {
 	last := len(p.operations) - 1
 	p.operations[i] = p.operations[last]
@@ -149,7 +158,8 @@ func (p *peer) drop(i int) {
 	p.sockets.operations.Add(-1)
 }
 
-// shut ends all operations and refuses new ones; true for the first caller.
+// shut ends all operations and refuses new ones; true for the first caller. It stops them after the lock is given up, because
+// their resolvers' callbacks may come back to this peer.
 func (p *peer) shut() bool {
 	p.mu.Lock()
 	first := !p.closing
@@ -164,7 +174,7 @@ func (p *peer) shut() bool {
 	return first
 }
 
-// gone uncounts the peer. It is called once, at its very end.
+// gone uncounts the peer. It is called once, at its very end. Only then the same user may open another one in its place.
 func (p *peer) gone() {
 	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.depart(viewer) && p.sockets.cfg.Gone != nil && !p.sockets.isDraining() {
 		p.sockets.cfg.Gone(viewer)
@@ -172,13 +182,14 @@ func (p *peer) gone() {
 	p.sockets.remove(p)
 }
 
+// isClosing reports whether shut was called.
 func (p *peer) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closing
 }
 
-// untilDue is the time until the next ping or the expiry of the token. The lock is held.
+// untilDue is the time until the next ping or the expiry of the token. The lock is held. Both are times of the configured clock.
 func (p *peer) untilDue() time.Duration {
 	due := p.nextPing
 	if !p.expires.IsZero() && p.expires.Before(due) {
@@ -187,7 +198,7 @@ func (p *peer) untilDue() time.Duration {
 	return max(due.Sub(p.sockets.cfg.Clock.Now()), 0)
 }
 
-// due returns what is due now, and sets the time of the next ping. The lock is held.
+// due returns what is due now, and sets the time of the next ping. The lock is held. An expired token needs no ping any more.
 func (p *peer) due() (expired, ping bool) {
 	now := p.sockets.cfg.Clock.Now()
 	expired = !p.expires.IsZero() && !now.Before(p.expires)

@@ -13,13 +13,13 @@ import (
 )
 
 // params are the parameters of a GraphQL request. The text can be replaced by the ID of a trusted document, or by a hash in the
-// extension persistedQuery.
+// extension persistedQuery. parseParams and readURL make them, and resolve sets their text.
 type params struct {
 	graphql.RawParams
 	documentID string
 }
 
-// check returns an error if nothing names the document.
+// check returns an error if nothing names the document, or its text has escapes that are no characters.
 func (p *params) check() error {
 	if p.Query != "" {
 		return checkQuery(p.Query)
@@ -42,13 +42,16 @@ type persisted struct {
 	only    bool              // only trusted documents are executed
 	limit   int64             // bytes of stored texts; 0 stores none
 
+	// mu guards the store. bytes is the sum over its entries, which the list's callback lowers.
 	mu    sync.Mutex
 	bytes int64
 	byLRU *lru.LRU[textHash, string]
 }
 
+// textHash is the SHA-256 of a text. It is the whole key, because nobody can make two texts of one hash.
 type textHash [sha256.Size]byte
 
+// newPersisted makes the store. The number of texts is bounded by the bytes that an empty one takes, so bytes are the real bound.
 func newPersisted(cfg Config) *persisted {
 	p := &persisted{trusted: cfg.Trusted, only: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
 	if p.only {
@@ -63,7 +66,8 @@ func newPersisted(cfg Config) *persisted {
 }
 
 // resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
-// document is valid, because only valid texts are stored.
+// document is valid, because only valid texts are stored: a stranger could otherwise fill the store with garbage. The extension
+// is removed, because extensions of an operation keep it from being shared.
 func (p *persisted) resolve(request *params) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {
@@ -82,6 +86,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 		if err != nil {
 			return nil, err
 		}
+		// The hash alone. With TrustedOnly nothing is stored, so what is found is trusted.
 		if request.Query == "" {
 			return nil, p.find(hash, request)
 		}
@@ -92,13 +97,15 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 			keep = func() { p.add(hash, request.Query) }
 		}
 	}
+	// A text is trusted by being one of the manifest, whether its client sent it in full or by its hash.
 	if p.only && !p.trusted.has(request.Query) {
 		return nil, services.Errorf(services.Forbidden, "query: only trusted documents are executed here (--trusted-only)")
 	}
 	return keep, nil
 }
 
-// find sets the request's text to that of a hash.
+// find sets the request's text to that of a hash. The errors are those of Apollo's protocol: after the first a client sends only
+// texts, after the second it sends this one with its hash.
 func (p *persisted) find(hash textHash, request *params) error {
 	text, known := p.trusted.byHash(hash)
 	if !known {
@@ -115,6 +122,7 @@ func (p *persisted) find(hash textHash, request *params) error {
 	}
 }
 
+// get finds a stored text, and makes it the one that was used last.
 func (p *persisted) get(hash textHash) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +147,7 @@ func (p *persisted) add(hash textHash, text string) {
 	}
 }
 
-// parseHash reads the extension persistedQuery.
+// parseHash reads the extension persistedQuery. The version is a json.Number, because parseObject keeps numbers as they are.
 func parseHash(extension any) (hash textHash, err error) {
 	object, _ := extension.(map[string]any)
 	version, _ := object["version"].(json.Number)
@@ -150,7 +158,7 @@ func parseHash(extension any) (hash textHash, err error) {
 	return hash, nil
 }
 
-// decodeHash reads 64 hexadecimal digits in lower case.
+// decodeHash reads 64 hexadecimal digits in lower case. Upper case is refused, so that a text has one name.
 func decodeHash(text string, hash *textHash) bool {
 	if len(text) != 2*len(hash) {
 		return false

@@ -7,8 +7,10 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, or sends a ping.
+// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, or sends a ping. The
+// timer calls it. It sets the timer again, unless the socket is ending.
 func (s *socket) tick() {
+	// What to do is decided under the lock, and done without it, because each of it may wait for the client.
 	s.mu.Lock()
 	waiting, closing := !s.acked, s.closing
 	var expired, ping bool
@@ -29,7 +31,8 @@ func (s *socket) tick() {
 	}
 }
 
-// schedule sets the timer to the next time at which work is due. The lock is held.
+// schedule sets the timer to the next time at which work is due. The lock is held. One timer serves pings and the expiry, because
+// ten thousand sockets have ten thousand of them.
 func (s *socket) schedule() { s.timer.Reset(s.untilDue()) }
 
 // jittered varies an interval by up to a tenth, so that sockets that opened together do not stay in step.
@@ -37,7 +40,8 @@ func jittered(interval time.Duration) time.Duration {
 	return interval + rand.N(interval/5+1) - interval/10
 }
 
-// pinged answers a ping of the WebSocket protocol. The ping counts as a message.
+// pinged answers a ping of the WebSocket protocol. The ping counts as a message, or a flood of pings would cost nothing. The
+// reading goroutine calls it, within NextReader or while it reads a message. It returns no error, which would end the reading.
 func (s *socket) pinged(payload string) error {
 	if !s.allowed() {
 		s.close(closeTooMany, "too many messages")
@@ -49,12 +53,14 @@ func (s *socket) pinged(payload string) error {
 	return nil
 }
 
+// ponged takes the answer to a ping of ours. It costs the client nothing of its allowance.
 func (s *socket) ponged(string) error {
 	s.renew()
 	return nil
 }
 
-// allowed counts one message against the socket's allowance.
+// allowed counts one message against the socket's allowance, which grows with time up to burst. Only the reading goroutine calls
+// it. A clock that goes backwards gives nothing and takes nothing.
 func (s *socket) allowed() bool {
 	now, cfg := s.sockets.cfg.Clock.Now(), &s.sockets.cfg
 	s.allowance = min(s.sockets.burst(), s.allowance+max(0, now.Sub(s.counted)).Seconds()*float64(cfg.MessagesPerSecond))
@@ -64,13 +70,15 @@ func (s *socket) allowed() bool {
 }
 
 // renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between its
-// parts would extend it without end. It is false if the socket is closing. Only the reading goroutine calls it.
+// parts would extend it without end. It is false if the socket is closing, whose deadline is close's. Only the reading goroutine
+// calls it.
 func (s *socket) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
 	}
+	// A client answers each ping. One that is silent for two intervals and a little is gone.
 	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
@@ -79,5 +87,5 @@ func (s *socket) renew() bool {
 	return true
 }
 
-// deadline is a time of the machine's clock, which connections use.
+// deadline is a time of the machine's clock, which connections use. The configured clock, which tests move, has no power over them.
 func deadline(after time.Duration) time.Time { return time.Now().Add(after) }

@@ -14,16 +14,18 @@ import (
 
 const requestHeader = "X-Request-Id"
 
-// requestID is generated when it is needed, because most requests have no error.
+// requestID is generated when it is needed, because most requests have no error. Errors of one request are made by many
+// goroutines, and all must find the same ID. The zero value has none yet.
 type requestID struct {
 	once sync.Once
 	id   string
 }
 
-// nameAfter takes the ID that the client gave to the request that w answers. It is called before an ID is needed.
+// nameAfter takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The operation of
+// an event stream then has the ID of the request that began it.
 func (r *requestID) nameAfter(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
 
-// RequestID is the id.
+// RequestID is the id: the client's, or a random one that cannot be guessed.
 func (r *requestID) RequestID() string {
 	r.once.Do(func() {
 		if r.id == "" {
@@ -33,13 +35,15 @@ func (r *requestID) RequestID() string {
 	return r.id
 }
 
-// httpRequest is one HTTP request while it is answered: the response writer, and the ID for the errors of the answer.
+// httpRequest is one HTTP request while it is answered: the response writer, and the ID for the errors of the answer. It is the
+// services.Request of the request's context.
 type httpRequest struct {
 	http.ResponseWriter
 	requestID
 }
 
-// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer.
+// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. An ID with other
+// characters than a name's is ignored, because it goes into logs.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
 	if given := r.Header.Get(requestHeader); given != "" && services.CheckName(given) == nil {
@@ -49,10 +53,11 @@ func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	return one
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is for http.ResponseController, which sets deadlines, flushes and hijacks.
 func (r *httpRequest) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// stamped returns the response with the request's ID in its errors, as in the header of the answer.
+// stamped returns the response with the request's ID in its errors, as in the header of the answer. A response without errors is
+// returned as it is, and has no such header unless the client gave an ID.
 func stamped(w http.ResponseWriter, response *graphql.Response) *graphql.Response {
 	if len(response.Errors) == 0 {
 		return response

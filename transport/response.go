@@ -18,7 +18,8 @@ import (
 	"tidings/services"
 )
 
-// httpError is an error with a status of its own; its code is INVALID.
+// httpError is an error with a status of its own; its code is INVALID. The statuses are those that HTTP has for the fault and no
+// code of services has, such as 413 and 415.
 type httpError struct {
 	status  int
 	message string
@@ -27,7 +28,8 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.message }
 
-// statusOf is the status of a request that was refused before anything was executed.
+// statusOf is the status of a request that was refused before anything was executed. Errors of an operation that was executed have
+// the status 200, see writeResponse.
 func statusOf(err error) int {
 	if own, ok := errors.AsType[*httpError](err); ok {
 		return own.status
@@ -60,6 +62,7 @@ func faultError(err error) *gqlerror.Error {
 	} else if !ok {
 		known = &services.Error{Code: services.Internal, Message: err.Error()}
 	}
+	// With a cause, the text of err would repeat it: an engine's message, which may name tables or addresses.
 	message := known.Message
 	if ok && known.Cause == nil {
 		message = err.Error() // the wrapping text is part of the message
@@ -77,13 +80,15 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
+// asList is a list with one error, which is the form of all refusals.
 func asList(err error) gqlerror.List { return gqlerror.List{faultError(err)} }
 
 // withCodes adds the documented code to the errors of parsing and validation. The wrapped error has it too, so that a presenter
-// that looks for a services.Error finds one.
+// that looks for a services.Error finds one. An error that has a code of ours already keeps it.
 func withCodes(list gqlerror.List) gqlerror.List {
 	coded := make(gqlerror.List, len(list))
 	for i, fault := range list {
+		// The executor may keep the error, so a copy is changed.
 		copied := *fault
 		code, _ := fault.Extensions["code"].(string)
 		switch code {
@@ -109,7 +114,8 @@ func variable(fault *gqlerror.Error) string {
 	return "$" + fault.Path[1:].String() + ": "
 }
 
-// writeFault answers a request that was not executed.
+// writeFault answers a request that was not executed. It is plain JSON whatever the client accepts: whoever cannot read that reads
+// the status. w is an httpRequest.
 func writeFault(w http.ResponseWriter, status int, err error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -137,7 +143,8 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 	write(w, status, accepted, compressed(body))
 }
 
-// bounded is the response or, if it is too long, an error in its place.
+// bounded is the response or, if it is too long, an error in its place. Data alone that is short and without errors, the common
+// case, is not encoded for its length. A mutation has been executed, and its client must know that.
 func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
 	size := len(response.Data)
 	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
@@ -153,11 +160,13 @@ func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql
 	return &graphql.Response{Errors: asList(services.Errorf(services.Invalid, "answer: %d bytes, up to %d are allowed: %s", size, limit, advice))}
 }
 
-// isRequestError reports that nothing was executed: the response then has no data, not even null.
+// isRequestError reports that nothing was executed: the response then has no data, not even null. It is the specification's
+// request error, where a field error has data.
 func isRequestError(response *graphql.Response) bool {
 	return len(response.Data) == 0 && len(response.Errors) > 0
 }
 
+// write sends a whole body with its length, so that the Front can keep the connection.
 func write(w http.ResponseWriter, status int, media string, body []byte) {
 	describe(w.Header(), media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -165,7 +174,7 @@ func write(w http.ResponseWriter, status int, media string, body []byte) {
 	_, _ = w.Write(body) // nothing can be sent to a client that is gone
 }
 
-// describe sets the headers of every answer in a media type.
+// describe sets the headers of every answer in a media type. The Front sets them by it too.
 func describe(header http.Header, media string) {
 	header.Set("Content-Type", media+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
@@ -173,7 +182,8 @@ func describe(header http.Header, media string) {
 }
 
 // appendResponse writes a response as JSON. The common case, data without errors, is a copy. gqlgen's own encoding would check
-// all of it again, and would write data even for a request error.
+// all of it again, and would write data even for a request error. Errors come first, as the specification recommends for people
+// who read answers.
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {
@@ -200,7 +210,8 @@ const (
 	maxMessage = 400 // bytes of a message
 )
 
-// brief returns the errors with shortened messages, which repeat no long part of a request.
+// brief returns the errors with shortened messages, which repeat no long part of a request. The list is copied only if a message
+// is cut.
 func brief(list gqlerror.List) gqlerror.List {
 	var cut gqlerror.List
 	for i, fault := range list {
@@ -221,7 +232,7 @@ func brief(list gqlerror.List) gqlerror.List {
 	return cut
 }
 
-// shortened cuts a message, and the long words and quotations in it.
+// shortened cuts a message, and the long words and quotations in it. A cut never splits a character.
 func shortened(message string) string {
 	if len(message) <= maxWord {
 		return message
@@ -243,7 +254,8 @@ func shortened(message string) string {
 
 const ellipsis = "..."
 
-// firstWord is the beginning of a text up to the first space outside a quotation, or that space itself.
+// firstWord is the beginning of a text up to the first space outside a quotation, or that space itself. It is never empty for a
+// text that is not. A backslash in a quotation takes the next character with it.
 func firstWord(text string) string {
 	quoted := false
 	for end := 0; end < len(text); end++ {
@@ -259,6 +271,7 @@ func firstWord(text string) string {
 	return text
 }
 
+// appendName appends the name of a member, after a comma unless it is the first. to ends within an object.
 func appendName(to []byte, name string) []byte {
 	if to[len(to)-1] != '{' {
 		to = append(to, ',')
@@ -268,6 +281,7 @@ func appendName(to []byte, name string) []byte {
 	return append(to, '"', ':')
 }
 
+// appendField appends a member with any value.
 func appendField(to []byte, name string, value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil { // an extension that cannot be encoded: never the client's fault

@@ -11,7 +11,8 @@ import (
 )
 
 // roots refuses, before execution, root fields that the executor would report as an error of the server: introspection while it
-// is switched off, and a subscription with several fields.
+// is switched off, and a subscription with several fields. It is an extension of the executor, because only there the variables
+// of directives are known: @skip decides which fields are left.
 type roots struct{ introspection bool }
 
 var _ graphql.OperationContextMutator = roots{}
@@ -41,7 +42,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 	return nil
 }
 
-// plainRoots reports whether a selection has no fragments and asks for no introspection.
+// plainRoots reports whether a selection has no fragments and asks for no introspection. In a fragment there may be anything.
 func plainRoots(selected ast.SelectionSet) bool {
 	for _, selection := range selected {
 		field, ok := selection.(*ast.Field)

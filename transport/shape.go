@@ -7,7 +7,8 @@ import (
 )
 
 // Shape bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread
-// twice counts twice. Zero is the default.
+// twice counts twice: forty fragments that each spread the next one twice are a short text with a trillion fields. Zero is the
+// default.
 type Shape struct {
 	Depth      int // levels of fields of one operation; default 12
 	Fields     int // fields of a document; default 300
@@ -27,10 +28,12 @@ const (
 	maxRepeats   = 30 // fields of one name in one selection set
 	maxFragments = 12 // levels of fragments, inline or spread
 
+	// manyOf keeps sums and products far from the greatest number, and is far above every limit.
 	maxName = 100  // bytes of a name in a document
 	manyOf  = 1e12 // counts stop here
 )
 
+// withDefaults sets the bounds that are zero to their defaults.
 func (s Shape) withDefaults() Shape {
 	for _, limit := range []struct {
 		of    *int
@@ -43,7 +46,7 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-// extent is the size of a selection set with its fragments expanded.
+// extent is the size of a selection set with its fragments expanded. The zero value is an empty one.
 type extent struct {
 	depth, fields, aliases, directives, roots int
 
@@ -55,7 +58,8 @@ type extent struct {
 	askedDepth, askedFields, asked int
 }
 
-// add adds the extent of a sibling to e.
+// add adds the extent of a sibling to e: levels are compared, counts are summed. Fields of both with one name on the first level
+// are in one selection set, so they repeat each other.
 func (e *extent) add(other extent) {
 	e.depth, e.askedDepth = max(e.depth, other.depth), max(e.askedDepth, other.askedDepth)
 	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
@@ -82,7 +86,7 @@ func (e *extent) add(other extent) {
 }
 
 // guard measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
-// themselves. It visits each selection once, so that its time is proportional to the length of the text.
+// themselves. It visits each selection once, so that its time is proportional to the length of the text. It serves one document.
 type guard struct {
 	fragments map[string]*ast.FragmentDefinition
 	measured  map[string]extent // a fragment that spreads itself counts as empty: validation refuses it
@@ -90,6 +94,7 @@ type guard struct {
 	parts     int               // names and values, about as many as the document has parts in memory
 }
 
+// newGuard makes the guard of a document. Of two fragments with one name the first counts; validation refuses the second.
 func newGuard(doc *ast.QueryDocument) *guard {
 	g := &guard{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), measured: make(map[string]extent, len(doc.Fragments))}
 	for _, fragment := range doc.Fragments {
@@ -101,7 +106,8 @@ func newGuard(doc *ast.QueryDocument) *guard {
 }
 
 // check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and
-// values of the text, which is about the number of the document's parts in memory.
+// values of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation,
+// because one of them is executed; the rest for the whole document, because all of it is validated.
 func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newGuard(doc)
 	var whole extent
@@ -142,7 +148,7 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	return g.parts, nil
 }
 
-// operation measures one operation.
+// operation measures one operation. Its variables have names, types, defaults and directives, all of which validation visits.
 func (g *guard) operation(operation *ast.OperationDefinition) extent {
 	g.name(operation.Name)
 	for _, variable := range operation.VariableDefinitions {
@@ -182,6 +188,8 @@ func inFragment(inner extent) extent {
 	return inner
 }
 
+// field measures a field with what is below it. An introspection field counts as one plain field, and its own depth and fields
+// count against bounds of their own.
 func (g *guard) field(field *ast.Field) extent {
 	g.name(field.Name)
 	g.name(field.Alias)
@@ -200,7 +208,8 @@ func (g *guard) field(field *ast.Field) extent {
 	return whole
 }
 
-// fragment measures a fragment at its first spread, and remembers the result.
+// fragment measures a fragment at its first spread, and remembers the result. It is entered as empty before it is measured, so
+// that a fragment that spreads itself ends.
 func (g *guard) fragment(name string) extent {
 	g.name(name)
 	known, done := g.measured[name]
@@ -219,6 +228,7 @@ func (g *guard) fragment(name string) extent {
 	return whole
 }
 
+// directives measures the directives of one place.
 func (g *guard) directives(list ast.DirectiveList) extent {
 	for _, directive := range list {
 		g.name(directive.Name)
@@ -227,6 +237,7 @@ func (g *guard) directives(list ast.DirectiveList) extent {
 	return extent{directives: len(list)}
 }
 
+// arguments checks the names in arguments, and counts their parts.
 func (g *guard) arguments(list ast.ArgumentList) {
 	for _, argument := range list {
 		g.name(argument.Name)
@@ -249,6 +260,7 @@ func (g *guard) value(value *ast.Value) {
 	}
 }
 
+// name notes one name of the document, also an empty one.
 func (g *guard) name(name string) {
 	g.longest = max(g.longest, len(name))
 	g.parts++

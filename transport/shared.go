@@ -19,13 +19,15 @@ type shared struct {
 	entries map[*ast.OperationDefinition]*sharedEntry // the query cache gives the same document for the same text
 }
 
+// sharedEntry is one shared operation context. It is removed with its last user, or it would keep its document alive.
 type sharedEntry struct {
 	parsed *graphql.OperationContext
 	users  int
 }
 
 // acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed
-// all checks before a shared one replaces it.
+// all checks before a shared one replaces it. Variables, extensions and headers are the caller's own, so an operation with any of
+// them is not shared.
 func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
 	if len(parsed.Variables) > 0 || len(parsed.Extensions) > 0 || len(parsed.Headers) > 0 {
 		tapChannels(parsed)
@@ -48,7 +50,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 	return entry.parsed, true
 }
 
-// release reports that one user of the result of acquire is gone.
+// release reports that one user of the result of acquire is gone. Each acquire that said so has one release.
 func (s *shared) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +61,8 @@ func (s *shared) release(use *graphql.OperationContext) {
 }
 
 // tapChannels makes the operation tap the channel that the resolver of its first field returns. The results of all later fields
-// pass through it too, so it checks the kind of a result before anything else.
+// pass through it too, so it checks the kind of a result before anything else. The operation is found by the context, because the
+// middleware is shared by many.
 func tapChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {

@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// NewToken is a token to be signed, and its key.
+// NewToken is a token to be signed, and its key. It is for the command `tidings token` and for tests: a server signs nothing.
 type NewToken struct {
 	HMACSecret     string // for HS256; ignored if PrivateKeyFile is set
 	PrivateKeyFile string // PEM: an RSA key for RS256, an Ed25519 key for EdDSA
@@ -24,7 +24,8 @@ type NewToken struct {
 	ValidFor         time.Duration
 }
 
-// Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read.
+// Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. It has no
+// kid, so a set of several keys does not accept it.
 func (t NewToken) Sign() (string, error) {
 	method, key, err := t.key()
 	if err != nil {
@@ -39,6 +40,7 @@ func (t NewToken) Sign() (string, error) {
 	return jwt.NewWithClaims(method, claims).SignedString(key)
 }
 
+// key reads the signing key, and chooses the method by its type. The parsers' own errors would name neither file nor reason well.
 func (t NewToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
 	if t.PrivateKeyFile == "" {
 		return jwt.SigningMethodHS256, []byte(t.HMACSecret), nil

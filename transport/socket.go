@@ -19,12 +19,14 @@ import (
 )
 
 const (
+	// The client is told why before the connection goes; one that does not answer loses it after lingerTime.
 	lingerTime  = 2 * time.Second // for the client to answer our close
 	controlTime = time.Second     // for a ping, a pong or a close to be written
 	maxReason   = 123             // bytes of a close reason, by the protocol
 )
 
-// socket is a peer's WebSocket. Its goroutine reads; other goroutines write while they hold the lock write.
+// socket is a peer's WebSocket. Its goroutine reads; other goroutines write while they hold the lock write. Its life: newSocket,
+// start, connection_init and the acknowledgement, messages, close or cut, end. Only its reading goroutine calls end.
 type socket struct {
 	peer
 	conn *websocket.Conn
@@ -34,11 +36,13 @@ type socket struct {
 	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
+	// timer is for connection_init first, then for pings and the expiry of the token, see tick. It is never nil.
 	timer *time.Timer // guarded by mu, as is acked
 	acked bool
 }
 
-// upgrade is the viewer by the headers of the upgrade. Browsers cannot set these headers; other clients can.
+// upgrade is the viewer by the headers of the upgrade. Browsers cannot set these headers; other clients can. What
+// connection_init says counts first. authorization is the error of a header that was malformed.
 type upgrade struct {
 	authorization error
 	token         string
@@ -46,6 +50,8 @@ type upgrade struct {
 	device        string
 }
 
+// newSocket makes a socket of a connection that was upgraded. Its wait for connection_init begins here. The timer is set under the
+// lock, because tick may run at once.
 func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
 	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, conn: conn, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
 	s.line = s
@@ -53,6 +59,7 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
 	s.ctx = context.Background()
+	// Beyond the limit, the library closes the connection with 1009.
 	conn.SetReadLimit(owner.cfg.MessageLimit)
 	conn.SetPingHandler(s.pinged)
 	conn.SetPongHandler(s.ponged)
@@ -65,7 +72,8 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start starts the reading goroutine.
+// start starts the reading goroutine. A socket that comes during a drain, or with the wrong subprotocol, is closed by the protocol's
+// code: browsers show no status of a refused upgrade, so this is how their pages learn the reason.
 func (s *socket) start() {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()
@@ -76,6 +84,7 @@ func (s *socket) start() {
 	}
 }
 
+// inputs are reused. A buffer is borrowed when a message has begun, so that ten thousand silent sockets keep none.
 var inputs = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // read reads until the connection ends. It continues after a close, so that the client has time to read the reason: closing a
@@ -87,7 +96,9 @@ func (s *socket) read() {
 		if err != nil {
 			return
 		}
+		// A message that was begun must be complete in time, or a client could hold the buffer with a byte a minute.
 		s.whole = deadline(s.sockets.cfg.MessageTimeout)
+		// Closing: the rest is drained, until the deadline that close has set.
 		if !s.renew() {
 			if _, err := io.Copy(io.Discard, reader); err != nil {
 				return
@@ -108,7 +119,8 @@ func (s *socket) read() {
 	}
 }
 
-// received handles one message. It does not keep text, which the caller reuses.
+// received handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
+// write of a short answer.
 func (s *socket) received(kind int, text []byte) {
 	if !s.allowed() {
 		s.close(closeTooMany, "too many messages")
@@ -134,6 +146,8 @@ func (s *socket) received(kind int, text []byte) {
 		_ = s.send(append(answer, '}')) // a failure ends the socket
 	case messageSubscribe:
 		s.subscribe(read)
+	// An unknown ID is no mistake: the operation may have ended while the message was on its way. A pong needs nothing, renew has
+	// seen it.
 	case messageComplete:
 		if one := s.take(read.id); one != nil {
 			one.stop()
@@ -141,13 +155,14 @@ func (s *socket) received(kind int, text []byte) {
 	}
 }
 
-// init identifies the viewer, once, and acknowledges.
+// init identifies the viewer, once, and acknowledges. Without a token there is no viewer, and public fields can be read.
 func (s *socket) init(payload map[string]any) {
 	asked := s.upgrade
 	if asked == nil {
 		s.close(closeTooMany, "connection_init: only one is allowed")
 		return
 	}
+	// Nothing needs the headers any more: a socket lives for hours.
 	s.upgrade = nil
 	token, device, err := credentials(payload)
 	if err == nil && token == "" {
@@ -168,6 +183,7 @@ func (s *socket) init(payload map[string]any) {
 		return
 	}
 	s.mu.Lock()
+	// From here on tick sees an acknowledged socket, and leaves the wait for connection_init.
 	s.acked, s.expires = true, expires
 	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
 	s.schedule()
@@ -175,6 +191,8 @@ func (s *socket) init(payload map[string]any) {
 	_ = s.send(append(appendHead(nil, messageAck, ""), '}'))
 }
 
+// closeCodeOf is the close code for an error of connection_init. Clients connect again after 1013 and 1011, and not after 4403 or
+// 4400.
 func closeCodeOf(err error) int {
 	switch services.CodeOf(err) {
 	case services.RateLimited:
@@ -190,7 +208,8 @@ func closeCodeOf(err error) int {
 	}
 }
 
-// subscribe starts an operation of any kind.
+// subscribe starts an operation of any kind. Each gets a goroutine for its start, so that a slow resolver does not keep the socket
+// from reading.
 func (s *socket) subscribe(read message) {
 	s.mu.Lock()
 	ready := s.acked
@@ -205,6 +224,7 @@ func (s *socket) subscribe(read message) {
 		go one.start(read.params)
 	case hurdleTwice:
 		s.close(closeDuplicate, "subscribe: the id is in use")
+	// An error of the operation and not of the socket: the others go on.
 	case hurdleFull:
 		one.cancel()
 		_ = s.send(appendError(nil, read.id, one.named(asList(s.tooMany()))))
@@ -225,7 +245,7 @@ func (s *socket) complete(to []byte, id string) []byte { return appendComplete(t
 // finished does nothing: a socket outlives its operations.
 func (s *socket) finished() {}
 
-// send writes one message: see line.
+// send writes one message: see line. The message counts in the backlog while it waits for those before it, and for its client.
 func (s *socket) send(text []byte) error {
 	s.sockets.backlog.enter(len(text))
 	defer s.sockets.backlog.leave(len(text))
@@ -236,6 +256,7 @@ func (s *socket) send(text []byte) error {
 	}
 	_ = s.conn.SetWriteDeadline(deadline(s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))) // never fails
 	err := s.conn.WriteMessage(websocket.TextMessage, text)
+	// After a partial frame nothing can follow, so the connection goes.
 	if err != nil && !errors.Is(err, websocket.ErrCloseSent) {
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			s.sockets.slow.Add(1)
@@ -245,7 +266,8 @@ func (s *socket) send(text []byte) error {
 	return err
 }
 
-// close sends the reason and ends the socket, once. The client has two seconds to answer.
+// close sends the reason and ends the socket, once. The client has two seconds to answer. It waits for a message that is being
+// written, for a second at most.
 func (s *socket) close(code int, reason string) {
 	if !s.shut() {
 		return
@@ -255,10 +277,11 @@ func (s *socket) close(code int, reason string) {
 		s.cut()
 		return
 	}
+	// The reading goroutine ends the socket, at the client's answer or at this deadline.
 	_ = s.conn.SetReadDeadline(deadline(lingerTime))
 }
 
-// cut ends the socket without a close frame.
+// cut ends the socket without a close frame. The reading goroutine finds the end, and releases the rest.
 func (s *socket) cut() {
 	s.shut()
 	_ = s.conn.Close()

@@ -20,7 +20,8 @@ import (
 	"tidings/services"
 )
 
-// SocketConfig configures sockets. Identity is required; for everything else, zero means the default.
+// SocketConfig configures sockets. Identity is required; for everything else, zero means the default. The limits and times hold for
+// event streams too, where they have a meaning.
 type SocketConfig struct {
 	Identity *Identity
 	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
@@ -43,9 +44,12 @@ type SocketConfig struct {
 	Limits  Limits
 	Proxies []netip.Prefix
 
+	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. The address bounds clients
+	// without a token.
 	PerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
 	PerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
 
+	// Each of these bounds how long, or how much, a client can hold without doing its part.
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
 	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
 	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
@@ -61,6 +65,7 @@ type SocketConfig struct {
 	Log   *slog.Logger   // default slog.Default()
 }
 
+// withDefaults sets the fields that are zero to their defaults.
 func (c SocketConfig) withDefaults() SocketConfig {
 	c.InitTimeout = cmp.Or(c.InitTimeout, 3*time.Second)
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
@@ -81,6 +86,7 @@ func (c SocketConfig) withDefaults() SocketConfig {
 const (
 	protocol = "graphql-transport-ws"
 
+	// An idle socket keeps the first only: messages of clients are short. The second is shared by all sockets that write.
 	readBuffer  = 512     // bytes, kept by each socket
 	writeBuffer = 4 << 10 // bytes, borrowed for one write
 
@@ -91,7 +97,8 @@ const (
 // both have the same limits, hub and workers. It starts no goroutine of its own: each socket has one, which ends with it. It is
 // safe for concurrent use.
 type Sockets struct {
-	cfg       SocketConfig
+	cfg SocketConfig
+	// Handler sets documents, before anything is served.
 	documents *documents // of the handler
 	waking    map[string]bool
 	origins   origins
@@ -101,23 +108,27 @@ type Sockets struct {
 	shared    shared
 	devices   devices
 
+	// perUser and perAddress count what is open on this node. A peer enters the second before its upgrade, and leaves both in remove.
 	addresses  addresses
 	perUser    occupancy
 	perAddress occupancy
 
 	base context.Context // the parent context of every event stream: without end and without a viewer
 
+	// mu guards the four below. draining is never reset.
 	mu       sync.Mutex
 	open     map[*peer]struct{}
 	reserved map[string]*stream // event streams of the single connection mode, by token
 	draining bool
 	running  sync.WaitGroup // sockets, and the starts of their operations
 
+	// Counters for SocketStats. They are read one by one, so together they may be a moment apart.
 	operations, streaming         atomic.Int64
 	opened, refused, events, slow atomic.Uint64
 }
 
-// SocketStats are the counters of sockets and event streams since the start.
+// SocketStats are the counters of sockets and event streams since the start. Open and Operations are what /metrics shows of load,
+// Slow and Refused of clients in trouble.
 type SocketStats struct {
 	Open       int    // sockets now
 	Streams    int    // event streams now, reserved ones included
@@ -128,7 +139,8 @@ type SocketStats struct {
 	Slow       uint64 // sockets and event streams cut off because they were not read in time
 }
 
-// NewSockets makes the transport for Config.Sockets. It starts nothing.
+// NewSockets makes the transport for Config.Sockets. It starts nothing. There are several workers for each processor, because a
+// turn may wait for an engine while it renders.
 func NewSockets(cfg SocketConfig) *Sockets {
 	cfg = cfg.withDefaults()
 	sockets := &Sockets{
@@ -145,6 +157,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 			},
 		},
 	}
+	// Without Wake nobody would queue a turn, so every field streams.
 	if cfg.Wake != nil {
 		for _, field := range cfg.Waking {
 			sockets.waking[field] = true
@@ -162,7 +175,7 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 
 // Do upgrades the connection and returns, so that the memory of the HTTP request is freed; the socket lives on by itself. It
 // refuses an upgrade with 403 for a page of another site, 429 for an address at a limit, and 503 while draining and until the
-// server is ready.
+// server is ready. The token is in the first message, so the viewer is known only after the upgrade.
 func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	if !s.origins.allows(r) {
@@ -190,7 +203,7 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	newSocket(s, conn, exec, r.Header, address).start()
 }
 
-// closed is the reason why no socket is accepted now; "" if sockets are accepted.
+// closed is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after: add looks again.
 func (s *Sockets) closed() string {
 	switch {
 	case s.isDraining():
@@ -201,7 +214,7 @@ func (s *Sockets) closed() string {
 	return ""
 }
 
-// goingAway is the error for a connection to a closed server.
+// goingAway is the error for a connection to a closed server. A second later a proxy may have found another node.
 func goingAway(closed string) error {
 	return &services.Error{
 		Code: services.Unavailable, RetryAfter: time.Second, Message: "connections: the server is " + closed + ", connect again",
@@ -213,7 +226,7 @@ func (s *Sockets) fullAddress() error {
 	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
-// admit counts a socket for its address, or returns RATE_LIMITED.
+// admit counts a socket for its address, or returns RATE_LIMITED. What it has counted is given back by remove, or by Do.
 func (s *Sockets) admit(address string) error {
 	if err := s.cfg.Limits.Address(address); err != nil {
 		return err
@@ -232,75 +245,6 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
-// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over
-// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the
-// rest are cut off. Draining twice is the same as once.
-func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
-	s.mu.Lock()
-	s.draining = true
-	peers := make([]line, 0, len(s.open))
-	for one := range s.open {
-		peers = append(peers, one.line)
-	}
-	s.mu.Unlock()
-
-	ticker := time.NewTicker(drainStep)
-	defer ticker.Stop()
-	began := time.Now()
-	closeSpread(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
-	gone := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-ctx.Done():
-		for _, one := range peers {
-			one.cut()
-		}
-	}
-}
-
-// CloseUser ends every socket, with 4403, and event stream of a user, by key. Their next request is refused.
-func (s *Sockets) CloseUser(key string) (closed int) {
-	s.mu.Lock()
-	var peers []line
-	for one := range s.open {
-		one.mu.Lock()
-		if one.holder == key {
-			peers = append(peers, one.line)
-		}
-		one.mu.Unlock()
-	}
-	s.mu.Unlock()
-	for _, one := range peers {
-		go one.dismiss() // may wait for a slow reader
-	}
-	return len(peers)
-}
-
-// closeSpread asks peers to reconnect: at each tick, as many as are due by then, because a busy machine loses ticks. passed is
-// the part of the time that has passed. If ctx ends, the rest are closed at once.
-func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
-	for from := 0; from < len(peers); {
-		to := len(peers)
-		if part := passed(); part < 1 && ctx.Err() == nil {
-			to = max(from, int(float64(len(peers))*part))
-		}
-		for _, one := range peers[from:to] {
-			go one.restart() // may wait for a slow reader
-		}
-		if from = to; from == len(peers) {
-			return
-		}
-		select {
-		case <-ticks:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // Stats returns the counters of sockets and event streams.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
@@ -312,7 +256,8 @@ func (s *Sockets) Stats() SocketStats {
 	}
 }
 
-// add registers a peer; false while draining.
+// add registers a peer; false while draining. The peer is registered all the same, so that its end is that of any other; Drain may
+// be waiting for running already, and waits for it too.
 func (s *Sockets) add(one *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,6 +267,7 @@ func (s *Sockets) add(one *peer) bool {
 	return !s.draining
 }
 
+// remove gives back what a peer has counted. It is its very last act, so that a drain that was waiting for it finds nothing open.
 func (s *Sockets) remove(one *peer) {
 	s.mu.Lock()
 	delete(s.open, one)
@@ -333,6 +279,7 @@ func (s *Sockets) remove(one *peer) {
 	s.running.Done()
 }
 
+// isDraining reports whether Drain was called.
 func (s *Sockets) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,8 @@ const (
 
 	reservedFor = 10 * time.Second // the time to use a reservation
 
-	// A drained client reconnects after retryLeast plus up to retrySpread.
+	// A drained client reconnects after retryLeast plus up to retrySpread: a proxy needs a moment to turn to another node, and
+	// clients that were drained together must not arrive together.
 	retryLeast  = time.Second
 	retrySpread = 2 * time.Second
 )
@@ -28,10 +29,14 @@ var keepAlive = []byte(":\n\n")
 
 // stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits; other
 // goroutines write while they hold the lock write. A reserved stream has no request yet: its messages wait for one.
+//
+// A response may be written only until its handler returns. So serve returns last: after ended is closed, and with the lock
+// write, behind the last writer.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
 
+	// Channels and not flags, because writers, serve and a reservation's timer wait for them. Each is closed once.
 	connected chan struct{} // closed when the request is there
 	ended     chan struct{} // closed when nothing more will be written
 
@@ -45,7 +50,8 @@ type stream struct {
 
 var errEnded = errors.New("the event stream has ended")
 
-// connect makes the response of a request the stream; false if the stream already has one or has ended.
+// connect makes the response of a request the stream; false if the stream already has one or has ended. After true, the caller must
+// call serve.
 func (s *stream) connect(w http.ResponseWriter) bool {
 	if !s.claim(true) {
 		return false
@@ -54,7 +60,8 @@ func (s *stream) connect(w http.ResponseWriter) bool {
 	return true
 }
 
-// attach writes the stream's header to the response of the request that claimed it.
+// attach writes the stream's header to the response of the request that claimed it. closing connected publishes response and
+// control to writers.
 func (s *stream) attach(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")
@@ -69,7 +76,8 @@ func (s *stream) attach(w http.ResponseWriter) {
 	close(s.connected)
 }
 
-// claim takes the stream, for a request or at its end; false if it is already taken.
+// claim takes the stream, for a request or at its end; false if it is already taken. Whoever takes it calls leave, which is so
+// called once: by serve, or by close where no request ever came.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,6 +98,7 @@ func (s *stream) claimLocked(request bool) bool {
 		return false
 	}
 	s.taken = true
+	// The reservation is used: from now on pings and the token's expiry decide.
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -97,9 +106,11 @@ func (s *stream) claimLocked(request bool) bool {
 	return true
 }
 
-// serve waits until the stream or its request ends, and keeps the connection alive until then.
+// serve waits until the stream or its request ends, and keeps the connection alive until then. ctx is that of the request, which
+// ends when the client goes away.
 func (s *stream) serve(ctx context.Context) {
 	defer s.leave()
+	// Of 0, because the first round sets it: expiry and ping are known under the lock.
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -119,6 +130,7 @@ func (s *stream) serve(ctx context.Context) {
 			expired, ping := s.due()
 			timer.Reset(s.untilDue())
 			s.mu.Unlock()
+			// The client reconnects by itself, and its next request is refused for its token.
 			if expired {
 				s.close(retry())
 				<-s.ended
@@ -130,7 +142,7 @@ func (s *stream) serve(ctx context.Context) {
 	}
 }
 
-// send writes one message: see line.
+// send writes one message: see line. On a reserved stream it waits for the request, at most until the reservation ends.
 func (s *stream) send(text []byte) error {
 	s.sockets.backlog.enter(len(text))
 	defer s.sockets.backlog.leave(len(text))
@@ -147,7 +159,8 @@ func (s *stream) send(text []byte) error {
 	return s.put(text, s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned.
+// put writes, and ends the stream if that fails. The lock write is held, and the request has not returned. It flushes, because an
+// event is shorter than the server's buffer.
 func (s *stream) put(text []byte, within time.Duration) error {
 	_ = s.control.SetWriteDeadline(deadline(within)) // not every writer supports deadlines
 	_, err := s.response.Write(text)
@@ -163,7 +176,8 @@ func (s *stream) put(text []byte, within time.Duration) error {
 	return err
 }
 
-// close ends the stream, once, after a last message if that is not nil.
+// close ends the stream, once, after a last message if that is not nil. The message has a second, because somebody waits for the
+// end. Closing ended lets serve return.
 func (s *stream) close(last []byte) {
 	if !s.shut() {
 		return
@@ -174,11 +188,13 @@ func (s *stream) close(last []byte) {
 		s.write.Unlock()
 	}
 	close(s.ended)
+	// There is no request, so nobody else releases the stream.
 	if s.claim(false) {
 		s.leave()
 	}
 }
 
+// isConnected reports whether a request has come. It does not say that it is still there.
 func (s *stream) isConnected() bool {
 	select {
 	case <-s.connected:
@@ -188,13 +204,13 @@ func (s *stream) isConnected() bool {
 	}
 }
 
-// leave releases everything of a stream. It is called once.
+// leave releases everything of a stream. It is called once, by whoever has claimed it.
 func (s *stream) leave() {
 	s.sockets.forget(s)
 	s.gone()
 }
 
-// finished ends a stream that had one operation only.
+// finished ends a stream that had one operation only. A reserved one lives on for others.
 func (s *stream) finished() {
 	if s.token == "" {
 		s.close(nil)
@@ -207,7 +223,8 @@ func (s *stream) restart() { s.close(retry()) }
 // dismiss closes the stream as a restart does: the answer to the next one says that the user is gone.
 func (s *stream) dismiss() { s.restart() }
 
-// cut ends the stream, and a write in progress.
+// cut ends the stream, and a write in progress: a deadline in the past makes it fail. left is looked at under the lock, because the
+// control of a request that has returned must not be used.
 func (s *stream) cut() {
 	s.close(nil)
 	s.mu.Lock()
@@ -223,7 +240,7 @@ func retry() []byte {
 	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)
 }
 
-// next appends an event with a response.
+// next appends an event with a response. On a reserved stream it names the operation; with distinct connections there is one only.
 func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
 	to = append(to, "event: next\ndata: "...)
 	from := len(to)

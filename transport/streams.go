@@ -16,7 +16,7 @@ import (
 const streamTokenHeader = "X-Graphql-Event-Stream-Token" // in the canonical form of http.Header, which saves a conversion for each request
 
 // streamToken is the token of the reservation that a request names; "" for none. A browser's EventSource can send it only in
-// the URL.
+// the URL. The query is parsed only if it can contain one, because most GETs are queries.
 func streamToken(r *http.Request) string {
 	if token := r.Header.Get(streamTokenHeader); token != "" {
 		return token
@@ -36,6 +36,8 @@ func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token strin
 	return one, err
 }
 
+// admitStream is openStream without its counter. What it has counted it gives back if it refuses. The context of a stream is not
+// that of its request: a reserved one has several requests.
 func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	if closed := s.closed(); closed != "" {
 		return nil, goingAway(closed)
@@ -55,12 +57,14 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 		}
 	}
 	s.streaming.Add(1)
+	// The timer is set before anybody can find the stream, because claim stops it.
 	if token != "" {
 		one.timer = time.AfterFunc(reservedFor, func() { one.close(nil) })
 		s.mu.Lock()
 		s.reserved[token] = one
 		s.mu.Unlock()
 	}
+	// A drain has begun since closed was asked. close releases the stream like any other.
 	if !s.add(&one.peer) {
 		one.close(nil)
 		return nil, goingAway("going away")
@@ -68,7 +72,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 	return one, nil
 }
 
-// forget removes a stream's reservation.
+// forget removes a stream's reservation. That of a stream with distinct connections is "", which is never in the map.
 func (s *Sockets) forget(one *stream) {
 	s.streaming.Add(-1)
 	s.mu.Lock()
@@ -76,7 +80,7 @@ func (s *Sockets) forget(one *stream) {
 	delete(s.reserved, one.token)
 }
 
-// reserve answers a PUT with the token of a new reservation.
+// reserve answers a PUT with the token of a new reservation. The token is a secret: whoever has it can read the stream.
 func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphExecutor) {
 	one, err := q.sockets.openStream(who, exec, rand.Text())
 	if err != nil {
@@ -86,7 +90,8 @@ func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphE
 	write(w, http.StatusCreated, "text/plain", []byte(one.token))
 }
 
-// subscribe answers a subscription with an event stream of its own.
+// subscribe answers a subscription with an event stream of its own. It returns when the stream has ended, because the response ends
+// with its handler.
 func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext) {
 	stream, err := q.sockets.openStream(who, exec, "")
 	if err != nil {
@@ -101,13 +106,15 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 		writeFault(w, http.StatusServiceUnavailable, goingAway("going away"))
 		return
 	}
+	// The status is sent before the resolver runs, so that a page knows at once that it is connected. Errors follow as events.
 	stream.attach(w)
 	parsed.Headers = nil // as on a socket, subscriptions with equal documents share the rest
 	go one.run(parsed)
 	stream.serve(r.Context())
 }
 
-// onStream answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one.
+// onStream answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one. The
+// method and the media type decide which.
 func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
 	stream, err := q.sockets.find(token, who, accepted == typeEvents)
 	switch {
@@ -126,6 +133,7 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 			writeFault(w, statusOf(err), err)
 			return
 		}
+		// An operation that has just ended is not missed by its client: 200 in any case.
 		if one := stream.take(id); one != nil {
 			one.stop()
 		}
@@ -136,7 +144,8 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 }
 
 // find returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only connects the
-// stream needs no token: the reservation's token identifies the viewer.
+// stream needs no token: the reservation's token identifies the viewer. With a token, it must be one of the same user with the same
+// scopes, though not the same one: tokens are renewed.
 func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
 	one := s.reserved[token]
@@ -144,6 +153,7 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	if one == nil {
 		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved for it, or its reservation has ended: reserve one by PUT")
 	}
+	// Both are errors of a missing viewer: nil means that there is one.
 	owner, owned := services.ViewerFrom(one.ctx)
 	viewer, known := services.ViewerFrom(who.ctx)
 	if fulfils && known != nil {
@@ -155,7 +165,8 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	return one, nil
 }
 
-// operate executes an operation on a stream: the answer 202 means that its results arrive there.
+// operate executes an operation on a stream: the answer 202 means that its results arrive there. Whatever is refused before is
+// answered here, with a status, and the stream hears nothing of it.
 func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
 	request, err := q.read(w, r, who.limit)
 	if err != nil {
@@ -171,6 +182,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	delete(request.Extensions, "operationId") // without it, subscriptions with equal documents share the rest
 	one := newOperation(&stream.peer, id)
 	one.nameAfter(w)
+	// Most of what follows can refuse. Nobody else knows an operation that has not begun, so it is cancelled here.
 	accepted := false
 	defer func() {
 		if !accepted {
@@ -191,6 +203,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
+	// The last check, because what has begun must run.
 	switch stream.begin(one) {
 	case hurdleTwice:
 		err = services.Errorf(services.Conflict, "operationId: is in use on this event stream")
@@ -208,7 +221,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 	write(w, http.StatusAccepted, "text/plain", nil)
 }
 
-// operationID checks the id of an operation on a stream.
+// operationID checks the id of an operation on a stream. The client chooses it, as on a socket.
 func operationID(id string) (string, error) {
 	if id == "" || len(id) > maxID {
 		return "", services.Errorf(services.Invalid, "operationId: 1 to %d bytes are needed", maxID)
@@ -216,7 +229,8 @@ func operationID(id string) (string, error) {
 	return id, nil
 }
 
-// writeEvents answers an operation that is not a subscription with an event stream that ends at once.
+// writeEvents answers an operation that is not a subscription with an event stream that ends at once, for clients that accept
+// nothing else. A stream without a token writes the form of distinct connections.
 func writeEvents(w http.ResponseWriter, response *graphql.Response) {
 	var one stream
 	body := one.complete(one.next(nil, "", stamped(w, response)), "")

@@ -8,28 +8,31 @@ import (
 
 // textMemory remembers values by texts, those used recently, within a number of bytes. It has two generations: when the young
 // one is full it becomes the old one, and a value that is used in the old one moves to the young one. So a read takes no
-// exclusive lock as a rule. It is safe for concurrent use; values are shared and must not be changed.
+// exclusive lock as a rule, where a list of least recent use would take one for each. It is safe for concurrent use; values are
+// shared and must not be changed.
 type textMemory[V any] struct {
 	limit int // bytes of a generation
 	seed  maphash.Seed
 
+	// The maps have hashes as keys, so that a lookup copies no text. The seed is random: nobody can choose texts that collide.
 	mu         sync.RWMutex
 	young, old map[uint64]remembered[V]
 	bytes      int // of the young one
 }
 
+// remembered is a value with its whole text. Of two texts with one hash, the later one replaces the other.
 type remembered[V any] struct {
 	text  []byte
 	value V
 	size  int
 }
 
-// newTextMemory makes a memory of about limit bytes.
+// newTextMemory makes a memory of about limit bytes, half of them for each generation.
 func newTextMemory[V any](limit int) *textMemory[V] {
 	return &textMemory[V]{limit: limit / 2, seed: maphash.MakeSeed(), young: map[uint64]remembered[V]{}}
 }
 
-// get returns the value of a text.
+// get returns the value of a text. An old value that is used survives the next change of generations.
 func (m *textMemory[V]) get(text []byte) (value V, known bool) {
 	key := maphash.Bytes(m.seed, text)
 	m.mu.RLock()
@@ -47,11 +50,14 @@ func (m *textMemory[V]) get(text []byte) (value V, known bool) {
 	return found.value, true
 }
 
-// put remembers a value. size is the bytes that it takes beside the text, which is copied.
+// put remembers a value. size is the bytes that it takes beside the text, which is copied. A value larger than a generation is not
+// remembered.
 func (m *textMemory[V]) put(text []byte, value V, size int) {
 	m.keep(maphash.Bytes(m.seed, text), remembered[V]{bytes.Clone(text), value, size + len(text)})
 }
 
+// keep puts a value into the young generation, in place of one with the same hash. If it is full, the old one is dropped as a
+// whole: there is nothing to walk.
 func (m *textMemory[V]) keep(key uint64, one remembered[V]) {
 	if one.size > m.limit {
 		return

@@ -12,7 +12,8 @@ import (
 )
 
 // Traced records a span for each operation: its name and kind, and neither its text nor its variables. That of a subscription
-// ends when the subscription has started; its events belong to what caused them.
+// ends when the subscription has started; its events belong to what caused them. Only errors of the operation fail a span, by the
+// code that its client sees.
 func Traced(server *handler.Server) {
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		running := graphql.GetOperationContext(ctx).Operation
@@ -21,6 +22,7 @@ func Traced(server *handler.Server) {
 			defer span.End(nil)
 			return next(ctx)
 		}
+		// The response is made when it is asked for, so the span ends then.
 		respond := next(ctx)
 		return func(ctx context.Context) *graphql.Response {
 			response := respond(ctx)
@@ -33,7 +35,7 @@ func Traced(server *handler.Server) {
 	})
 }
 
-// codeOf is the code of an error as clients see it.
+// codeOf is the code of an error as clients see it; "" for one without.
 func codeOf(shown *gqlerror.Error) string {
 	code, _ := shown.Extensions["code"].(string)
 	return code

@@ -10,6 +10,16 @@
 // take its frames within the write deadline is cut off, and its client reconnects and gets the full state. When the server
 // drains, sockets are closed with 1012, event streams end with a retry time, and new connections of both kinds are refused
 // with 503.
+//
+// The path of a request: Connections bounds the connections of its address. Front reads it, answers it if it is plain, and
+// hands every other connection to the HTTP server. There Handler chooses between Sockets (an upgrade) and queries (anything
+// else). queries checks the method, the origin, the address, the token and the body, in this order: the cheapest check that can
+// refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its price, Limits
+// charges it, and gqlgen's executor runs the resolvers.
+//
+// The path of a push: the hub puts an event into the channel of a subscription and calls its wake-up. The operation queues a
+// turn with the workers. A worker takes the newest event, renders it, gives up its slot, and writes the frame. While a client
+// does not read, the hub replaces the event in the channel: the client then gets the newest state, never a queue of old ones.
 package transport
 
 import (
@@ -27,7 +37,9 @@ import (
 
 // Config configures /graphql. Schema and Identity are required; for everything else, zero means the default.
 type Config struct {
-	Schema   graphql.ExecutableSchema
+	// Schema may be a QuickSchema too; the Front then answers some operations without the executor.
+	Schema graphql.ExecutableSchema
+	// Identity finds the viewer of each token.
 	Identity *Identity
 	// Sockets accepts the WebSocket upgrades and the event streams; nil refuses them with 400.
 	Sockets *Sockets
@@ -36,10 +48,12 @@ type Config struct {
 	ErrorPresenter graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil is gqlgen's own.
 	Recover graphql.RecoverFunc
-	// Around adds middleware around operations and responses (loaders, metrics); nil adds none.
+	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. What a Front answers by a
+	// QuickSchema passes none of it.
 	Around func(*handler.Server)
 
-	// Introspection permits introspection, and suggestions in errors. Default off.
+	// Introspection permits introspection, and suggestions in errors, which would otherwise reveal the schema name by name.
+	// Default off.
 	Introspection bool
 	// Origins are the exact origins (https://app.example.com) whose pages may call, besides this host's own and, in development
 	// mode, those of this machine.
@@ -47,15 +61,19 @@ type Config struct {
 
 	// Limits bounds the requests of clients; nil: no limits.
 	Limits Limits
-	// Proxies are the networks whose X-Forwarded-For header is trusted.
+	// Proxies are the networks whose X-Forwarded-For header is trusted. Without them, all clients of a proxy share its address
+	// and with it one limit; with a network too many, a client chooses the address that it is counted under.
 	Proxies []netip.Prefix
 
+	// Each bound below is checked before the work that it bounds: the body before it is parsed, the tokens before validation, the
+	// cost before execution. Tokens with the scope ingest may send longer bodies, because events come in batches of up to 500.
 	OperationTimeout time.Duration // the time for a query or a mutation; default 5 s
 	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
 	Shape            Shape         // the form of a GraphQL document
 
+	// The memory for documents has two bounds, because a document's text says little about what it takes when it is parsed.
 	QueryCost       int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	Weights         map[string]int // the costs of fields that cost more than others, by Type.field
 	Pages           map[string]int // the most items of a page where it is not 100, by Type.field
@@ -76,7 +94,8 @@ type Config struct {
 
 const answerLimit = 4 << 20 // bytes
 
-// withDefaults sets the fields that are zero to their defaults.
+// withDefaults sets the fields that are zero to their defaults. The program passes its settings, which have the same defaults;
+// these here are for tests and for whoever embeds the package.
 func (c Config) withDefaults() Config {
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
@@ -95,11 +114,14 @@ func (c Config) withDefaults() Config {
 
 // Handler serves GraphQL: queries and mutations by POST, queries by GET, everything by WebSocket and, as event streams, by
 // both modes of the GraphQL over SSE protocol. It answers OPTIONS, and any other method with 405. It does not look at the path.
+//
+// The transports are asked in the order in which they are added: Sockets takes upgrades, queries everything that is left.
 func Handler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	documents := newDocuments(cfg)
 	cfg.Trusted.check(cfg, documents)
 	server := handler.New(cfg.Schema)
+	// createOperation has prepared the document already; the executor finds it by its context and parses nothing.
 	server.SetQueryCache(prepared{})
 	if cfg.ErrorPresenter != nil {
 		server.SetErrorPresenter(cfg.ErrorPresenter)
@@ -114,10 +136,12 @@ func Handler(cfg Config) http.Handler {
 	if cfg.Around != nil {
 		cfg.Around(server)
 	}
+	// Sockets exist before their handler, because the hub and the drain need them. They learn here which documents to use.
 	if cfg.Sockets != nil {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
+	// One backlog for all: what waits to be read takes the same memory, over whichever protocol.
 	answers := &backlog{limit: backlogLimit}
 	if cfg.Sockets != nil {
 		answers = &cfg.Sockets.backlog
@@ -127,7 +151,8 @@ func Handler(cfg Config) http.Handler {
 	return &endpoint{server, served}
 }
 
-// endpoint is what Handler makes; a Front looks into it.
+// endpoint is what Handler makes. A Front looks into it for the checks and limits that it has to apply as well; any other
+// handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
 	queries *queries

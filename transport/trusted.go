@@ -13,15 +13,17 @@ import (
 
 const trustedPrefix = "sha256:"
 
-// TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none.
+// TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while
+// the server runs, so they need no lock, and answers that depend on them may be remembered.
 type TrustedDocuments struct {
 	hashes map[textHash]string // texts by their hash
-	texts  map[string]struct{}
+	// texts finds a document that a client sends in full; both maps share the strings.
+	texts map[string]struct{}
 }
 
 // ReadTrustedDocuments reads a manifest: a JSON object of texts by their id, or the form of Apollo's tools, which has a list
 // of operations with id and body. An id is the SHA-256 of its text in hexadecimal digits, with or without the prefix
-// sha256:.
+// sha256:. A wrong id is an error, because a client that sends the right one would be refused.
 func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,6 +55,7 @@ func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	return trusted, nil
 }
 
+// byHash finds a document by the hash of automatic persisted queries.
 func (t *TrustedDocuments) byHash(hash textHash) (text string, known bool) {
 	if t == nil {
 		return "", false
@@ -61,7 +64,7 @@ func (t *TrustedDocuments) byHash(hash textHash) (text string, known bool) {
 	return text, known
 }
 
-// byID finds a document by its id in a request.
+// byID finds a document by its id in a request, which has the prefix: without it, the id could be one of another scheme.
 func (t *TrustedDocuments) byID(id string) (text string, known bool) {
 	var hash textHash
 	digits, prefixed := strings.CutPrefix(id, trustedPrefix)
@@ -71,6 +74,7 @@ func (t *TrustedDocuments) byID(id string) (text string, known bool) {
 	return t.byHash(hash)
 }
 
+// has reports whether a text is one of the manifest, byte for byte.
 func (t *TrustedDocuments) has(text string) bool {
 	if t == nil {
 		return false
@@ -79,7 +83,8 @@ func (t *TrustedDocuments) has(text string) bool {
 	return known
 }
 
-// check logs the documents of the manifest that the server would refuse, because of the schema or a limit.
+// check logs the documents of the manifest that the server would refuse, because of the schema or a limit. It is a warning and no
+// error: clients of an older version may be in the manifest too. It also puts the good ones into the cache.
 func (t *TrustedDocuments) check(cfg Config, documents *documents) {
 	if t == nil {
 		return

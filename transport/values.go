@@ -14,7 +14,8 @@ import (
 
 // createOperation prepares the document and reads the variables. It coerces variables strictly by the specification, where
 // the executor would accept a string for a number or a number for a string, and replaces the executor's message if it names
-// another value than the client's. It refuses an operation that is too expensive, and returns the cost of the others.
+// another value than the client's. It refuses an operation that is too expensive, and returns the cost of the others. HTTP, sockets
+// and event streams all begin an operation by it. With faults, the operation has only what the error's presentation needs.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
@@ -26,6 +27,7 @@ func createOperation(
 	if len(faults) > 0 {
 		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, faults
 	}
+	// The text has proved valid, so its hash may find it from now on.
 	if keep != nil {
 		keep()
 	}
@@ -33,6 +35,7 @@ func createOperation(
 	if operation.Operation == nil {
 		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, request.OperationName)}
 	}
+	// The client's own values are checked, even if the executor has found a fault: its message may speak of a converted one.
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
 		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
@@ -43,6 +46,7 @@ func createOperation(
 	if len(faults) > 0 {
 		return operation, 0, faults
 	}
+	// The executor's variables have their defaults, which count too.
 	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.dear {
 		return operation, price, asList(services.Errorf(services.Invalid,
 			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.dear))
@@ -59,7 +63,8 @@ func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return faultError(err)
 }
 
-// wrongValue returns an error for a variable with a value of the wrong kind; nil if the executor judges it correctly.
+// wrongValue returns an error for a variable with a value of the wrong kind; nil if the executor judges it correctly: null where
+// none may be, members that an input does not have, values of the scalars' own checks. place is where the value is, for the error.
 func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
 	if value == nil {
 		return nil
@@ -80,6 +85,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	switch {
 	case definition == nil:
 		return nil
+	// A value that is no object has no members here, and the executor refuses it.
 	case definition.Kind == ast.InputObject:
 		object, _ := value.(map[string]any)
 		for _, field := range definition.Fields {
@@ -103,7 +109,8 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	return nil
 }
 
-// needed describes the value that a scalar or an enum needs; "" if the value can be one.
+// needed describes the value that a scalar or an enum needs; "" if the value can be one. The scalars are those of the schema; one
+// that is not listed here is left to its own function.
 func needed(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
@@ -136,7 +143,7 @@ func needed(definition *ast.Definition, value any) string {
 	return ""
 }
 
-// shown describes a value in an error: its kind, or a number itself.
+// shown describes a value in an error: its kind, or a number itself. A text is never repeated, because it may be private.
 func shown(value any) string {
 	const longest = 40
 	switch value := value.(type) {

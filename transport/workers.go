@@ -4,17 +4,20 @@ import "sync"
 
 // workers run turns, a bounded number at a time: ten thousand subscriptions that wake together wait in a list and not in ten
 // thousand goroutines. A worker that is about to wait for a slow client leaves its slot to another one, so that slow clients
-// delay nobody, however many there are. Workers start when there is work and end when there is none.
+// delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value with a limit
+// is ready.
 type workers struct {
 	limit int
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// The list runs through the operations themselves, so that queueing allocates nothing.
 	first   *operation // waiting, linked through operation.following
 	last    *operation
 	running int // workers that hold a slot: not waiting for a client
 }
 
-// submit queues an operation's turn. The caller ensures that the operation is not queued twice.
+// submit queues an operation's turn. The caller ensures that the operation is not queued twice, by its state. Turns are served in
+// the order in which they came.
 func (w *workers) submit(one *operation) {
 	w.mu.Lock()
 	if w.last == nil {
@@ -27,7 +30,7 @@ func (w *workers) submit(one *operation) {
 	w.mu.Unlock()
 }
 
-// spawn starts a worker if one is wanted. The lock is held.
+// spawn starts a worker if one is wanted. The lock is held. One at a time is enough: each submit and each leave asks again.
 func (w *workers) spawn() {
 	if w.first != nil && w.running < w.limit {
 		w.running++
@@ -55,7 +58,7 @@ func (w *workers) work() {
 	}
 }
 
-// leave gives up the slot of the calling worker before it may wait.
+// leave gives up the slot of the calling worker before it may wait. The worker's goroutine goes on, beyond the limit.
 func (w *workers) leave() {
 	w.mu.Lock()
 	w.running--
@@ -63,7 +66,7 @@ func (w *workers) leave() {
 	w.mu.Unlock()
 }
 
-// enter takes the slot back after a wait. false: the worker lost its slot and must exit.
+// enter takes the slot back after a wait. false: the worker lost its slot and must exit. Others have the work by then.
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

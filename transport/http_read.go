@@ -1,0 +1,154 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"tidings/services"
+)
+
+// read reads the request's parameters. limit bounds a body; the query of a URL has the lower limit also with the scope ingest.
+func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (request *params, err error) {
+	if r.Method == http.MethodGet {
+		request, err = readURL(r.URL, q.cfg.BodyLimit)
+	} else {
+		request, err = q.readBody(w, r, limit)
+	}
+	if err == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request, and would end the operation too
+	}
+	return request, err
+}
+
+// readBody reads a POST. A body that is too long, too slow or cut off has a status of its own; it is read to the limit and no
+// further, so that its length in the header need not be believed.
+func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
+	if err := checkMedia(r); err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+			return nil, &httpError{http.StatusRequestEntityTooLarge, "body: up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, &httpError{http.StatusRequestTimeout, "body: did not arrive in time", 0}
+		}
+		return nil, services.Wrapf(services.Invalid, err, "body: it ended early")
+	}
+	// Before the parser, which would replace what is not UTF-8 by a character that nobody sent.
+	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
+		return nil, err
+	}
+	return parseParams(body.Bytes(), "body", q.cfg.BodyLimit)
+}
+
+// readURL reads a GET. Of a parameter that is there twice, the first counts.
+func readURL(address *url.URL, limit int64) (*params, error) {
+	if int64(len(address.RawQuery)) > limit {
+		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed", int(limit)}
+	}
+	values, err := url.ParseQuery(address.RawQuery)
+	if err != nil {
+		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
+	}
+	for name := range values {
+		if !utf8.ValidString(values.Get(name)) {
+			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
+		}
+	}
+	request := &params{documentID: values.Get("documentId")}
+	request.OperationName = values.Get("operationName")
+	request.Query = strings.Clone(values.Get("query")) // caches keep this text: a substring would keep the whole request line in memory
+	for _, name := range []string{"variables", "extensions"} {
+		if err := services.CheckUnicode(name, []byte(values.Get(name))); err != nil {
+			return nil, err
+		}
+	}
+	if request.Variables, err = parseObject([]byte(values.Get("variables")), "variables"); err != nil {
+		return nil, err
+	}
+	if request.Extensions, err = parseObject([]byte(values.Get("extensions")), "extensions"); err != nil {
+		return nil, err
+	}
+	return request, request.check()
+}
+
+// parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all but the variables,
+// because those are parsed and remembered: the longer limit of ingest is for events, which are variables. The error names the
+// parameter and repeats none of its content. what names the text itself in errors: the body, or the payload of a message.
+func parseParams(text []byte, what string, limit int64) (*params, error) {
+	var parts struct {
+		Query         json.RawMessage `json:"query"`
+		DocumentID    json.RawMessage `json:"documentId"`
+		OperationName json.RawMessage `json:"operationName"`
+		Variables     json.RawMessage `json:"variables"`
+		Extensions    json.RawMessage `json:"extensions"`
+	}
+	// The text null is valid JSON for a struct, and no request.
+	if json.Unmarshal(text, &parts) != nil || isNull(text) {
+		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
+	}
+	if int64(len(text)-len(parts.Variables)) > limit {
+		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
+	}
+	request := &params{}
+	for _, part := range []struct {
+		name string
+		text json.RawMessage
+		into *string
+	}{{"query", parts.Query, &request.Query}, {"documentId", parts.DocumentID, &request.documentID}, {"operationName", parts.OperationName, &request.OperationName}} {
+		if !isNull(part.text) && json.Unmarshal(part.text, part.into) != nil {
+			return nil, services.Errorf(services.Invalid, "%s: must be a text", part.name)
+		}
+	}
+	var err error
+	if request.Variables, err = parseObject(parts.Variables, "variables"); err != nil {
+		return nil, err
+	}
+	if request.Extensions, err = parseObject(parts.Extensions, "extensions"); err != nil {
+		return nil, err
+	}
+	return request, request.check()
+}
+
+// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON: the lexer would replace it,
+// and two different keys could become one. Block strings have no escapes, so a query with block strings is left to the parser.
+func checkQuery(query string) error {
+	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
+		return nil
+	}
+	return services.CheckUnicode("query", []byte(query))
+}
+
+// parseObject reads a JSON object that may be absent or null. Numbers stay text, because an ID can have more digits than a
+// float.
+func parseObject(text []byte, what string) (map[string]any, error) {
+	if isNull(text) {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var object map[string]any
+	if decoder.Decode(&object) == nil && object != nil {
+		if _, err := decoder.Token(); err == io.EOF { // nothing may follow it
+			return object, nil
+		}
+	}
+	return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
+}
+
+// isNull reports whether a part of a JSON text is absent or null, which mean the same in a request.
+func isNull(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) == 0 || string(text) == "null"
+}

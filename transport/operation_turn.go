@@ -1,0 +1,156 @@
+package transport
+
+import (
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"tidings/services"
+)
+
+// listen starts a subscription that wakes and leaves the rest to its turns. The order matters: the operation context is held
+// before the resolver runs, because the middleware that taps its channel is part of it, and the wake-up is in the context before
+// the resolver can put an event.
+func (o *operation) listen(parsed *graphql.OperationContext) {
+	sockets := o.peer.sockets
+	use, held := sockets.shared.acquire(parsed)
+	if held {
+		o.holds.Store(use)
+		if o.ctx.Err() != nil {
+			o.release() // it was stopped before it held the context
+		}
+	}
+	o.ctx = sockets.cfg.Wake(o.ctx, o.wake)
+	switch {
+	// It was too late, and dispatch has ended the operation.
+	case !o.dispatch(use):
+	case !o.source.IsValid(): // the resolver refused it: next returns the error
+		o.stream()
+	default:
+		sockets.workers.submit(o)
+	}
+}
+
+// tap takes the resolver's channel as source, and returns feed in its place. Only the first channel is tapped: a second result of
+// that kind would belong to a field below. feed has one place, which a turn fills before it calls next, so next never waits.
+func (o *operation) tap(result any) any {
+	source := reflect.ValueOf(result)
+	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
+		return result
+	}
+	kind := source.Type()
+	o.source, o.feed = source, reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
+	return o.feed.Convert(kind).Interface()
+}
+
+// wake reports that the channel has an event or was closed. It does not wait, because the hub wakes thousands in a row, and any
+// goroutine may call it. Wake-ups are not counted: one turn takes the newest event, whatever their number.
+func (o *operation) wake() {
+	for {
+		switch o.state.Load() {
+		case stateIdle:
+			if o.state.CompareAndSwap(stateIdle, stateRunning) {
+				o.peer.sockets.workers.submit(o)
+				return
+			}
+		// The turn may have looked at the channel already, so it is told to look again.
+		case stateRunning:
+			if o.state.CompareAndSwap(stateRunning, stateAgain) {
+				return
+			}
+		// Another turn follows anyway.
+		default:
+			return
+		}
+	}
+}
+
+// turn delivers one event, if there is one. A worker calls it. false: the worker lost its slot and must exit. An operation has one
+// turn at a time, so its messages keep their order.
+func (o *operation) turn() (stay bool) {
+	// Before the channel is read: a wake-up from here on leads to another turn, one before is served by this.
+	o.state.Store(stateRunning)
+	if o.ctx.Err() != nil {
+		return true // the state stays running, so no turn follows
+	}
+	workers := &o.peer.sockets.workers
+	// Not ok with a valid event means that the channel was closed.
+	event, ok := o.source.TryRecv()
+	if !ok && !event.IsValid() { // there is no event yet
+		o.rest()
+		return true
+	}
+	frame, last := frames.Get().(*[]byte), true
+	if ok {
+		last = o.render(frame, event)
+	} else {
+		*frame = o.peer.line.complete((*frame)[:0], o.id)
+	}
+	// The frame is rendered while the worker has its slot, because that is work. Writing is waiting, and holds no slot.
+	workers.leave()
+	if last {
+		o.finish(*frame)
+	} else if o.ctx.Err() == nil && o.peer.line.send(*frame) == nil {
+		o.peer.sockets.events.Add(1)
+	}
+	frames.Put(frame)
+	stay = workers.enter()
+	// After the write, so that events which come while a client is slow replace each other in the channel.
+	if !last {
+		o.rest()
+	}
+	return stay
+}
+
+// rest ends a turn, and submits another if a wake-up came in the meantime. The state then stays stateAgain until that turn.
+func (o *operation) rest() {
+	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
+		o.peer.sockets.workers.submit(o)
+	}
+}
+
+// frames are reused buffers for messages. A frame is returned when the connection has taken it.
+var frames = sync.Pool{New: func() any { return new([]byte) }}
+
+// render makes the message of an event; last reports that it ends the operation. An event must be rendered within the operation
+// timeout, like a query, because a worker waits for it.
+func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
+	*frame = (*frame)[:0]
+	defer func() {
+		if fault := recover(); fault != nil {
+			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.named(o.presented(fault))), true
+		}
+	}()
+	timeout := o.peer.sockets.cfg.OperationTimeout
+	timer := time.AfterFunc(timeout, o.cancel) // a timer costs less than a context with a deadline
+	defer timer.Stop()
+	if !o.feed.TrySend(event) { // middleware did not take the previous event
+		o.feed.TryRecv()
+		o.feed.TrySend(event)
+	}
+	// next finds the event in feed and does not wait for it. Resolvers below the event may still wait for an engine.
+	response := o.next(o.ctx)
+	if response != nil {
+		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
+	}
+	switch {
+	// Stopped before anything is promised: a timer that fired later would end the operation, and nobody would tell the client.
+	case !timer.Stop() || o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
+		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
+		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
+		return true
+	case response == nil:
+		*frame = o.peer.line.complete(*frame, o.id)
+		return true
+	// Without data the event shows nothing, so the protocol's error ends the operation, with its reason.
+	case isRequestError(response):
+		*frame = o.peer.line.failed(*frame, o.id, o.named(response.Errors))
+		return true
+	default:
+		*frame = o.peer.line.next(*frame, o.id, o.shown(response))
+		return false
+	}
+}

@@ -1,0 +1,78 @@
+package transport
+
+import (
+	"context"
+	"time"
+)
+
+// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over
+// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the
+// rest are cut off. Draining twice is the same as once. Peers that come after the list was made are closed by add's answer.
+func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
+	// draining is set and the list is made at once, so that each peer is in the list or sees that it came too late.
+	s.mu.Lock()
+	s.draining = true
+	peers := make([]line, 0, len(s.open))
+	for one := range s.open {
+		peers = append(peers, one.line)
+	}
+	s.mu.Unlock()
+
+	ticker := time.NewTicker(drainStep)
+	defer ticker.Stop()
+	began := time.Now()
+	closeSpread(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
+	// running counts peers, and operations that are still starting: after this no goroutine of a client touches the hub.
+	gone := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		for _, one := range peers {
+			one.cut()
+		}
+	}
+}
+
+// CloseUser ends every socket, with 4403, and event stream of a user, by key. Their next request is refused. It closes those of this
+// node only; each node is asked when it learns of the erasure. The result is their number.
+func (s *Sockets) CloseUser(key string) (closed int) {
+	s.mu.Lock()
+	var peers []line
+	for one := range s.open {
+		one.mu.Lock()
+		if one.holder == key {
+			peers = append(peers, one.line)
+		}
+		one.mu.Unlock()
+	}
+	s.mu.Unlock()
+	for _, one := range peers {
+		go one.dismiss() // may wait for a slow reader
+	}
+	return len(peers)
+}
+
+// closeSpread asks peers to reconnect: at each tick, as many as are due by then, because a busy machine loses ticks. passed is
+// the part of the time that has passed. If ctx ends, the rest are closed at once. It waits for none of them.
+func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
+	for from := 0; from < len(peers); {
+		to := len(peers)
+		if part := passed(); part < 1 && ctx.Err() == nil {
+			to = max(from, int(float64(len(peers))*part))
+		}
+		for _, one := range peers[from:to] {
+			go one.restart() // may wait for a slow reader
+		}
+		if from = to; from == len(peers) {
+			return
+		}
+		select {
+		case <-ticks:
+		case <-ctx.Done():
+		}
+	}
+}
