@@ -1,5 +1,15 @@
-// Package command is the command line: serve, import, export, erase, webhooks, token, vapid, doctor, schema, completion, help, version. It reads flags and the environment into the
-// settings of a node, reports every fault of them at once, and maps the outcome to an exit code.
+// Package command is the command line: serve, import, export, erase, webhooks, token, vapid, doctor, schema, completion, help,
+// version. It reads flags and the environment into the settings of a node, reports every fault of them at once, and maps the
+// outcome to an exit code.
+//
+// The path of a command: Run gives the words and the environment to ParseArgs. That makes kong's parser from the tags of
+// grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
+// all one line there, and nothing else lists them. A reader decodes the values and keeps what it cannot read; complete then
+// checks every flag that the command takes. Either all is right, or one usageError has all the faults. The commands themselves
+// are short: each opens the database, calls a service, and prints.
+//
+// Commands other than serve may run beside nodes on PostgreSQL. On SQLite they need the lock of the file, and fail while a
+// node has it.
 package command
 
 import (
@@ -15,8 +25,10 @@ import (
 	"tidings/services/node"
 )
 
-// Run runs the command and returns the exit code: 0 done, 1 failed, 2 usage error.
+// Run runs the command and returns the exit code: 0 done, 1 failed, 2 usage error. ctx ends with a signal, and everything ends
+// with ctx. A command's result goes to stdout; errors and the log go to stderr, so that the output can be piped.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+	// Before the parser: the words to complete are seldom a valid command line.
 	if len(args) > 0 && args[0] == completeWord {
 		_ = complete(args[1:], stdout) // a shell that does not read needs no answer
 		return 0
@@ -27,12 +39,14 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 		return 2
 	}
 	switch command.Name {
+	// The runtime is set up before anything is opened, because the engines size themselves by it.
 	case "serve":
 		node.SpareProcessors(env)
 		log := newLog(command.Config, stderr)
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)
 		log.LogAttrs(ctx, slog.LevelInfo, "configuration", Masked(command.Config)...)
 		err = node.Serve(ctx, command.Config, stdout, log)
+	// An import has an exit code of its own: it may be done, and some lines bad. It reports errors beside its progress.
 	case "import follows", "import messages", "import posts", "import shows":
 		return runImport(ctx, command, os.Stdin, stdout)
 	case "export":
@@ -59,6 +73,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 	return 0
 }
 
+// newLog makes the log of a node. Text is for people, JSON for collectors.
 func newLog(cfg node.Config, out io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.LogLevel}
 	if cfg.LogFormat == "json" {

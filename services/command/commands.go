@@ -16,7 +16,7 @@ import (
 )
 
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
-// them.
+// them. Fields without a flag (kong:"-") are set by complete from the words, because their meaning depends on the command.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // an import and an export check only the settings that they use
@@ -30,7 +30,8 @@ type Command struct {
 	Webhooks WebhookOptions `embed:""`
 }
 
-// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command.
+// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the
+// tag for says which commands take a flag, and complete refuses it with the others. The names of the fields mean nothing.
 type grammar struct {
 	Command `embed:""`
 
@@ -48,6 +49,8 @@ type grammar struct {
 	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
 
+// The words of a command are its arguments without flags. Their types have the method Help, which is why several are empty
+// structs of their own. The tag words lists values for completion in shells.
 type importWords struct {
 	What string `arg:"" words:"follows messages posts shows" help:"follows, messages, posts or shows"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
@@ -69,14 +72,17 @@ type exportWords struct {
 // importable are the kinds of data that can be imported.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
-// newParser makes a parser into g. r collects unreadable values.
+// newParser makes a parser into g. r collects unreadable values; nil is for parsers that only describe the flags.
 func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
+	// Our reader takes the place of kong's own mappers, which would stop at the first fault.
 	for _, readable := range readableTypes {
 		options = append(options, kong.TypeMapper(readable, r))
 	}
+	// kong.Must panics only for tags that are wrong, which tests find.
 	k := kong.Must(g, options...)
+	// Only the first flag of a group names it; the others follow it.
 	var group *kong.Group
 	for _, flag := range k.Model.Flags {
 		group = cmp.Or(flag.Group, group)
@@ -86,7 +92,7 @@ func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 }
 
 // usageError is an invalid command line or environment: all its faults, and where to find help. The process ends with exit
-// code 2.
+// code 2. Whoever deploys a node with five wrong settings wants to start it twice, not six times.
 type usageError struct {
 	faults []error
 	hint   string
@@ -115,6 +121,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
 	args = twoDashes(args)
 	switch {
+	// Help is printed for a line with faults too: it is what somebody with faults asks for.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
 		return Command{Name: "help"}, helpOn(k, args)
 	case slices.Contains(args, "--version"):
@@ -124,6 +131,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	if helped { // the check above misses some forms: --help=true, -hh
 		return Command{Name: "help"}, nil
 	}
+	// kong's own faults, such as an unknown flag. It stops at the first of them.
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
 		return Command{}, &usageError{[]error{parse.Unwrap()}, hintFor(parse.Context)}
 	}
@@ -135,11 +143,13 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	if faults := g.complete(line, unread); len(faults) > 0 {
 		return Command{}, &usageError{faults, hintFor(line)}
 	}
+	// Two nodes with one name would take each other's jobs, so a node without a name gets one that nobody else has.
 	g.Config.Node = cmp.Or(g.Config.Node, node.NodeName(rand.Uint32()))
 	return g.Command, nil
 }
 
-// twoDashes replaces -name by --name: a flag may have one dash or two.
+// twoDashes replaces -name by --name: a flag may have one dash or two, as in programs on Go's package flag. No flag has one letter,
+// except -h.
 func twoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -153,7 +163,9 @@ func twoDashes(args []string) []string {
 	return args
 }
 
-// environment gives the flags of the command their variables. An empty one counts as not set.
+// environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's
+// templates set variables that they have no value for. Flags that the command does not take ignore theirs: a server's
+// environment may be used for an import.
 func environment(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
@@ -163,7 +175,7 @@ func environment(env func(string) string) kong.ResolverFunc {
 	}
 }
 
-// commandOf is the command in the words: serve if there is none.
+// commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -171,6 +183,7 @@ func commandOf(line *kong.Context) string {
 	return "serve"
 }
 
+// hintFor says where to find help, on the command that the line names.
 func hintFor(line *kong.Context) string {
 	program := "tidings"
 	if command := commandOf(line); command != "serve" {
@@ -179,7 +192,8 @@ func hintFor(line *kong.Context) string {
 	return program + " --help lists every command and flag."
 }
 
-// complete finishes kong's work, and returns every fault of it.
+// complete finishes kong's work, and returns every fault of it: first those of the command's words, then those of its flags. A
+// word that makes all flags meaningless is returned alone.
 func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":
@@ -216,6 +230,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 			faults = append(faults, err)
 		}
 	}
+	// given are the flags on the command line; set also has those from the environment. A default makes neither.
 	given, set := map[*kong.Flag]bool{}, map[string]bool{}
 	for _, word := range line.Path {
 		given[word.Flag] = !word.Resolved // set on the command line, not by the environment
@@ -226,6 +241,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	if g.Config.Demo && !set["data"] {
 		g.Config.Data = "" // a temporary folder
 	}
+	// Every flag is checked, also one with its default: a check may concern two settings, and the other one was given.
 	for _, flag := range line.Model.Flags {
 		var fault error
 		text, bad := unread[flag.Value]
@@ -245,7 +261,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	return faults
 }
 
-// ImportOptions are the options of "tidings import" besides the database.
+// ImportOptions are the options of "tidings import" besides the database. Which kinds take one of them is in its tag for.
 type ImportOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`

@@ -12,12 +12,12 @@ import (
 	"tidings/services"
 )
 
-// The script of a shell asks this program at each press of Tab, so it is never older than the program.
+// The script of a shell asks this program at each press of Tab, so it is never older than the program, and knows no flag by itself.
 //
 //go:embed completion
 var completionScripts embed.FS
 
-// shells are those for which there is a script.
+// shells are those for which there is a script, named tidings.SHELL in the folder.
 var shells = []string{"bash", "zsh", "fish"}
 
 // completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is the one to complete.
@@ -48,7 +48,7 @@ func runCompletion(shell string, out io.Writer) error {
 	return err
 }
 
-// checkShell is the fault of a shell without a script.
+// checkShell is the fault of a shell without a script; nil for one that has one.
 func checkShell(shell string) error {
 	if slices.Contains(shells, shell) {
 		return nil
@@ -59,11 +59,11 @@ func checkShell(shell string) error {
 // suggestion is one way to complete a word.
 type suggestion struct{ word, help string }
 
-// filesToo stands for the names of files, which the shell completes itself.
+// filesToo stands for the names of files, which the shell completes itself: the scripts look for this line.
 const filesToo = ":files"
 
 // complete prints the suggestions for the last of the words in the form of the shell, one a line. What cannot be completed is no
-// fault: there is nothing to suggest.
+// fault: there is nothing to suggest. It runs at each press of a key, so it opens nothing.
 func complete(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return nil
@@ -71,6 +71,7 @@ func complete(args []string, out io.Writer) error {
 	shell, words := args[0], joinValues(args[1:])
 	last := words[len(words)-1]
 	prefix := ""
+	// --flag=va is the flag and a value that has begun.
 	if flag, value, found := strings.Cut(last, "="); found && strings.HasPrefix(flag, "-") {
 		words, last, prefix = append(words[:len(words)-1:len(words)-1], flag), value, flag+"="
 	} else {
@@ -94,7 +95,8 @@ func complete(args []string, out io.Writer) error {
 	return nil
 }
 
-// joinValues undoes what bash does: --flag=value arrives there as the three words --flag, = and value.
+// joinValues undoes what bash does: --flag=value arrives there as the three words --flag, = and value. Other shells send one word,
+// which stays as it is.
 func joinValues(words []string) []string {
 	var joined []string
 	for i, word := range words {
@@ -111,13 +113,15 @@ func joinValues(words []string) []string {
 	return joined
 }
 
-// suggest lists what may follow the words; last is the beginning of the next one.
+// suggest lists what may follow the words; last is the beginning of the next one. It does not filter by last, except that a
+// dash asks for flags: the caller does.
 func suggest(words []string, last string) (list []suggestion) {
 	model := newParser(&grammar{}, reader{}).Model
 	flags := map[string]*kong.Flag{}
 	for _, flag := range model.Flags {
 		flags["--"+flag.Name] = flag
 	}
+	// The words are read as kong would, but nothing is a fault: an unknown flag is skipped.
 	var command *kong.Node
 	var values []string // the command's arguments so far
 	given := map[*kong.Flag]bool{}
@@ -148,6 +152,7 @@ func suggest(words []string, last string) (list []suggestion) {
 	if command != nil {
 		name = strings.Join(append([]string{command.Name}, values...), " ") // import has the flags of import follows
 	}
+	// A command, then its arguments in order. After the last one, and for serve, only flags are left.
 	if !strings.HasPrefix(last, "-") {
 		switch {
 		case command == nil && len(values) == 0:
@@ -168,7 +173,7 @@ func suggest(words []string, last string) (list []suggestion) {
 	return list
 }
 
-// valuesOf lists the known values of a flag or argument; form says whether it is a file.
+// valuesOf lists the known values of a flag or argument; form says whether it is a file: it is the placeholder of the help.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})
@@ -179,7 +184,7 @@ func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	return list
 }
 
-// firstWords is the beginning of a help text, for a list.
+// firstWords is the beginning of a help text, for a list: up to a semicolon, and at most about 80 characters.
 func firstWords(help string) string {
 	help, _, _ = strings.Cut(help, "; ")
 	if len(help) > 80 {

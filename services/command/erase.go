@@ -27,10 +27,11 @@ type eraseWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// erasePoll is the time between two looks at an erasure.
+// erasePoll is the time between two looks at an erasure. A look is one row by its key.
 const erasePoll = 200 * time.Millisecond
 
-// runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a failure.
+// runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a
+// failure. Erasures are idempotent: the same command again waits for the one that runs.
 func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
 	if ofSQLite {
@@ -53,6 +54,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	// On SQLite this process holds the lock, so no server can be removing anything now.
 	if !ofSQLite {
 		if erasure, err = awaitErasure(ctx, db, erasure, command.Erase.Wait); err != nil {
 			return err
@@ -61,7 +63,8 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	return printErasure(erasure, ofSQLite, out)
 }
 
-// awaitErasure waits until an erasure is done, at most so long.
+// awaitErasure waits until an erasure is done, at most so long. It returns the newest state in any case: that it is not done
+// yet is no error.
 func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, most time.Duration) (erasures.Erasure, error) {
 	ticker := time.NewTicker(erasePoll)
 	defer ticker.Stop()
@@ -82,6 +85,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 	return erasure, nil
 }
 
+// printErasure prints how far an erasure is, and what was removed until now.
 func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
 	var text strings.Builder
 	switch {

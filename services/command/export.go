@@ -18,7 +18,8 @@ import (
 	"tidings/services/sql"
 )
 
-// runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure.
+// runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure. It needs neither
+// Redis nor a node, because SQL has everything.
 func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
 	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
 		// Opening a missing database would create an empty one.
@@ -40,6 +41,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	if !known {
 		return services.Errorf(services.NotFound, "there is no user %s", services.Quote(key))
 	}
+	// One write to out for many lines. What was written before an error stays written, so the message says that it is incomplete.
 	write := func(out io.Writer) error {
 		buffered := bufio.NewWriterSize(out, 64<<10)
 		err := export.Write(ctx, db, user, node.Exports, func(line []byte) error {
@@ -60,8 +62,9 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	return writeWhole(command.Export.Out, write)
 }
 
-// writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name stays until
-// then. Only its owner can read it.
+// writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name
+// stays until then. Only its owner can read it. The other name is in the same folder, because a rename works only within one
+// file system.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)
@@ -75,10 +78,12 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(file.Name()) // it may never have existed under this name
 		}
 	}()
+	// Synced before the rename: after a crash the name would otherwise be that of an empty file.
 	err = write(file)
 	if err == nil {
 		err = file.Sync()
 	}
+	// Closed also after an error, or the file could not be removed on every system.
 	if fault := file.Close(); err == nil {
 		err = fault
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// kong wraps these texts, but for what is indented.
+// kong wraps these texts, but for what is indented. The books repeat some of them, and tests run their examples.
 
 const about = `Tidings serves feeds and unread badges over GraphQL.
 
@@ -134,7 +134,8 @@ the same text. The command needs no server, database or Redis, and has no settin
 `
 }
 
-// helpOn prints the help of the command that the words among args name, even if args have other faults.
+// helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own flag would
+// report those first.
 func helpOn(k *kong.Kong, args []string) error {
 	words := slices.DeleteFunc(args, func(arg string) bool { return arg == "help" || strings.HasPrefix(arg, "-") })
 	line, err := kong.Trace(k, append([]string{"--help"}, words...))
@@ -144,7 +145,8 @@ func helpOn(k *kong.Kong, args []string) error {
 	return line.PrintUsage(false)
 }
 
-// printHelp prints the flags that the command takes, and the text.
+// printHelp prints the flags that the command takes, and the text. For import, whose kind is not known yet, these are the
+// flags of all kinds.
 func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	for _, flag := range line.Model.Flags {
 		flag.Hidden = !strings.Contains(cmp.Or(flag.Tag.Get("for"), "serve"), commandOf(line)) // import takes what import follows takes
@@ -152,7 +154,8 @@ func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, line)
 }
 
-// describe is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT].
+// describe is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT]. It is
+// made of the tags that the checks use, so that the help cannot be wrong about them.
 func describe(value *kong.Value) string {
 	if value.Flag == nil {
 		return value.Help

@@ -36,6 +36,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	if err != nil {
 		return fail(err)
 	}
+	// A failed close means that the last batch may not be on disk.
 	defer func() {
 		if err := db.Close(); err != nil {
 			exit = fail(err)
@@ -43,12 +44,14 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	}()
 	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
+	// A bar is drawn only where somebody watches; a file or a pipe gets lines.
 	file, _ := out.(*os.File)
 	opts := importer.Options{
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
 		Input: in, Out: out, Terminal: isTerminal(file),
 	}
 	report, err := importFile(ctx, db, command, opts)
+	// What was done is printed also after a failure, because the next run continues behind it.
 	if report.Lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
@@ -61,7 +64,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	return 0
 }
 
-// importFile runs the command's import of the file.
+// importFile runs the command's import of the file. What it adds to SQL goes to users' views by jobs of the nodes, which it queues.
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
@@ -80,6 +83,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	case "import posts":
 		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)
+		// An import that continues has nothing new of its own, perhaps, but the interrupted one did not come to this line.
 		if report.New > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
@@ -95,6 +99,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
+	// Follows change how many followers an author has, and with it the mode of their posts.
 	report, err = importer.Follows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {
 		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))

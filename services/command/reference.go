@@ -11,7 +11,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// capabilities are the chapters of the reference: the files of the schema, in the order in which a new reader needs them.
+// capabilities are the chapters of the reference: the files of the schema, in the order in which a new reader needs them. A
+// test finds a file that is missing here.
 var capabilities = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
@@ -44,12 +45,14 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 
 `
 
-// reference writes the schema as a page of Markdown.
+// reference writes the schema as a page of Markdown. It writes into memory, so that only the end can fail. docs/schema.md is
+// its output, and make verify compares them.
 type reference struct {
 	schema *ast.Schema
 	out    strings.Builder
 }
 
+// writeReference writes the whole page: a list of the chapters, then each.
 func writeReference(schema *ast.Schema, out io.Writer) error {
 	r := reference{schema: schema}
 	r.out.WriteString(aboutReference)
@@ -63,6 +66,7 @@ func writeReference(schema *ast.Schema, out io.Writer) error {
 	return err
 }
 
+// chapterLink is a link to a chapter, by the anchor that Markdown gives to its heading.
 func chapterLink(file, title string) string {
 	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 }
@@ -78,6 +82,8 @@ func fileOf(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }
 
+// chapterOf is the chapter of a type, or of a field by Type.field: the one that moved says, else that of its file. "" is for
+// what the parser adds, which stands in no file.
 func chapterOf(name string, at *ast.Position) string {
 	if to := moved[name]; to != "" {
 		return to
@@ -88,7 +94,8 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// chapter writes the definitions of a file of the schema: operations first, then types by name.
+// chapter writes the definitions of a file of the schema: operations first, then types by name. A type that another file
+// declares is there too, with the fields that this file adds.
 func (r *reference) chapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
@@ -118,13 +125,14 @@ func (r *reference) chapter(file, title string) {
 	}
 }
 
-// fieldsIn are the fields that a file gives a type.
+// fieldsIn are the fields that a file gives a type. Those in the file of the basics go where their type goes.
 func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	for _, field := range definition.Fields {
 		chapter := chapterOf(definition.Name+"."+field.Name, field.Position)
 		if chapter == "schema" {
 			chapter = fileOf(definition)
 		}
+		// Fields of introspection are everywhere, and nobody looks for them here.
 		if chapter == file && !strings.HasPrefix(field.Name, "__") {
 			fields = append(fields, field)
 		}
@@ -160,6 +168,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
 	}
 	r.fields(fieldsIn(definition, file))
+	// A reader of the type finds the fields of other chapters.
 	var further []string
 	for _, capability := range capabilities {
 		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
@@ -172,6 +181,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 	}
 }
 
+// names are links to types, in one line.
 func (r *reference) names(names []string) string {
 	linked := make([]string, len(names))
 	for i, name := range names {
@@ -180,6 +190,7 @@ func (r *reference) names(names []string) string {
 	return strings.Join(linked, ", ")
 }
 
+// fields writes a list of fields: the signature in one line, the description below it, then the arguments that have one.
 func (r *reference) fields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string
@@ -203,6 +214,7 @@ func (r *reference) fields(fields ast.FieldList) {
 	}
 }
 
+// fallback is the text of a default; "" without one.
 func fallback(value *ast.Value) string {
 	if value == nil {
 		return ""
@@ -224,6 +236,7 @@ func (r *reference) kind(kind *ast.Type) string {
 	return text
 }
 
+// link is the name of a type, with a link to its heading unless it is a scalar of GraphQL itself.
 func (r *reference) link(name string) string {
 	definition := r.schema.Types[name]
 	if definition.BuiltIn {
@@ -244,7 +257,7 @@ func kindOf(definition *ast.Definition) string {
 	}
 }
 
-// prose is a description on one line.
+// prose is a description on one line, without what Markdown would take for markup.
 func prose(description string) string {
 	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(strings.Join(strings.Fields(description), " "))
 }

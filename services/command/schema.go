@@ -17,6 +17,7 @@ type SchemaOptions struct {
 // runSchema does "tidings schema": the schema that the server serves, in the schema definition language. Its order is always
 // the same.
 func runSchema(options SchemaOptions, out io.Writer) error {
+	// Without resolvers: nothing is executed.
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	if options.Markdown {
 		return writeReference(schema, out)

@@ -17,7 +17,8 @@ import (
 	"tidings/services/node"
 )
 
-// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden.
+// Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that
+// nobody listed as secret is shown, so a new key needs the tag secret.
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
@@ -26,12 +27,13 @@ func Masked(c node.Config) []slog.Attr {
 	return attrs
 }
 
-// settingsOf lists the settings of the server as flags that hold the values of c.
+// settingsOf lists the settings of the server as flags that hold the values of c. A setting is a flag with a variable.
 func settingsOf(c node.Config) []*kong.Flag {
 	return slices.DeleteFunc(newParser(&grammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return variable(flag) == "" })
 }
 
-// variable is the environment variable of a flag, "" without one.
+// variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
+// people.
 func variable(flag *kong.Flag) string {
 	if flag.Name == "help" || !takes("serve", flag) {
 		return ""
@@ -39,7 +41,7 @@ func variable(flag *kong.Flag) string {
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takes reports whether a command has the flag.
+// takes reports whether a command has the flag. A flag for import is also one of import follows, but not the other way round.
 func takes(command string, flag *kong.Flag) bool {
 	if command == "doctor" {
 		command = "serve" // it checks a server's settings
@@ -50,7 +52,7 @@ func takes(command string, flag *kong.Flag) bool {
 }
 
 // reader decodes values for kong. Unreadable values are collected here and are no error yet, so that all faults of a command
-// line are reported at once.
+// line are reported at once. The target of such a value keeps what it had, and complete reports the text.
 type reader map[*kong.Value]string
 
 // Decode reads the next value of the command line into target.
@@ -73,7 +75,8 @@ var readableTypes = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
-// read sets target, of one of readableTypes, to the value of the text.
+// read sets target, of one of readableTypes, to the value of the text. Lists are separated by commas, and empty items are
+// dropped, so that a list can be set to nothing.
 func read(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
 	case *string:
@@ -95,7 +98,7 @@ func read(text string, target reflect.Value) (err error) {
 	return err
 }
 
-// text is a flag's value, in the form in which a user would give it.
+// text is a flag's value, in the form in which a user would give it. Read again, it is the same value.
 func text(flag *kong.Flag) string {
 	switch value := flag.Target.Interface().(type) {
 	case []string:
@@ -110,12 +113,14 @@ func text(flag *kong.Flag) string {
 const hidden = "***"
 
 var (
-	urlPassword   = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
+	// Greedy, because a password may have any character: everything up to the last @ is hidden, rather too much than too little.
+	urlPassword = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
+	// Drivers take passwords as parameters too. The names are those that contain such a word.
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 
 // shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its
-// password may be anywhere in it.
+// password may be anywhere in it. Errors print values by it too: a wrong secret must not end in a log.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {
@@ -127,6 +132,7 @@ func shown(flag *kong.Flag, text string) string {
 	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
 }
 
+// fault is an error about a flag's value: the flag and its variable, the value, and what would be right.
 func fault(flag *kong.Flag, text, format string, args ...any) error {
 	name := "--" + flag.Name
 	if env := variable(flag); env != "" {
@@ -135,7 +141,7 @@ func fault(flag *kong.Flag, text, format string, args ...any) error {
 	return fmt.Errorf("%s is %s: %s", name, services.Quote(shown(flag, text)), fmt.Sprintf(format, args...))
 }
 
-// unreadable is the fault of a text that cannot be a value of its type.
+// unreadable is the fault of a text that cannot be a value of its type. It names the bounds too, so that the next attempt is right.
 func unreadable(flag *kong.Flag, text string) error {
 	form := "a whole number"
 	switch flag.Target.Interface().(type) {
@@ -148,7 +154,7 @@ func unreadable(flag *kong.Flag, text string) error {
 }
 
 // checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or fails its own
-// check.
+// check. Only one fault of a value is reported, the simplest.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
@@ -166,7 +172,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	return nil
 }
 
-// limit reads a bound of the tags. Tests prove that all tags are valid.
+// limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid.
 func limit(flag *kong.Flag, text string) int64 {
 	bound := reflect.New(flag.Target.Type()).Elem()
 	if err := read(text, bound); err != nil {

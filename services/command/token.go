@@ -12,7 +12,8 @@ import (
 	"tidings/transport"
 )
 
-// TokenOptions are the options of "tidings token" besides the settings of tokens.
+// TokenOptions are the options of "tidings token" besides the settings of tokens, which are those of a server: a token that is
+// signed with a server's environment is one that it accepts.
 type TokenOptions struct {
 	User       string        `kong:"-"` // the user's key, "" for a token of the host application
 	Scopes     []string      `name:"scope" group:"Token:" for:"token" default:"viewer" placeholder:"LIST" words:"viewer ingest admin" help:"what the token permits: viewer, ingest, admin, separated by commas"`
@@ -20,7 +21,7 @@ type TokenOptions struct {
 	PrivateKey string        `for:"token" placeholder:"FILE" help:"the PEM private key, RSA or Ed25519, that signs the token; without it --jwt-secret does"`
 }
 
-// runToken does "tidings token": a signed token, alone on one line.
+// runToken does "tidings token": a signed token, alone on one line. now is the time of its claim iat.
 func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Writer) error {
 	token, err := transport.NewToken{
 		HMACSecret: cfg.JWTSecret, PrivateKeyFile: options.PrivateKey, Subject: options.User, Scopes: options.Scopes,
@@ -33,7 +34,7 @@ func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Write
 	return err
 }
 
-// checkToken lists the faults of the options of a token.
+// checkToken lists the faults of the options of a token. A token without a user must have the scope ingest, as the server demands.
 func checkToken(cfg node.Config, options TokenOptions) (faults []error) {
 	for _, scope := range options.Scopes {
 		if !slices.Contains([]services.Scope{services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin}, services.Scope(scope)) {

@@ -7,6 +7,7 @@ import (
 	"tidings/services/devices"
 )
 
+// vapidWords are the words after vapid: none.
 type vapidWords struct{}
 
 // Help is the text of tidings vapid --help above its flags.
@@ -21,7 +22,8 @@ browser has to subscribe anew.
 `
 }
 
-// runVAPID does "tidings vapid": a new key, as lines for the environment.
+// runVAPID does "tidings vapid": a new key, as lines for the environment. The public key is a comment in them: it follows from
+// the private one, but people need it.
 func runVAPID(out io.Writer) error {
 	private, public, err := devices.NewKeys()
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookOptions are the options of "tidings webhooks" besides the settings of a node.
+// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. Which acts take one of them is in its
+// tag for.
 type WebhookOptions struct {
 	Name      string        `kong:"-"` // of the endpoint; "" for all
 	URL       string        `kong:"-"`
@@ -33,6 +34,7 @@ type WebhookOptions struct {
 	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`
 }
 
+// webhookWords are the act, and what it is done to. How many arguments an act takes is in webhookActs.
 type webhookWords struct {
 	What string `arg:"" words:"add list remove rotate test status dead replay" help:"add, list, remove, rotate, test, status, dead or replay"`
 	Name string `arg:"" optional:"" help:"the name of the webhook; list needs none, and status without one shows all"`
@@ -44,7 +46,7 @@ var webhookActs = map[string]struct{ least, most int }{
 	"add": {2, 2}, "list": {0, 0}, "remove": {1, 1}, "rotate": {1, 1}, "test": {1, 1}, "status": {0, 1}, "dead": {1, 1}, "replay": {1, 1},
 }
 
-// checkWebhooks is the fault of the words of "tidings webhooks".
+// checkWebhooks is the fault of the words of "tidings webhooks"; nil if there is none. An argument that is "" counts as missing.
 func checkWebhooks(words webhookWords) error {
 	act, known := webhookActs[words.What]
 	given := slices.DeleteFunc([]string{words.Name, words.URL}, func(word string) bool { return word == "" })
@@ -66,7 +68,8 @@ const (
 	testFor   = 5 * time.Second // the time beyond that of the request
 )
 
-// runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure.
+// runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure. Running nodes find what it
+// changed in the database.
 func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error) {
 	cfg := command.Config
 	if file, ofSQLite := strings.CutPrefix(cfg.DatabaseURL(), "sqlite:"); ofSQLite {
@@ -79,8 +82,10 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	// The services of a node, without the loops that deliver: only a test sends anything from here.
 	changes := stream.New(stream.Config{DB: db, Always: cfg.Changes})
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
+	// A test must end by itself, even if the receiver does not answer.
 	ctx, cancel := context.WithTimeout(ctx, cfg.WebhooksTimeout+testFor)
 	defer cancel()
 	act := strings.TrimPrefix(command.Name, "webhooks ")
@@ -139,6 +144,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 	case "dead":
 		return printDead(ctx, hooks, o.Name, out)
 	}
+	// list and status are left: one line for each, or all that is known.
 	list, err := hooks.Endpoints(ctx, o.Name)
 	if err == nil && o.Name != "" && len(list) == 0 {
 		err = services.Errorf(services.NotFound, "there is no webhook %s", services.Quote(o.Name))
@@ -149,7 +155,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 	return printWebhooks(list, act == "status", time.Now(), out)
 }
 
-// printWebhooks prints a table, or a paragraph for each endpoint.
+// printWebhooks prints a table, or a paragraph for each endpoint if whole. now is for the age of the oldest event.
 func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, e := range list {
@@ -178,6 +184,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 	return table.Flush()
 }
 
+// printDead prints the users whose newest change was given up, the newest first, at most deadShown of them.
 func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io.Writer) error {
 	list, err := hooks.Dead(ctx, name, deadShown)
 	if err != nil {
@@ -193,6 +200,7 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	return table.Flush()
 }
 
+// when is a time for people; the zero time is that of what never happened.
 func when(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -200,6 +208,7 @@ func when(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
+// behind is the age of the oldest change that waits. A clock behind another node's makes it 0, not negative.
 func behind(since, now time.Time) string {
 	if since.IsZero() {
 		return "nothing"

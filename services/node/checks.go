@@ -19,7 +19,7 @@ import (
 	"tidings/transport"
 )
 
-// keyFlag names the setting that holds the key for tokens.
+// keyFlag names the setting that holds the key for tokens, for errors. One of the three is set, or the node is in development mode.
 func (c Config) keyFlag() string {
 	switch {
 	case c.JWTSecret != "":
@@ -30,9 +30,12 @@ func (c Config) keyFlag() string {
 	return "--jwks (TIDINGS_JWKS)"
 }
 
+// keyNeeded ends the errors of whoever wants more than development mode serves.
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// Checks are the checks of settings beyond bounds: each answers why the value is invalid, or "".
+// Checks are the checks of settings beyond bounds, by the name of the flag: each answers why the value is invalid, or "". A
+// check that concerns two settings stands under the one that is to be changed. The command line runs those of the flags that a
+// command takes; a node reads the same settings again later, and drops the reasons.
 var Checks = map[string]func(c Config) string{
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen": checkOperations,
@@ -71,6 +74,8 @@ var Checks = map[string]func(c Config) string{
 		_, wrong := outbound.ParseNetworks(c.WebhooksAllow)
 		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
+	// The two settings of Web Push are checked together under the key, and the subject also alone, so that each error names
+	// its flag.
 	"vapid-private-key": func(c Config) string {
 		if c.VAPIDPrivateKey == "" {
 			return when(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
@@ -104,12 +109,14 @@ var Checks = map[string]func(c Config) string{
 		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
 		return reason
 	},
+	// A limit for the application's own tokens that is below everybody's would be a mistake, and it would hold only sometimes.
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
 	},
 	"huge-followers": func(c Config) string {
 		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
 	},
+	// As transport demands. Here it is said together with the other faults, and before anything is opened.
 	"jwt-secret": func(c Config) string {
 		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
 	},
@@ -125,6 +132,7 @@ var Checks = map[string]func(c Config) string{
 	},
 }
 
+// when is the reason if there is a fault, else "".
 func when(fault bool, reason string) string {
 	if fault {
 		return reason
@@ -132,6 +140,7 @@ func when(fault bool, reason string) string {
 	return ""
 }
 
+// checkOperations checks the address for operators. Port 0 of both addresses is no conflict: each gets a port of its own.
 func checkOperations(c Config) string {
 	switch {
 	case c.Operations == "":
@@ -142,12 +151,14 @@ func checkOperations(c Config) string {
 	return c.checkAddress(c.Operations)
 }
 
-// checkAddress checks the address of a listener.
+// checkAddress checks the address of a listener. Without a key it must be loopback by its text: a name such as localhost is
+// not resolved, because a resolver could be told anything. LoopbackOnly checks each request once more.
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "it must be HOST:PORT, like 127.0.0.1:8080"
 	}
+	// The text must be the number itself: Go would also take names of services, such as http.
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(number, 10) != port {
 		return "the port must be a number from 0 to 65535"
 	}
@@ -174,12 +185,14 @@ func checkDemo(c Config) string {
 	return ""
 }
 
+// checkDatabase checks the form of the address. Whether it answers is known only when it is opened.
 func checkDatabase(c Config) string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
 	return when(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
 }
 
+// checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options.
 func checkRedis(c Config) string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
@@ -190,11 +203,12 @@ func checkRedis(c Config) string {
 	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
-// CheckNode returns why the name of a node is invalid, or "".
+// CheckNode returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL.
 func CheckNode(c Config) string {
 	return when(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
+// checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read.
 func checkJWKS(c Config) string {
 	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
 		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
@@ -203,6 +217,7 @@ func checkJWKS(c Config) string {
 	return when(address && scheme != "https" && scheme != "http", "it must be a file or an address with http:// or https://")
 }
 
+// checkOrigins checks that each origin is written as browsers send it: a path or a slash behind it would never match.
 func checkOrigins(c Config) string {
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
@@ -213,7 +228,8 @@ func checkOrigins(c Config) string {
 	return ""
 }
 
-// displayCaps reads SOURCE=CAP items, or answers why they are invalid.
+// displayCaps reads SOURCE=CAP items, or answers why they are invalid. It says which item is wrong; a node calls it again for
+// the caps.
 func displayCaps(items []string) (caps source.Caps, reason string) {
 	caps = source.Caps{}
 	for _, item := range items {
@@ -234,7 +250,8 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 	return caps, ""
 }
 
-// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid.
+// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too, because
+// its posts enter the same feeds.
 func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
@@ -246,7 +263,7 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	return kinds, when(len(kinds) == 0, "at least one kind is required")
 }
 
-// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid.
+// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its default.
 func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
 	expiry = notifications.Expiry{}
 	for _, item := range items {
@@ -270,6 +287,8 @@ func notificationExpiry(items []string) (expiry notifications.Expiry, reason str
 // messageType is the form of a type of site messages, which becomes a field of every badge document.
 var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
+// checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's
+// document and of every read of it.
 func checkMessageTypes(c Config) string {
 	const most = 8
 	if n := len(c.SiteMessageTypes); n == 0 || n > most {

@@ -17,6 +17,9 @@ import (
 // shells. secret says what is hidden when the value is printed ("all", or of a "url" its password), for names the commands that take it
 // ("serve" without the tag), group begins a group of the help with its heading. A flag goes before the environment, the environment before
 // the default; an empty variable counts as not set.
+//
+// A bound of a tag is where a value would certainly be a mistake, and not where it stops being wise. A setting with a check in
+// Checks needs the flag's name there.
 type Config struct {
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
 	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export,erase,webhooks" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
@@ -118,7 +121,8 @@ type Config struct {
 	WebPushRequests int           `default:"32" placeholder:"COUNT" min:"1" max:"1024" help:"the most requests to one push service at the same time"`
 }
 
-// Development reports that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback.
+// Development reports that no key for tokens is configured: the node accepts dev: tokens, and serves only loopback. There is
+// no flag for it, so nobody can switch it on beside a key.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
 // pageMode is what the demo page may do here.
@@ -148,7 +152,7 @@ func (c Config) connectionsPerAddress() int {
 // databaseFile is the file of SQLite in the data folder.
 const databaseFile = "tidings.db"
 
-// DatabaseURL is the database to open: the configured one, else SQLite in the data folder.
+// DatabaseURL is the database to open: the configured one, else SQLite in the data folder. Commands other than serve use it too.
 func (c Config) DatabaseURL() string {
 	if c.Database != "" {
 		return c.Database
@@ -156,7 +160,9 @@ func (c Config) DatabaseURL() string {
 	return "sqlite:" + filepath.Join(c.Data, databaseFile)
 }
 
-// NodeName makes a name for a node that has none. The random part distinguishes two containers with equal host names and process IDs.
+// NodeName makes a name for a node that has none. The random part distinguishes two containers with equal host names and
+// process IDs. The name must be new at each start: a restart under an old name takes back its jobs at once, which is right
+// only if the old process is dead.
 func NodeName(chance uint32) string {
 	host, err := os.Hostname()
 	if err != nil || services.CheckName(host) != nil || len(host) > 40 {

@@ -20,10 +20,11 @@ import (
 	"tidings/web/console"
 )
 
-// shownWithin bounds how long an overview waits for each engine.
+// shownWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
 const shownWithin = 2 * time.Second
 
-// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all.
+// shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: those
+// with labels would need more room than a line.
 var shownMetrics = []struct {
 	title string
 	names []string
@@ -35,7 +36,8 @@ var shownMetrics = []struct {
 	{"Rebuilds and limits", []string{"rebuilds_total", "rebuilds_running", "rate_limited_total", "connections_refused_total", "unread_clamped_total"}},
 }
 
-// newConsole makes the operators' console.
+// newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; what it has
+// from the node directly is only read.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
@@ -59,7 +61,8 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 	})
 }
 
-// consoleState is what the overview shows beyond GraphQL.
+// consoleState is what the overview shows beyond GraphQL. A part that cannot be read is named in Faults, and the rest is
+// shown: the page must work best when the node does not.
 func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.State {
 	status, text := s.Ready.state()
 	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
@@ -75,6 +78,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	}
 	within, cancel := context.WithTimeout(ctx, shownWithin)
 	defer cancel()
+	// The two reads of SQL share their time, so that a page takes a few seconds at most.
 	nodes, err := jobs.Nodes(within, s.Store)
 	fault("the nodes", err)
 	for _, node := range nodes {
@@ -94,7 +98,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	return state
 }
 
-// engine asks an engine for an answer.
+// engine asks an engine for an answer, and measures it. The error itself is not shown, because it may have an address in it.
 func engine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
 	ctx, cancel := context.WithTimeout(ctx, shownWithin)
 	defer cancel()
@@ -109,7 +113,8 @@ func engine(ctx context.Context, name, kind string, ping func(context.Context) e
 	return shown
 }
 
-// groups reads shownMetrics. A metric that cannot be read now is absent.
+// groups reads shownMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather returns
+// what it could read also with an error.
 func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	// A demo has a folder of its own, because its people would otherwise be in a real database for good.
 	demoFolderPattern = "tidings-demo-*"
 	demoMark          = "demo" // the file that marks a data folder as one of --demo
 
@@ -24,7 +25,7 @@ const (
 )
 
 // claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove deletes. A
-// configured folder that holds another database is refused.
+// configured folder that holds another database is refused. remove is called when the node has closed its files.
 func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	if cfg.Data == "" {
 		if cfg.Data, err = os.MkdirTemp("", demoFolderPattern); err != nil {
@@ -32,6 +33,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		}
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
+	// The mark is written before the database is made. So a database without it is somebody else's.
 	mark := filepath.Join(cfg.Data, demoMark)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
@@ -50,6 +52,8 @@ func followForDemo(cfg *Config) {
 }
 
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
+// The world is a client of the node over HTTP, as an application would be: it starts beside the node, whose
+// listener keeps its first request until the node serves.
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -66,6 +70,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 		ready()
 		return s.world.Run(ctx)
 	})
+	// The world ends with ctx, before the drain begins: Done is closed for both.
 	err := s.runUntilGone(ctx, at)
 	cancel(nil)
 	<-done
@@ -77,14 +82,16 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 
 const (
 	flushPath = "/demo/flush"
-	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and nothing here permits it.
+	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and
+	// nothing here permits it.
 	flushHeader = "Tidings-Demo"
 	// How long the people stop, so that the badges before and after the flush can be compared.
 	flushHold   = 3 * time.Second
 	flushSettle = 300 * time.Millisecond // until the effects of their last acts have arrived
 )
 
-// flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only.
+// flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
+// checkDemo has refused any Redis that is not the demo's own.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Header.Get(flushHeader) == "" {
@@ -95,6 +102,7 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only the page of this server may do this", http.StatusForbidden)
 		return
 	}
+	// The hold covers the wait and the comparison after it. A page that goes away earlier flushes nothing.
 	s.world.Hold(flushSettle + flushHold)
 	select {
 	case <-time.After(flushSettle):
@@ -116,7 +124,8 @@ const (
 	iconWriteIn   = 10 * time.Second // for the page to take an event
 )
 
-// demoIcon is an event stream of what the demo's application sets on a phone whose app is closed. It is served with --demo only.
+// demoIcon is an event stream of what the demo's application sets on a phone whose app is closed. It is served with --demo
+// only. Each event has the whole icon, so a page that was away needs no history.
 func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -130,6 +139,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 		}
 		return to.Flush()
 	}
+	// The world makes icons only while somebody looks.
 	defer s.world.Look()()
 	if send("retry: 1000\n\n") != nil {
 		return
@@ -153,6 +163,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 			}
 		case <-r.Context().Done():
 			return
+		// Or the drain would wait for this request.
 		case <-s.worldEnds:
 			return
 		}

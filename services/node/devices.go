@@ -10,7 +10,8 @@ import (
 	"tidings/services/outbound"
 )
 
-// wireDevices makes the Web Push, after the change stream and the webhooks.
+// wireDevices makes the Web Push, after the change stream and the webhooks. Without keys it is there all the same, and refuses
+// devices.
 func (s *Server) wireDevices() {
 	keys, cfg := devices.Keys{}, s.Config
 	if cfg.VAPIDPrivateKey != "" {
@@ -23,7 +24,8 @@ func (s *Server) wireDevices() {
 	})
 }
 
-// deviceCollector counts the devices at each scrape. Without keys there are no counts.
+// deviceCollector counts the devices at each scrape. Without keys there are no counts. They are of the whole database, so each node
+// shows the same.
 type deviceCollector struct {
 	on    func() bool
 	count func(ctx context.Context) (devices.Counts, error)

@@ -26,8 +26,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// eraseSteps are all steps that remove a user, in order: the effects on others are undone before the user's own facts go, and jobs come
-// last, because earlier steps queue some.
+// eraseSteps are all steps that remove a user, in order: the effects on others are undone before the user's own facts go, and
+// jobs come last, because earlier steps queue some.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
 		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,

@@ -21,18 +21,21 @@ import (
 	"tidings/transport"
 )
 
-// examineWithin bounds the examination of one engine.
+// examineWithin bounds the examination of one engine: longer than its own timeouts, so that their errors are shown and not
+// this one.
 const examineWithin = 15 * time.Second
 
 const (
+	// Below these a node works, and an operator should know what it can serve.
 	fewFiles    = 8192      // open files; each socket needs one
 	fewMemory   = 512 << 20 // bytes
 	perSocket   = 20 << 10  // bytes of memory of a socket with one subscription: see bench/RESULTS.md
 	filesBeside = 1000      // files for connections to the engines, for listeners and for data
 )
 
-// Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it makes no
-// file or table, and starts no server. A node that serves in the same place shows as one.
+// Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it makes
+// no file or table, and starts no server. A node that serves in the same place shows as one. It checks everything, whatever it
+// finds, because whoever asks wants one list.
 func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x := &examination{cfg: cfg}
 	x.tokens(ctx)
@@ -47,16 +50,18 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	return append(found, redis.Examine(cache, redis.Options{URL: cfg.Redis, DataDir: cfg.Data, Clock: services.SystemClock{}, Log: quiet})...)
 }
 
+// examination collects findings in the order in which they are shown.
 type examination struct {
 	cfg   Config
 	found []services.Finding
 }
 
+// add appends a finding.
 func (x *examination) add(severity services.Severity, subject, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: subject, Text: text, Advice: advice})
 }
 
-// tokens checks the keys and the documents that the settings name.
+// tokens checks the keys and the documents that the settings name, by reading them as a node does.
 func (x *examination) tokens(ctx context.Context) {
 	if x.cfg.Development() {
 		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeeded+".")
@@ -88,7 +93,7 @@ func (x *examination) try(subject, text string, err error, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// addresses checks whether the node could listen on its addresses.
+// addresses checks whether the node could listen on its addresses, by listening for a moment.
 func (x *examination) addresses() {
 	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
 		if at.address == "" {
@@ -98,6 +103,7 @@ func (x *examination) addresses() {
 		if err == nil {
 			_ = listener.Close()
 		}
+		// Not a failure, because a doctor is mostly called beside a running node.
 		if errors.Is(err, syscall.EADDRINUSE) {
 			x.add(services.Warning, "addresses", at.flag+": "+err.Error(), "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
 			continue
@@ -109,13 +115,14 @@ func (x *examination) addresses() {
 	}
 }
 
-// machine checks the limits of this process and its machine.
+// machine checks the limits of this process and its machine. What cannot be known on a system is not shown.
 func (x *examination) machine() {
 	if limit, known := openFiles(); known {
 		sockets := max(int64(limit)-filesBeside, 0)
 		x.weigh(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}
 	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
+	// Without a limit, the number is close to the greatest.
 	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {
 		x.weigh(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
 			"Give it at least "+humanize.IBytes(fewMemory)+".")

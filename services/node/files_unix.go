@@ -4,7 +4,8 @@ package node
 
 import "syscall"
 
-// openFiles is the number of files that this process may open; known says whether there is such a limit.
+// openFiles is the number of files that this process may open; known says whether there is such a limit. It is the hard limit,
+// because Go raises the soft one to it at the start.
 func openFiles() (limit uint64, known bool) {
 	var files syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)

@@ -7,7 +7,8 @@ import (
 	"tidings/services"
 )
 
-// deviceGone ends everything that a device had open once its last socket is closed.
+// deviceGone ends everything that a device had open once its last socket is closed: its leases inside of conversations. It is
+// called by the socket's last goroutine, whose context is gone, so it has a timeout of its own.
 func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
@@ -22,7 +23,8 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	}
 }
 
-// leave removes users who are no longer watched here, from this node's memory and from Redis.
+// leave removes users who are no longer watched here, from this node's memory and from Redis. The hub calls it in batches.
+// What Redis keeps after a failure is a lease, which expires.
 func (s *Server) leave(ctx context.Context, users []services.UserID) error {
 	s.Memory.Log.Unfollow(users)
 	return s.Redis.Leave(ctx, users)

@@ -15,13 +15,14 @@ import (
 	"tidings/web"
 )
 
-// Listeners are the addresses that a node serves: for everybody, and for operators.
+// Listeners are the addresses that a node serves: for everybody, and for operators. They are open before anything is served,
+// so the port of an address with port 0 is known.
 type Listeners struct {
 	Public     net.Listener
 	operations net.Listener // nil without --operations-listen
 }
 
-// listen opens what the configuration names, all or nothing.
+// listen opens what the configuration names, all or nothing. Errors name the flag.
 func listen(cfg Config) (at Listeners, err error) {
 	if at.Public, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return at, fmt.Errorf("--listen %s: %w", cfg.Listen, err)
@@ -35,6 +36,7 @@ func listen(cfg Config) (at Listeners, err error) {
 	return at, nil
 }
 
+// close frees the addresses of a node that did not start.
 func (at Listeners) close() {
 	_ = at.Public.Close() // a second close does no harm
 	if at.operations != nil {
@@ -42,7 +44,7 @@ func (at Listeners) close() {
 	}
 }
 
-// text is the addresses of a node: the public one first, and a note in parentheses.
+// text is the addresses of a node, for people: the public one first, and in parentheses what is served where.
 func (at Listeners) text(cfg Config) string {
 	public, development := "http://"+at.Public.Addr().String(), cfg.Development()
 	switch {
@@ -64,9 +66,11 @@ func (at Listeners) text(cfg Config) string {
 }
 
 // routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
-// operators get /metrics and the pages, because these show the inside of the node.
+// operators get /metrics and the pages, because these show the inside of the node. In development mode one address has everything.
 func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.Handler {
 	mux := http.NewServeMux()
+	// Health asks whether the process lives, and readiness whether it should get traffic. A node whose database is away is
+	// alive: to restart it would help nobody.
 	mux.Handle("/graphql", graphql)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.Handle("GET /readyz", &s.Ready)
@@ -93,12 +97,15 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)
 		mux.HandleFunc("GET "+iconPath, s.demoIcon)
 	}
+	// Around everything, because no request needs a secret here.
 	if s.Config.Development() {
 		return transport.LoopbackOnly(mux)
 	}
 	return mux
 }
 
+// httpServer is the server of a listener. Every wait for a client has a deadline. Faults of clients are logged for debugging
+// only: there are thousands a day.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: min(5*time.Second, s.Config.RequestDeadline), ReadTimeout: s.Config.RequestDeadline,
@@ -112,6 +119,7 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 // serveAt begins to serve. failed gets the error of a listener that ends. Connections of operators are not bounded by
 // address, so they get through when their address has used up its limit on the public listener.
 func (s *Server) serveAt(at Listeners) (failed <-chan error) {
+	// Room for both, because nobody reads the second error.
 	ended := make(chan error, 2)
 	go func() { ended <- s.Front.Serve(s.Connections.Bound(at.Public)) }()
 	if at.operations != nil {
@@ -120,7 +128,7 @@ func (s *Server) serveAt(at Listeners) (failed <-chan error) {
 	return ended
 }
 
-// shutdown closes both listeners and waits until the requests of both have ended, or ctx has.
+// shutdown closes both listeners and waits until the requests of both have ended, or ctx has. The two end at the same time.
 func (s *Server) shutdown(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Operations.Shutdown(ctx) }()

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// workerLoops are the loops of the workers that run jobs.
 func (s *Server) workerLoops() []func(context.Context) error {
 	var loops []func(context.Context) error
 	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
@@ -14,7 +15,7 @@ func (s *Server) workerLoops() []func(context.Context) error {
 	return loops
 }
 
-// Start runs loops that end with ctx; the channel is closed when all have.
+// Start runs loops that end with ctx; the channel is closed when all have. A loop that ends early ends alone.
 func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	var group errgroup.Group

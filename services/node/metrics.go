@@ -24,7 +24,9 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{})
 }
 
-// registry has the node's metrics: its own, Go's and the process'.
+// registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape, and nothing is counted
+// twice. Names do not change between versions, because dashboards and alarms have them; a test compares those of deploy with
+// these.
 func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -97,7 +99,7 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream.
+// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer.
 func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
@@ -115,7 +117,8 @@ func (s *Server) streamMetrics(gauge func(name, help string, value func() float6
 	})
 }
 
-// jobCollector reads the state of the job queue at each scrape.
+// jobCollector reads the state of the job queue at each scrape. It is a collector and no gauges, so that three statements
+// serve seven metrics, and none is shown while SQL does not answer: a 0 would look like an empty queue.
 type jobCollector struct {
 	store   *sql.DB
 	fanout  *fanout.Fanout
@@ -172,7 +175,8 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(changesLag, prometheus.GaugeValue, late)
 }
 
-// clockTolerance is how far a node's clock may differ from the database's while the node takes traffic.
+// clockTolerance is how far a node's clock may differ from the database's while the node takes traffic. IDs, expiries and
+// leases are by clocks; the hybrid clock of IDs bears such a difference, and people do not see it.
 const clockTolerance = 2 * time.Second
 
 // clockText says how far this node's clock is off.
@@ -184,7 +188,7 @@ func clockText(ahead time.Duration) string {
 	return fmt.Sprintf("this node's clock is %s %s the database's", ahead.Abs().Round(time.Millisecond), where)
 }
 
-// readiness answers whether this node takes traffic.
+// readiness answers whether this node takes traffic. Redis is not asked: without it the node answers from SQL.
 type readiness struct {
 	yes     atomic.Bool
 	knows   func() bool                              // whether the node has loaded the data that it serves from memory
@@ -193,9 +197,10 @@ type readiness struct {
 	remark  func() string                            // a limitation of a node that takes traffic; "" for none
 }
 
+// Set says whether the node serves: true once all runs, false when the drain begins.
 func (r *readiness) Set(yes bool) { r.yes.Store(yes) }
 
-// ServeHTTP answers 200 while the node is ready, else 503.
+// ServeHTTP answers 200 while the node is ready, else 503. The text is for people.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	status, text := r.state()
 	if status != http.StatusOK {
@@ -205,7 +210,7 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// state is the status and the text of the answer.
+// state is the status and the text of the answer. The console shows it too.
 func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():

@@ -53,6 +53,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 func AdaptGC() func(context.Context) {
 	last := MaxPercent
 	return func(context.Context) {
+		// The live heap of the last collection, without garbage.
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		// Setting it stops the world for a moment, so it is set only when it changes.

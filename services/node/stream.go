@@ -10,7 +10,8 @@ import (
 	"tidings/services/stream"
 )
 
-// wireStream makes the change stream, after the badges and before the first job.
+// wireStream makes the change stream, after the badges and before the first job: a job that ran unmarked would change badges
+// without anybody comparing them.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
 		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
@@ -21,7 +22,8 @@ func (s *Server) wireStream() {
 	s.wireDevices()
 }
 
-// sharedChanges is how many changes this node has learned that change badges of many users.
+// sharedChanges is how many changes this node has learned that change badges of many users. A larger number makes the stream
+// begin a lap early.
 func (s *Server) sharedChanges() uint64 {
 	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }

@@ -22,14 +22,15 @@ func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Con
 	}
 }
 
-// wireWebhooks makes the webhooks, after the change stream.
+// wireWebhooks makes the webhooks, after the change stream, with what only a node has.
 func (s *Server) wireWebhooks() {
 	cfg := WebhookConfig(s.Config, s.Store, s.stream)
 	cfg.Online, cfg.Clock, cfg.Log = s.Redis.Watched, s.clock, s.Log
 	s.webhooks = webhooks.New(cfg)
 }
 
-// webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there is none.
+// webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there
+// is none. Their names are a label: operators have chosen them, and there are few.
 type webhookCollector struct {
 	on   func() bool
 	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)

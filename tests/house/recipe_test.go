@@ -21,7 +21,7 @@ var sourcePlaces = map[[2]string]func(field services.CountField) string{
 	{"graph/badges.graphqls", "enum BadgeSource"}:   func(f services.CountField) string { return string(f.Source) },
 	{"graph/badges.graphqls", "type Badges"}:        func(f services.CountField) string { return f.Name + ": BadgeCount!" },
 	{"services/rdb/registers.go", "fixedRegisters"}: nil, // the letters are of the documents
-	{"services/node/node.go", "Sources"}:            nil, // registration refuses a list that lacks one
+	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks one
 }
 
 func goName(f services.CountField) string {

@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tidings/services/redis"
+	"tidings/services/trace"
+)
+
+// goneWithin is the time after SIGTERM at which the process ends, even if the drain waits for something. Acknowledged data
+// is on disk by then, and the other nodes, or the next start, free the jobs that it holds. The help promises 15 s, which is half of
+// the time that orchestrators give.
+const goneWithin = 14 * time.Second
+
+// runUntilGone is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline counts
+// from the end of ctx, so a node that serves is never ended by it.
+func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(goneWithin, end) })()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, at) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-over.Done():
+	}
+	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", goneWithin)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Redis.Close() }() // a private server must not be left behind
+	select {
+	case <-closed:
+	case <-time.After(goneWithin / 50):
+	}
+	return nil
+}
+
+// Run serves until ctx ends or a part fails for good, and drains in this order: what brings new work first, what
+// finishes work next, the engines last.
+//
+//	not ready, and no new connections; workers stop claiming and finish what they hold; subscriptions are refused and sockets closed
+//	with 1012, spread over the drain time; HTTP requests on both listeners end; the hub takes this node out of Redis; SQL is flushed
+//	and closed; Redis, with the private server, is last.
+//
+// Loops have contexts of their own, which ctx does not end: the drain ends each at its turn.
+func (s *Server) Run(ctx context.Context, at Listeners) error {
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoops()
+	failed := s.serveAt(at)
+	// Before the workers, so that a restart under the same name takes back its own jobs first.
+	heart := s.Jobs.Heartbeat()
+	if err := heart.Begin(ctx); err != nil {
+		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
+	}
+	working := Start(workers, s.workerLoops()...)
+	looping := Start(loops, heart.Run, s.Memory.Log.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	s.Ready.Set(true)
+	var failure error
+	select {
+	case <-ctx.Done():
+		open := s.sockets.Stats()
+		s.Log.Info("draining", "sockets", open.Open, "eventStreams", open.Streams)
+	case failure = <-failed:
+	}
+	// A load balancer needs to see this before connections end, so nothing else happens first.
+	s.Ready.Set(false)
+	s.Front.Drain(min(s.Config.Drain, lastRequests))
+	// Workers end beside the drain of the sockets, which takes most of the time.
+	stopWorkers()
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, goneWithin-time.Second))
+	defer cancel()
+	s.sockets.Drain(deadline, s.Config.Drain)
+	// The sockets are gone. Now the hub's subscriptions may end: earlier, their clients would have taken it for the end of the
+	// operation.
+	s.Hub.Drain()
+	if err := s.shutdown(deadline); err != nil {
+		s.Log.Warn("the drain ended requests that were in progress", "error", err)
+	}
+	// The jobs in progress have ended, so that nothing is left to be projected by the loops.
+	<-working
+	stopLoops()
+	<-looping
+	failure = errors.Join(failure, s.Store.Close(), s.Redis.Close())
+	s.spans.Close()
+	s.Log.Info("gone")
+	return failure
+}
+
+// lastRequests is the least time that idle connections stay open after SIGTERM. A proxy that keeps using one gets an answer
+// that closes it within that time.
+const lastRequests = time.Second
+
+// runHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.
+func (s *Server) runHints(ctx context.Context) error {
+	return s.Redis.RunHints(ctx, redis.HintReceiver{
+		Documents: func(hints []redis.Hint, cause trace.Cause) {
+			for _, hint := range hints {
+				s.Hub.HintFrom(hint.User, hint.N, cause)
+			}
+		},
+		Log: s.Memory.Log.Wake,
+		// The connection to Redis was lost for a while: any hint may have been missed.
+		Resync: func() {
+			s.Hub.HintAll()
+			s.Memory.Log.Wake()
+		},
+	})
+}

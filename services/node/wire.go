@@ -1,0 +1,117 @@
+package node
+
+import (
+	"math/rand/v2"
+
+	"tidings/dataloader"
+	"tidings/resolvers"
+	"tidings/services"
+	"tidings/services/acts"
+	"tidings/services/announcements"
+	"tidings/services/audit"
+	"tidings/services/badge"
+	"tidings/services/chat"
+	"tidings/services/export"
+	"tidings/services/fanout"
+	"tidings/services/feed"
+	"tidings/services/jobs"
+	"tidings/services/live"
+	"tidings/services/messages"
+	"tidings/services/nodecache"
+	"tidings/services/notifications"
+	"tidings/services/projector"
+	"tidings/services/push"
+	"tidings/services/refs"
+	"tidings/services/social"
+	"tidings/services/views"
+)
+
+// wire makes the services, from the bottom up. The order is that of the layers: each gets what was made before it. Where a
+// lower part calls a higher one, it gets a function (OnShared, OnSignal, OnMark, Gone), or a list of sources. Nothing runs
+// before Run, so a function may be set after the part that calls it.
+func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
+	// Lists in settings are read here and checked by Checks, so their reasons are dropped.
+	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
+	expiry, _ := notificationExpiry(s.Config.NotifyFor)
+	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
+	kinds, _ := FeedKinds(s.Config.FeedKinds)
+	// One clock of IDs for the whole node. Its random part makes IDs of two nodes in one millisecond different.
+	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
+	// The engines over SQL and Redis: node caches, jobs, projections.
+	s.Memory = nodecache.New(nodecache.Config{
+		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+	})
+	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
+	s.Projector = projector.New(projector.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Memory.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
+		ActiveFor: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
+	})
+	fanoutConfig := fanout.Config{
+		Jobs: s.Jobs, Projector: s.Projector, Store: s.Store, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
+		Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers},
+	}
+	for _, change := range changes {
+		change(&fanoutConfig)
+	}
+	s.Fanout = fanout.New(fanoutConfig)
+	// Background work over everything that is registered below.
+	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
+	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
+	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
+	announced := announcements.New(announcements.Config{
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Log: s.Memory.Log, Projector: s.Projector, IDs: ids, Clock: s.clock,
+	})
+	conversations := chat.New(chat.Config{
+		Store: s.Store, Redis: s.Redis, Changes: s.Memory.Log, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
+		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
+	})
+	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
+	categories, _ := notifications.ParseConfigured(s.Config.Categories)
+	notified := notifications.New(notifications.Config{
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Memory.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+	})
+	lists := views.New(views.Config{
+		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
+	})
+	s.Live = live.New(live.Config{
+		Store: s.Store, Redis: s.Redis, Reader: s.Memory.Reader, Log: s.Memory.Log, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
+		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
+		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
+	})
+	// Badges and pushes, over all features.
+	s.Badge = badge.New(badge.Config{
+		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
+		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
+	})
+	s.Hub = push.New(push.Config{
+		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
+		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.Holds,
+		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
+	})
+	// What everybody's badges depend on wakes the hub when this node has learned it, and not when it was written.
+	s.Memory.Log.OnShared(s.Hub.HintShared)
+	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
+	s.Store.OnSignal(func() {
+		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
+		s.Redis.HintLog()
+	})
+	s.wireStream()
+	posted := feed.New(feed.Config{
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+	})
+	// What the resolvers need, and no more.
+	return &resolvers.Resolver{
+		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
+		Erasures: s.wireErasures(posted, conversations), Feed: posted,
+		Exports: export.Reader{DB: s.Store, Kinds: Exports},
+		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Memory.Reader, Shows: s.Live.Memory},
+		Social: social.New(social.Config{
+			Store: s.Store, People: s.Memory.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
+			MaxMutes: s.Config.MaxMutes, MaxBlocks: s.Config.MaxBlocks, MaxHides: s.Config.MaxHides, OnBlock: conversations.CloseDirect,
+		}),
+		Messages: letters,
+		Views:    lists,
+		Chat:     conversations, Announcements: announced,
+		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
+	}
+}
