@@ -122,18 +122,9 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
 	// Read keys first: if a key cannot be read, no database has been created yet.
-	identity, err := transport.NewIdentity(ctx, transport.IdentityConfig{
-		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
-		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: log,
-	})
+	identity, trusted, err := s.readKeys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
-	}
-	var trusted *transport.TrustedDocuments
-	if cfg.TrustedDocuments != "" {
-		if trusted, err = transport.ReadTrustedDocuments(cfg.TrustedDocuments); err != nil {
-			return nil, fmt.Errorf("--trusted-documents (TIDINGS_TRUSTED_DOCUMENTS): %w", err)
-		}
+		return nil, err
 	}
 	if s.Store, err = sql.Open(ctx, sql.Config{URL: cfg.DatabaseURL(), Node: cfg.Node, Clock: s.clock, Log: log}); err != nil {
 		return nil, err
@@ -202,6 +193,24 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	// address.
 	s.Operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
+}
+
+// readKeys reads the keys for tokens, and the trusted documents, nil for none. The errors name the flag.
+func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, trusted *transport.TrustedDocuments, err error) {
+	cfg := s.Config
+	identity, err = transport.NewIdentity(ctx, transport.IdentityConfig{
+		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
+		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: s.Log,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
+	}
+	if cfg.TrustedDocuments != "" {
+		if trusted, err = transport.ReadTrustedDocuments(cfg.TrustedDocuments); err != nil {
+			return nil, nil, fmt.Errorf("--trusted-documents (TIDINGS_TRUSTED_DOCUMENTS): %w", err)
+		}
+	}
+	return identity, trusted, nil
 }
 
 // around is the middleware of operations: loaders for each response, and spans.

@@ -83,18 +83,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
-	s.Hub = push.New(push.Config{
-		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
-		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.Holds,
-		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
-	})
-	// What everybody's badges depend on wakes the hub when this node has learned it, and not when it was written.
-	s.Memory.Log.OnShared(s.Hub.HintShared)
-	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
-	s.Store.OnSignal(func() {
-		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
-		s.Redis.HintLog()
-	})
+	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Memory.Posts, Reader: s.Memory.Reader, Pulled: s.Memory.Pulled, InFlight: s.Memory.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
@@ -114,4 +103,20 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Chat:     conversations, Announcements: announced,
 		Badge: s.Badge, Notifications: notified, Fanout: s.Fanout, Projector: s.Projector, Hub: s.Hub, Queue: s.Jobs, Clock: s.clock, Log: s.Log,
 	}
+}
+
+// wireHub makes the hub, and connects it with what wakes it. What everybody's badges depend on wakes it when this node has learned
+// the change, and not when it was written: a read before would show the old state under a new version.
+func (s *Server) wireHub() {
+	s.Hub = push.New(push.Config{
+		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
+		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.Holds,
+		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
+	})
+	s.Memory.Log.OnShared(s.Hub.HintShared)
+	s.Memory.Log.OnMoved(s.Hub.HintSharedOf)
+	s.Store.OnSignal(func() {
+		s.Memory.Log.Wake() // no mutation waits for a job's change, so nothing else wakes it
+		s.Redis.HintLog()
+	})
 }
