@@ -79,7 +79,7 @@ func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
 		delete(arguments, "first")
 	}
-	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprint(arguments)}
+	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprintf("%#v", arguments)} // quoted: ["a", "b"] and ["a b"] are two pages
 }
 
 // asker is a field that requests a page, and how much of it.
