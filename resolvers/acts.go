@@ -9,8 +9,10 @@ import (
 	"tidings/services/acts"
 )
 
-// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
-// scope goes through it, and the export of a user. target and details record the object and the values of the act; they never contain a secret.
+// asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
+// needs the scope goes through it, and the export of a user. target and details record the object and the values of the act;
+// they never contain a secret. work runs once, and its writes carry the outcome: see acts.Service.Do. An act that cannot be
+// recorded is not done.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {
@@ -26,7 +28,8 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 	return payload, nil
 }
 
-// targetUser is the target of an act on a user. What is no ID of a user is none: nothing would find it when the user is erased.
+// targetUser is the target of an act on a user. What is no ID of a user is none: nothing would find it when the user is
+// erased, and the text could be anything.
 func targetUser(id string) string {
 	if _, err := services.ParseUserID("userId", id); err != nil {
 		return ""
@@ -34,7 +37,7 @@ func targetUser(id string) string {
 	return id
 }
 
-// subjectOf is the user or application that the token of a request names.
+// subjectOf is the user or application that the token of a request names: the bearer, also where they act as somebody else.
 func subjectOf(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -43,13 +46,14 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// operates reports whether the request has a token of an operator, for fields that the host application may use too.
+// operates reports whether the request has a token of an operator, for fields that the host application may use too. A token
+// with both scopes is the application's: its thousands of calls are no acts.
 func operates(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts is a page of the acts of operators.
+// acts is a page of the acts of operators, the newest first. It has no edges, so its one cursor is that of the last act.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -63,6 +67,7 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 		}
 		before = services.PostID(place)
 	}
+	// One more than the page, to know whether another follows.
 	list, err := r.Acts.List(ctx, before, size+1)
 	if err != nil {
 		return nil, err
@@ -75,9 +80,10 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	return page, nil
 }
 
+// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error.
 func actShown(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
-		At: act.ID.Time(), Actor: orNone(act.Actor), Action: act.Action, Target: orNone(act.Target), Details: orNone(act.Details),
+		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),
 		Outcome: graph.AdminActOutcomeFailed,
 	}
 	at := slices.Index([]string{acts.Done, acts.Started}, act.Outcome)

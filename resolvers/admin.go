@@ -39,7 +39,7 @@ func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.
 	return shown, err
 }
 
-// fanoutState returns the state of the fan-out.
+// fanoutState returns the state of the fan-out: the thresholds of the whole installation, and the work that waits on all nodes.
 func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	thresholds, err := r.Fanout.Thresholds(ctx)
 	if err != nil {
@@ -51,7 +51,8 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}, err
 }
 
-// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds.
+// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds. The bound also keeps the hours from
+// overflowing a duration.
 func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
 	const most = int(services.MaxActivityThreshold / time.Hour)
 	for _, field := range []struct {
@@ -74,6 +75,7 @@ func activityState(thresholds services.ActivityThresholds) graph.ActivityThresho
 	}
 }
 
+// cleanNow makes the next pass of the cleaner due now, on any node. The payload mostly shows the time before it begins.
 func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
 	return asAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
 		if err := r.Projector.AskForCleaning(ctx); err != nil {
@@ -87,6 +89,7 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 	})
 }
 
+// recountBadges compares a user's document with the facts and mends it. The payload says whether it differed.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
 	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
 		user, err := r.number(ctx, "userId", input.UserID)
@@ -97,6 +100,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 		if err != nil {
 			return nil, err
 		}
+		// The badges that were read know the user's number only.
 		_, key, err := services.SplitGlobalID(input.UserID)
 		if err != nil {
 			return nil, err
@@ -111,6 +115,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 	})
 }
 
+// setFanoutThresholds changes the thresholds of all nodes. Posts keep the mode that they were published in.
 func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
 	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
 	return asAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
@@ -121,6 +126,7 @@ func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanou
 	})
 }
 
+// setActivityThresholds changes when users count as idle and dormant, on all nodes.
 func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
 	details := fmt.Sprintf("idle %d h, dormant %d h", input.IdleAfterHours, input.DormantAfterHours)
 	return asAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
@@ -135,6 +141,7 @@ func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetAct
 	})
 }
 
+// pinAuthorMode holds an author in a mode, whatever their number of followers, or lets it follow that number again.
 func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
 	mode := "unpinned"
 	if input.Mode != nil {

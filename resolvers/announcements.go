@@ -9,7 +9,7 @@ import (
 	"tidings/services/announcements"
 )
 
-// host checks that the token has a scope of the host application or of operators.
+// host checks that the token has a scope of the host application or of operators. Operations with by: forHost are theirs.
 func (r *Resolver) host(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -21,7 +21,8 @@ func (r *Resolver) host(ctx context.Context) error {
 	return nil
 }
 
-// announcement reads an announcement for the payload of the host application, which has just changed it.
+// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because
+// the change may not have reached this node's memory.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
@@ -31,6 +32,7 @@ func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcem
 	return graphAnnouncement(a), err
 }
 
+// graphAnnouncement is an announcement as anybody sees it, without what depends on the viewer.
 func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
 	if !a.EndsAt.IsZero() {
@@ -39,6 +41,7 @@ func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	return shown
 }
 
+// graphItem is an announcement as a viewer sees it in the list.
 func graphItem(item announcements.Item) graph.Announcement {
 	shown := graphAnnouncement(item.Announcement)
 	shown.Unread = &item.Unread
@@ -57,6 +60,7 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 	return &page, nil
 }
 
+// readAnnouncements reads a page below a position of the one list that all share. The page may be larger than what one field shows.
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(announcements.End)
 	if after != nil {
@@ -72,6 +76,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	for i, item := range page.Items {
 		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
 	}
+	// Their labels are then read together, by the first field that asks for one.
 	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
@@ -79,7 +84,8 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	return result, nil
 }
 
-// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them.
+// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. Clients' stores take the
+// new state of each from it, so that a list on the page changes without another query.
 func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
 	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board.
+// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is in.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -21,7 +21,7 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
 }
 
-// boardConnection makes a page of a board for its viewer.
+// boardConnection makes a page of a board for its viewer. An edge has what the session froze, and its node the show as it is now.
 func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection {
 	page := &graph.LiveBoardConnection{
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
@@ -46,7 +46,8 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 	return page
 }
 
-// watchLiveBoard turns the changes of a viewer's board into events of a subscription.
+// watchLiveBoard turns the changes of a viewer's board into events of a subscription. since is the version of the badges that
+// the client holds, "" for none.
 func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// It asks for the badges even if the client holds this version, because the board may have changed without them.
@@ -60,6 +61,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
+	// Only the first event can be one that the client has: the state that the watch began with.
 	first := true
 	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		known := first && change.Nothing() && change.Badges.Version == since
@@ -70,7 +72,8 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 	}), nil
 }
 
-// liveBoardChange reads the hosts of an event, with a loader of its own.
+// liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first
+// event's names for as long as the subscription lasts.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID

@@ -9,7 +9,8 @@ import (
 	"tidings/services/stream"
 )
 
-// changes is a page of the change stream.
+// changes is a page of the change stream, in its one order. Its cursor never expires, because a position is a version: for
+// what was replaced by a newer change of the same user, the reader gets that one later.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -19,6 +20,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	if err != nil {
 		return nil, err
 	}
+	// An empty page would look like a quiet day.
 	if !r.Stream.On() {
 		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
 			Message: "changes: the change stream is off: start every node with --changes"}
@@ -37,6 +39,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 }
 
 // changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
+// The second is up to where the reader had everything when it began to page: what is newer is a change for it, and may alert.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
 	if position.FullTo != position.ReadTo {
@@ -45,7 +48,7 @@ func changePositionText(position stream.Position) string {
 	return text
 }
 
-// parseChangePosition reads the output of changePositionText, nil as the start.
+// parseChangePosition reads the output of changePositionText, nil as the start. The cursors are of no user, hence 0.
 func parseChangePosition(text *string) (position stream.Position, err error) {
 	if text == nil {
 		return position, nil
@@ -64,7 +67,8 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// changeShown is a change as the API shows it to a reader who has all changes up to a version.
+// changeShown is a change as the API shows it to a reader who has all changes up to a version. Counts of 0 are shown only if
+// they are news.
 func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{
@@ -78,19 +82,11 @@ func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 			continue
 		}
 		shown.Sources = append(shown.Sources, graph.BadgeChangeSource{
-			Source: part.Source, Part: orNone(part.Name), Count: part.Value, Display: part.Display, InTotal: part.InTotal, Changed: changed,
+			Source: part.Source, Part: orNull(part.Name), Count: part.Value, Display: part.Display, InTotal: part.InTotal, Changed: changed,
 		})
 	}
 	if cause := state.Alert(after); cause != nil && !shown.Silent {
-		shown.Cause = &graph.BadgeChangeCause{Source: cause.Source, Part: orNone(cause.Part), ItemID: cause.ID, At: cause.At}
+		shown.Cause = &graph.BadgeChangeCause{Source: cause.Source, Part: orNull(cause.Part), ItemID: cause.ID, At: cause.At}
 	}
 	return shown
-}
-
-// orNone is a text, nil for an empty one.
-func orNone(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

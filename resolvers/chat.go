@@ -12,7 +12,8 @@ import (
 	"tidings/services/chat"
 )
 
-// The kinds and forms of the cursors of conversations; 1 is the home feed's.
+// The kinds and forms of the cursors of conversations; those of cursorKind and of other lists have other numbers, so that no
+// cursor is taken for one of another list.
 const (
 	conversationCursor = 16 + iota
 	messageCursor
@@ -21,13 +22,16 @@ const (
 	placeLength = 1 + 8 + 8
 )
 
-// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains no secret.
+// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains no
+// secret.
 func placeText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, placeLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(bytes, at))
 }
 
+// parsePlace reads the output of placeText. The caller compares of with the object that it lists. Both numbers are bounded, so
+// that they fit into SQL's signed ones.
 func parsePlace(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != placeLength || bytes[0] != kind {
@@ -46,6 +50,7 @@ func talkText(viewer services.UserID, state chat.State) string {
 	return conversationsCursor.text(viewer, 0) + place
 }
 
+// parseTalk reads the output of talkText, if it is of this viewer.
 func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
@@ -77,8 +82,9 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 	return info
 }
 
-// graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are omitted. The
-// caller has checked that the viewer is a member.
+// graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are
+// omitted. The caller has checked that the viewer is a member. Everything is asked of the loader, which has it already if a
+// list has read ahead.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
@@ -107,6 +113,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 			ID: id.GlobalID(), ConversationID: id.Conversation().GlobalID(), Author: graphUser(users[message.Author]),
 			SentAt: message.SentAt, Recalled: message.Recalled, Mentions: []graph.User{},
 		}
+		// A recalled message keeps its place and loses its text.
 		if !message.Recalled {
 			shown.Body = &message.Body
 		}
@@ -118,6 +125,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	return list, nil
 }
 
+// graphConversation is a conversation by its state alone. The counts are those of the member, before the display policy.
 func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
@@ -125,11 +133,12 @@ func graphConversation(state chat.State) graph.Conversation {
 		Mentions: services.NewCount(int(state.Own.UnreadMentions()), services.Exact, time.Time{}),
 		Muted:    state.Own.Muted, ReadToken: chat.ReadToken(state.Own), State: state,
 	}
+	// A muted conversation counts in the total by its mentions only.
 	c.Unread.InTotal, c.Mentions.InTotal = !state.Own.Muted, state.Own.Muted
 	return c
 }
 
-// conversation reads one conversation for a payload.
+// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, such as after quitting.
 func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
 	state, err := r.Chat.One(ctx, viewer.Number, id)
 	if err != nil {
@@ -138,7 +147,7 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	return graphConversation(state), nil
 }
 
-// message reads the message of an operation for its payload.
+// message reads the message of an operation for its payload. It asks for the viewer's own right to see it, like any read.
 func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
@@ -167,6 +176,7 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	return r.conversationPayload(ctx, done, done.call.conversation), nil
 }
 
+// conversationPayload is the payload of an operation in a conversation. What cannot be read after the commit is null.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

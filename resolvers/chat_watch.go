@@ -8,7 +8,8 @@ import (
 	"tidings/services/chat"
 )
 
-// watchConversation turns the changes of a conversation into events of a subscription.
+// watchConversation turns the changes of a conversation into events of a subscription. The badges come with it, because each
+// message changes both.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before anything is opened.

@@ -6,7 +6,7 @@ import (
 	"tidings/graph"
 )
 
-// cleaner is the cleaner of Redis as it is now.
+// cleaner is the cleaner of Redis as it is now: whether a pass runs on any node, when the last one ended, and what it has removed.
 func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
 	run, err := r.Projector.CleanerRun(ctx)
 	if err != nil {

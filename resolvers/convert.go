@@ -9,6 +9,7 @@ import (
 	"tidings/services/feed"
 )
 
+// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for.
 func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
@@ -29,6 +30,7 @@ func graphPost(post services.Post, author services.User, together []services.Pos
 	return shown
 }
 
+// orNull is a text, nil for an empty one.
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -71,7 +73,8 @@ func authorsOf(page feed.Page) []services.User {
 	return authors
 }
 
-// connection makes a page of a feed for its viewer.
+// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a
+// page may be short, or empty, although more posts follow.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
 		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,

@@ -15,10 +15,12 @@ const (
 	maxFirst     = 100
 	maxExport    = 1000 // lines
 
+	// A kind, a user and a position. Cursors are opaque to clients, but no secret: they are checked and never trusted.
 	cursorLength = 1 + 4 + 8
 )
 
-// cursorKind identifies the list that a cursor belongs to, and the cursor's form.
+// cursorKind identifies the list that a cursor belongs to, and the cursor's form. Clients keep cursors, so a number is never
+// given to another list.
 type cursorKind byte
 
 const (
@@ -38,6 +40,7 @@ const (
 	followModeCursor    cursorKind = 32
 )
 
+// String names the list, for errors.
 func (k cursorKind) String() string {
 	switch k {
 	case feedCursor:
@@ -70,7 +73,8 @@ func (k cursorKind) String() string {
 	return "another list"
 }
 
-// pageSize checks first: 1 to 100, 20 when left out.
+// pageSize checks first: 1 to 100, 20 when left out. A larger page is refused and not cut, because a client could take the
+// shorter one for the end.
 func pageSize(first *int) (int, error) {
 	return sizeUpTo(first, defaultFirst, maxFirst)
 }
@@ -86,7 +90,8 @@ func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	return *first, nil
 }
 
-// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret.
+// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret. With the viewer in it, a
+// cursor that was shared by a link does not show a stranger's position as one's own.
 func (k cursorKind) text(viewer services.UserID, place uint64) string {
 	return string(k.append(nil, viewer, place))
 }
@@ -100,7 +105,7 @@ func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []by
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads the output of text. field names the argument in the error.
+// parse reads the output of text. field names the argument in the error. Strict decoding makes one position one text.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -110,17 +115,19 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
 	place := binary.BigEndian.Uint64(bytes[5:])
+	// Beyond it are no positions, and SQL has no such numbers.
 	if place > uint64(services.MaxPostID) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	return place, nil
 }
 
-// hostCursors is the number in cursors of the first category of the host application: its ID follows.
+// hostCursors is the number in cursors of the first category of the host application: its ID follows. Below are Tidings' own,
+// by their place in services.Categories.
 const hostCursors = 1 << 16
 
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
-// another cursor.
+// another cursor. Three parts are needed, because groups of one moment are told apart by category and subject.
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
@@ -129,6 +136,8 @@ func (r *Resolver) notificationPositionText(viewer services.UserID, position not
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
+// parseNotificationPosition reads the output of notificationPositionText. A category of the application that was removed makes
+// the cursor INVALID: there is no such place any more.
 func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
@@ -136,6 +145,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		return position, err
 	}
 	position.At = time.UnixMicro(int64(at)).UTC()
+	// parse compares the category like a viewer, so each is tried.
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
 			position.Category, position.Subject = category, services.PostID(subject)
@@ -161,7 +171,8 @@ func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
 	return services.PostID(place), err
 }
 
-// newerOf is the position of newerThan, which excludes the other two arguments. given is false without it.
+// newerOf is the position of newerThan, which excludes the other two arguments. given is false without it. The post itself
+// need not exist.
 func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:

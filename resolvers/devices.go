@@ -11,14 +11,15 @@ import (
 
 type devicesKey struct{}
 
-// devicesOf are the viewer's devices, which all fields of a response share.
+// devicesOf are the viewer's devices, which all fields of a response share. They have no secret: the keys of a subscription
+// are never read back.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		list, err := r.Devices.Of(ctx, viewer.Number)
 		shown := make([]graph.Device, len(list))
 		for i, d := range list {
 			shown[i] = graph.Device{
-				ID: d.ID, Name: orNone(d.Name), Endpoint: d.Endpoint, Silent: d.Silent, RegisteredAt: d.RegisteredAt, DeliveredAt: orNever(d.DeliveredAt),
+				ID: d.ID, Name: orNull(d.Name), Endpoint: d.Endpoint, Silent: d.Silent, RegisteredAt: d.RegisteredAt, DeliveredAt: orNever(d.DeliveredAt),
 				FailingSince: orNever(d.FailingSince),
 			}
 		}
@@ -26,7 +27,7 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// deviceNodes adds the viewer's own devices.
+// deviceNodes adds the viewer's own devices. An ID of another user's device has no node, like one that is unknown.
 func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
@@ -40,7 +41,7 @@ func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return err
 }
 
-// afterDevices are the badges and the viewer of a payload.
+// afterDevices are the badges and the viewer of a payload; nil if they could not be read.
 func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
 	badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
 	if badges == nil {
@@ -50,6 +51,8 @@ func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*ser
 	return *badges, &shown
 }
 
+// registerDevice registers the browser that calls, or changes its registration. The same endpoint of another user becomes this
+// viewer's.
 func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -76,6 +79,8 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	return payload, nil
 }
 
+// unregisterDevice ends a registration, by its ID or by the endpoint, which is what a page knows of itself. One that is gone
+// is no error.
 func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterDeviceInput) (*graph.UnregisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -102,7 +107,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	return payload, nil
 }
 
-// deviceCounts are the devices of all users.
+// deviceCounts are the devices of all users, for operators.
 func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error) {
 	c, err := r.Devices.Counts(ctx)
 	if err != nil {
@@ -110,10 +115,10 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 	}
 	shown := &graph.DeviceCounts{
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
-		OldestUnsentAt: orNever(c.Oldest), LastError: orNone(c.Error),
+		OldestUnsentAt: orNever(c.Oldest), LastError: orNull(c.Error),
 	}
 	if c.Sends {
-		shown.Node = orNone(c.Node)
+		shown.Node = orNull(c.Node)
 	}
 	return shown, nil
 }

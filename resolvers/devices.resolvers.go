@@ -27,5 +27,5 @@ func (r *viewerResolver) Devices(ctx context.Context, obj *graph.Viewer) ([]grap
 }
 
 func (r *viewerResolver) PushKey(ctx context.Context, obj *graph.Viewer) (*string, error) {
-	return orNone(r.Resolver.Devices.PublicKey()), nil
+	return orNull(r.Resolver.Devices.PublicKey()), nil
 }

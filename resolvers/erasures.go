@@ -8,7 +8,7 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or returns its progress.
+// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated safely.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
@@ -33,6 +33,7 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 	return &shown, nil
 }
 
+// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out.
 func graphErasure(e erasures.Erasure) graph.Erasure {
 	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {

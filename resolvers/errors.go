@@ -17,7 +17,7 @@ import (
 	"tidings/services"
 )
 
-// Around puts a fresh loader around every response.
+// Around puts a fresh loader around every response. Each event of a subscription is a response, and so reads anew.
 func Around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -28,7 +28,7 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 
 // ErrorPresenter maps every error to its code: a services.Error keeps its message and code, an error of the language (syntax,
 // validation, input) is INVALID, an operation out of time is UNAVAILABLE, and any other error is INTERNAL. Each has the ID of
-// its request, which the log has too.
+// its request, which the log has too. All errors of GraphQL pass it, whatever the transport.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)
@@ -43,9 +43,9 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-// argumentAt is the argument that the executor could not read, named as in other errors: at, events[0].at; "" for any other error, such as
-// one before the execution. The path of such an error continues below the field into its argument, whereas a path of an answer ends at a
-// field.
+// argumentAt is the argument that the executor could not read, named as in other errors: at, events[0].at; "" for any other
+// error, such as one before the execution. The path of such an error continues below the field into its argument, whereas a
+// path of an answer ends at a field.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
@@ -59,7 +59,7 @@ func argumentAt(field ast.Path, err error) string {
 }
 
 // present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name tables,
-// addresses or users.
+// addresses or users. Results of ingest are made by it too.
 func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)
@@ -68,12 +68,15 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
 	switch {
+	// Its cause is for the log only: an engine that did not answer, for instance.
 	case isKnown:
 		if known.Cause != nil {
 			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
+	// The operation's time is over, wherever it was.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
+	// An error of the parser, a validation or a scalar. One that wraps another is judged by that.
 	case isLanguage && language.Unwrap() == nil:
 		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {
@@ -88,9 +91,10 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	return shown
 }
 
+// isOurs reports whether a code is one of the closed list, and not one of gqlgen's own.
 func isOurs(code string) bool { return slices.Contains(services.Codes, services.Code(code)) }
 
-// Recover turns a panic into an internal error, so that one answer is lost and not the process.
+// Recover turns a panic into an internal error, so that one answer is lost and not the process. The stack is for the log.
 func Recover(_ context.Context, panicked any) error {
 	return fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 }

@@ -11,8 +11,8 @@ import (
 
 const defaultExport = 100 // lines
 
-// export is a page of everything that SQL holds of a user. It is an act of the operator: whoever reads all of a person is recorded, with
-// each page, because a cursor can begin anywhere.
+// export is a page of everything that SQL holds of a user. It is an act of the operator: whoever reads all of a person is
+// recorded, with each page, because a cursor can begin anywhere.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
 	if after != nil {
@@ -39,12 +39,15 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	})
 }
 
+// exportPage reads the lines behind a position. Each page is read on its own, so a fact that changes between two pages is in
+// the state of its page.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {
 		return nil, err
 	}
 	lines, more, err := r.Exports.Page(ctx, user, position, size)
+	// The position is opaque here: the kinds of lines say whether it is one of theirs.
 	if after != nil && services.CodeOf(err) == services.Invalid {
 		return nil, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*after), exportCursor)
 	}
@@ -61,7 +64,8 @@ func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size in
 	return page, nil
 }
 
-// exportPositionText prints a position in the export of a user: a cursor of the user, and then the position.
+// exportPositionText prints a position in the export of a user: a cursor of the user, and then the position. The user is in
+// it, so that a cursor cannot be used for another person by mistake.
 func exportPositionText(user services.UserID, position string) string {
 	return exportCursor.text(user, 0) + base64.RawURLEncoding.EncodeToString([]byte(position))
 }

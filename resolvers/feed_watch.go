@@ -11,7 +11,7 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk is the arguments of a page of a home feed.
+// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and newerOf.
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
@@ -19,7 +19,8 @@ type feedAsk struct {
 	before                   *string
 }
 
-// asked is a feedAsk without the default of first, which means nothing if last is given.
+// asked is a feedAsk without the default of first, which means nothing if last is given. The executor fills the default in, so
+// the document alone tells whether the client has asked for it.
 func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
@@ -31,7 +32,7 @@ func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 // above reports whether the page is above a position.
 func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
 
-// homeFeed reads a page of a home feed, below a position or above one.
+// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	if ask.above() {
 		return r.homeFeedAbove(ctx, viewer, ask)
@@ -53,6 +54,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
+	// What a client lacks above its newest post, the oldest first.
 	if given {
 		return r.Feed.Newer(ctx, viewer, than, size)
 	}
@@ -60,13 +62,14 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
+	// A post must have existed, where a cursor is only a position. A deleted one keeps its place.
 	if lastID != nil {
 		return r.Feed.PageBelow(ctx, viewer, before, size)
 	}
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 
-// homeFeedAbove reads the page directly above a position.
+// homeFeedAbove reads the page directly above a position: the posts that a client scrolls back up to.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	switch {
 	case ask.last == nil:
@@ -95,7 +98,8 @@ func versionOf(since *string) (string, error) {
 	return *since, services.CheckVersion("since", *since)
 }
 
-// watchHomeFeed turns the changes of a viewer's badges into events about their feed.
+// watchHomeFeed turns the changes of a viewer's badges into events about their feed. The feed has no notifications of its own:
+// every change of it changes its count, and so the version of the badges.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	badges, err := r.Hub.Watch(ctx, viewer.Number, since)
@@ -108,7 +112,7 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 	}), nil
 }
 
-// homeFeedChange reads the authors of an event, with a loader of its own.
+// homeFeedChange reads the authors of an event, with a loader of its own: that of the subscription would keep old names.
 func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
 	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 const maxUsers = 100
 
 // users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an operation
-// ask for are read together.
+// ask for are read together. It is no visit: nobody becomes active by it.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
 		return nil, err
@@ -36,6 +36,7 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 	return users, nil
 }
 
+// checkUserKeys checks the argument of one field.
 func checkUserKeys(keys []string) error {
 	if len(keys) == 0 || len(keys) > maxUsers {
 		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
@@ -48,7 +49,8 @@ func checkUserKeys(keys []string) error {
 	return nil
 }
 
-// allUserKeys are the keys that the fields of an operation ask for, without those of fields that are refused.
+// allUserKeys are the keys that the fields of an operation ask for, without those of fields that are refused: such a field
+// reports its own error, and must not fail the others.
 func allUserKeys(ctx context.Context) []string {
 	all := map[string]bool{}
 	for _, field := range wantedOf(ctx)["Query.users"] {
@@ -69,7 +71,8 @@ func allUserKeys(ctx context.Context) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// readUsers reads users by their keys, with their badges.
+// readUsers reads users by their keys, with their badges. One user whose badges cannot be read fails all: the application
+// would take a missing one for no user.
 func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
@@ -88,6 +91,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 		}
 		theirs := *badges[i]
 		theirs.Key = people[number].Key
+		// In the order of services.Sources, which is the order of the schema.
 		unread := make([]graph.SourceCount, 0, len(services.Sources))
 		for source, count := range r.Badge.BySource(&theirs) {
 			unread = append(unread, graph.SourceCount{Source: source, Count: *count})

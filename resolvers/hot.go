@@ -18,6 +18,10 @@ import (
 // Hot serves the most frequent operations (badges, home feeds and live boards) with compiled selections, and leaves all others
 // to the schema. If a compiled operation fails, it goes to the schema too, so that every error is made in one place. The
 // answers are the same, byte for byte.
+//
+// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection by the objects
+// of hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the
+// answer to one buffer. Operations that are not hot are remembered too, as a plan of nil.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
@@ -27,18 +31,20 @@ type hot struct {
 	r *Resolver
 
 	mu sync.RWMutex
-	// The transport bounds the bytes of parsed documents. A plan is freed with its document.
+	// The transport bounds the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and
+	// nothing in a plan points to the operation.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
-// plan is the compiled form of an operation: the parts to read, and the text around them; nil for an operation that is not hot.
+// plan is the compiled form of an operation: the parts to read, and the text around them; nil for an operation that is not
+// hot. It is shared by all requests and does not change.
 type plan struct {
 	before, after []byte
 	parts         []*part
 	field         *ast.Field // of a subscription: its one field
 }
 
-// part is one field of the viewer.
+// part is one field of the viewer. Its key has the comma's place before it and the colon behind it.
 type part struct {
 	key   []byte
 	write writer[content]
@@ -46,7 +52,8 @@ type part struct {
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }
 
-// content is the value that a part is written from.
+// content is the value that a part is written from. Each part has one of its own and uses one of its fields, so that parts can
+// be read at the same time without a lock.
 type content struct {
 	key    string // the key of the viewer
 	badges shownBadges
@@ -70,7 +77,7 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	},
 }
 
-// Exec executes the operation of the context.
+// Exec executes the operation of the context. The executor has checked it, and the transport has charged it.
 func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	plan := h.plan(operation.Operation)
@@ -86,6 +93,8 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	return h.ExecutableSchema.Exec(ctx)
 }
 
+// plan returns the plan of an operation, and makes it at the first use. Two requests may make it at the same time; the first
+// one stays.
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	key := weak.Make(operation)
 	h.mu.RLock()
@@ -105,14 +114,17 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	return made
 }
 
+// forget drops the plan of a document that nobody holds any more.
 func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.plans, key)
 }
 
-// planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription { badgesChanged {...} }.
+// planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription {
+// badgesChanged {...} }.
 func planOf(operation *ast.OperationDefinition) *plan {
+	// A directive may skip the field, and several fields need the executor's order and merging.
 	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
 		return nil
 	}
@@ -133,6 +145,7 @@ func planOf(operation *ast.OperationDefinition) *plan {
 	return nil
 }
 
+// viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled.
 func viewerPlan(viewer *ast.Field) *plan {
 	fields, plain := plainFields("Viewer", viewer.SelectionSet)
 	if !plain {
@@ -155,6 +168,7 @@ func viewerPlan(viewer *ast.Field) *plan {
 	return p
 }
 
+// response is the whole answer, in a buffer that need not grow.
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
@@ -163,7 +177,7 @@ func (p *plan) response(contents []content) *graphql.Response {
 	return &graphql.Response{Data: p.append(make([]byte, 0, size), contents)}
 }
 
-// append writes the data of the answer.
+// append writes the data of the answer. contents has one element for each part, in their order.
 func (p *plan) append(to []byte, contents []content) []byte {
 	to = append(to, p.before...)
 	for i, part := range p.parts {
@@ -175,7 +189,8 @@ func (p *plan) append(to []byte, contents []content) []byte {
 	return append(to, p.after...)
 }
 
-// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled.
+// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
+// queries without variables: see transport.QuickSchema. It does what Exec does, and makes the loader that Around makes there.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -197,7 +212,9 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 	}
 }
 
-// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip.
+// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip. The
+// viewer's ID and type need no read. An error of one part fails all: the executor then answers anew, with every error in its
+// place.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -235,7 +252,7 @@ func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, v
 	return p.read(ctx, r, viewer, variables, c)
 }
 
-// query answers once, as a handler of a query must.
+// query answers once, as a handler of a query must. The executor asks again until it gets nil.
 func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
@@ -251,12 +268,13 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 				return p.response(contents)
 			}
 		}
+		// Whatever was wrong, the schema finds it again, and reports it with its path.
 		return h.ExecutableSchema.Exec(ctx)(ctx)
 	}
 }
 
 // subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if it is
-// refused.
+// refused. The middleware taps the channel, so that the subscription needs no goroutine.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {
@@ -264,6 +282,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 	case string:
 		since = &value
 	default:
+		// A value of another kind is an error that the executor reports.
 		return nil
 	}
 	viewer, err := h.r.viewer(ctx)

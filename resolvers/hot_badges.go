@@ -16,7 +16,8 @@ type shownBadges struct {
 	key string
 }
 
-// badgesPart compiles the viewer's badges, or those of a subscription; nil if a field cannot be compiled.
+// badgesPart compiles the viewer's badges, or those of a subscription; nil if a field cannot be compiled. A subscription uses
+// only the writer: its badges come from the hub.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
 	if write == nil {
@@ -33,7 +34,8 @@ func badgesPart(field *ast.Field) *part {
 	}
 }
 
-// The types of the badges, each with all its fields.
+// The types of the badges, each with all its fields. The names of the fields are the schema's; a test compares every answer
+// with that of the executor, so that a field which is written in another way is found.
 var (
 	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
 		"value": leaf(func(to []byte, c *services.Count) []byte {
@@ -112,7 +114,7 @@ var (
 	})}
 )
 
-// withCountFields adds the sources that are one count each.
+// withCountFields adds the sources that are one count each, so that a new one needs no line here.
 func withCountFields(members map[string]member[shownBadges]) map[string]member[shownBadges] {
 	for _, field := range services.CountFields {
 		members[field.Name] = within(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)

@@ -13,7 +13,7 @@ import (
 	"tidings/services/live"
 )
 
-// shownBoard is a page of a live board with the time of its reading.
+// shownBoard is a page of a live board with the time of its reading, by which shows are late.
 type shownBoard struct {
 	live.Board
 	at        time.Time
@@ -32,6 +32,7 @@ func (b *shownBoard) size() int {
 	return size
 }
 
+// shownShow is a show in its place on a board: the edge and the node in one.
 type shownShow struct {
 	*live.Item
 	board *shownBoard
@@ -39,7 +40,8 @@ type shownShow struct {
 	label services.Label
 }
 
-// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled.
+// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. What the selection does not ask
+// for is not read.
 func liveBoardPart(field *ast.Field) *part {
 	write := boardObject.compile(field.SelectionSet)
 	if write == nil {
@@ -51,6 +53,7 @@ func liveBoardPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+			// Arguments are read as the executor does; the first wrong one leaves the request to it.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -72,6 +75,7 @@ func liveBoardPart(field *ast.Field) *part {
 			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
 			}
+			// What belongs to the shows: one read for all of them, and only if a field shows it.
 			if labelled {
 				if c.board.labels, err = labelsOf(ctx, r, c.board.Items, func(item *live.Item) services.Object { return showObjectOf(item.Show.ID) }); err != nil {
 					return err
@@ -94,6 +98,7 @@ func liveBoardPart(field *ast.Field) *part {
 	}
 }
 
+// appendShowID writes the global ID of a show.
 func appendShowID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
@@ -106,7 +111,7 @@ func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// eachShow is a list with one entry for each show of a page.
+// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps nothing.
 func eachShow(entry member[shownShow]) member[shownBoard] {
 	return func(selected ast.SelectionSet) writer[shownBoard] {
 		write := entry(selected)

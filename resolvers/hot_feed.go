@@ -31,6 +31,7 @@ func (p *shownPage) size() int {
 	return size
 }
 
+// shownEdge is a post in its place in a feed: the edge and the node in one.
 type shownEdge struct {
 	*feed.Item
 	viewer     services.UserID
@@ -39,7 +40,8 @@ type shownEdge struct {
 	label      services.Label
 }
 
-// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled.
+// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. What the selection does not ask
+// for is not read.
 func homeFeedPart(field *ast.Field) *part {
 	write := pageObject.compile(field.SelectionSet)
 	if write == nil {
@@ -53,6 +55,7 @@ func homeFeedPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
+			// Arguments are read as the executor does; the first wrong one leaves the request to it.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -82,6 +85,7 @@ func homeFeedPart(field *ast.Field) *part {
 			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
+			// What belongs to the posts and their authors: one read for all of them, and only if a field shows it.
 			if engaged {
 				ids := make([]services.PostID, len(c.page.Items))
 				for i := range c.page.Items {
@@ -114,15 +118,17 @@ func argument[T any](arguments map[string]any, name string, unmarshal func(any) 
 	return &value, err
 }
 
+// appendPostID writes the global ID of a post.
 func appendPostID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.PostType, id.String())
 }
 
+// appendFeedCursor writes a position in the viewer's feed.
 func appendFeedCursor(to []byte, viewer services.UserID, place services.PostID) []byte {
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
 }
 
-// eachItem is a list with one entry for each post of a page.
+// eachItem is a list with one entry for each post of a page. One shownEdge serves all entries, because a writer keeps nothing.
 func eachItem(entry member[shownEdge]) member[shownPage] {
 	return func(selected ast.SelectionSet) writer[shownPage] {
 		write := entry(selected)
@@ -149,7 +155,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 	}
 }
 
-// The types of a home feed. The lists of a post and its parent are not compiled.
+// The types of a home feed. The lists of a post and its parent are not compiled: they wait for reads of their own.
 var (
 	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),

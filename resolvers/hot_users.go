@@ -7,13 +7,13 @@ import (
 	"tidings/services"
 )
 
-// shownUser is a user with the relation between the viewer and the user.
+// shownUser is a user with the relation between the viewer and the user, which is zero if no field shows it.
 type shownUser struct {
 	*services.User
 	relation services.Relation
 }
 
-// userObject is the type of users.
+// userObject is the type of users, without their lists.
 var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
 	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),
@@ -42,7 +42,7 @@ func (w wanted) relations() bool {
 	return false
 }
 
-// numbersOf are the IDs of the users of a page's items, each once.
+// numbersOf are the IDs of the users of a page's items, each once: an author may have written half of a page.
 func numbersOf[I any](items []I, user func(*I) *services.User) []services.UserID {
 	numbers := make([]services.UserID, len(items))
 	for i := range items {

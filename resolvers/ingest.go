@@ -14,12 +14,14 @@ import (
 	"tidings/services/refs"
 )
 
+// maxEvents bounds one request. The events share a commit, which makes them fast; more in one would keep the writer from others.
 const maxEvents = 500
 
-// timeOfEvent is the time that each event adds to the deadline of its batch.
+// timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation.
 const timeOfEvent = 10 * time.Millisecond
 
-// withTimeFor is the context of a batch, whose deadline grows with its events.
+// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away: half
+// of a batch has perhaps been committed, and the rest should be too.
 func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {
@@ -36,8 +38,9 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an object by a ref
-// set by an earlier event of the request begins another commit.
+// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an
+// object by a ref set by an earlier event of the request begins another commit. An event that fails does not hinder the
+// others. The caller has checked the scope.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -45,6 +48,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	ctx = byHost(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
+	// All users that the events name are made or found at once, so that no event needs a statement of its own for it.
 	refused, err := r.Social.Meet(ctx, usersNamed(events))
 	if err != nil {
 		return nil, sendFewer(ctx, len(events), err)
@@ -64,8 +68,8 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs; all is the
-// number of events of the whole request.
+// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs;
+// all is the number of events of the whole request.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
 	cmds, calls, places := make([]*jobs.Command, 0, len(events)), make([]*call, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
@@ -80,6 +84,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	if len(cmds) == 0 {
 		return
 	}
+	// Commit returns one error for each command, in their order. Events that could not become a command are not among them.
 	for k, err := range r.Fanout.Commit(ctx, cmds...) {
 		i := places[k]
 		err = sendFewer(ctx, all, err)
@@ -94,6 +99,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	}
 }
 
+// ingestFailure is the result of an event that failed, with what the error of a mutation would say.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
 	shown := present(r.Log, services.RequestID(ctx), err)
 	failure := &graph.IngestError{

@@ -13,10 +13,11 @@ import (
 	"tidings/services/jobs"
 )
 
-// idempotencyKey is the input field that describes the request and is not part of its content.
+// idempotencyKey is the input field that describes the request and is not part of its content. Inputs are compared without it.
 const idempotencyKey = "IdempotencyKey"
 
-// ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation.
+// ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation. An event
+// so does what the mutation does, by the same code.
 type ingestAction struct {
 	name      string
 	operation entry
@@ -27,13 +28,15 @@ type ingestAction struct {
 	users     []int // the positions of the input's fields that name users; naming a user creates them
 }
 
-// ingestActions are the actions by the positions of the fields of graph.IngestAction.
+// ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection, once, so
+// that an action is a line in the schema and nothing here.
 var ingestActions = func() []ingestAction {
 	fields := reflect.TypeFor[graph.IngestAction]()
 	actions := make([]ingestAction, fields.NumField())
 	for i := range actions {
 		var err error
 		if actions[i], err = newIngestAction(fields.Field(i)); err != nil {
+			// The schema and the operations do not fit: no program with such a pair starts.
 			panic(err)
 		}
 	}
@@ -64,7 +67,8 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	return a, nil
 }
 
-// ingestCommand makes the command of an event.
+// ingestCommand makes the command of an event, as the mutation does for its viewer: who acts and when comes from the event. An
+// error is the event's own.
 func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
 	set := actionsSet(&event.Do)
 	// The executor does not check @oneOf for variables: without this check, the second of two actions would be dropped
@@ -79,6 +83,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if err := c.happenedAt(action, event.At); err != nil {
 		return nil, err
 	}
+	// The idempotency key may stand in the event or in the input of the mutation, which a host may have at hand.
 	key, err := event.Key, error(nil)
 	field := input.Elem().Field(action.key)
 	if own := field.Interface().(*string); own != nil {
@@ -98,7 +103,7 @@ const (
 	eventSkew   = time.Minute
 )
 
-// happenedAt sets when an event happened. An event within the skew of the clocks happens now.
+// happenedAt sets when an event happened. An event within the skew of the clocks happens now: nothing may be newer than now.
 func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	if at == nil {
 		return nil
@@ -122,7 +127,8 @@ func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// actFor sets the actor of an event.
+// actFor sets the actor of an event. Whether an action needs one is a property of the operation, and an event that says
+// otherwise is wrong.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	case action.by == forHost && event.As != nil:
@@ -153,7 +159,8 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed are the keys of the users that events name by their IDs.
+// usersNamed are the keys of the users that events name by their IDs, each once. IDs that are malformed are left to their
+// events. A list that is too long is not looked at, because its event is refused.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
@@ -182,8 +189,8 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that refers to an object
-// of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
+// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that refers
+// to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {

@@ -46,8 +46,8 @@ func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
 type refusedKey struct{}
 
-// withRefused marks keys of users who are being erased, which the host application has named: each event that names one is refused, and
-// none of the others.
+// withRefused marks keys of users who are being erased, which the host application has named: each event that names one is
+// refused, and none of the others.
 func withRefused(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
@@ -68,7 +68,8 @@ func (r *Resolver) number(ctx context.Context, field, id string) (services.UserI
 	return numbers[0], nil
 }
 
-// numbers are the users of up to 500 global IDs, as number finds each, with one query.
+// numbers are the users of up to 500 global IDs, as number finds each, with one query. The order is that of the IDs. field
+// names the argument in errors.
 func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {

@@ -12,7 +12,7 @@ import (
 )
 
 // Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
-// application and operators have budgets of their own, however many users they act for.
+// application and operators have budgets of their own, however many users they act for. It is the transport's Limits.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
 // host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin.
@@ -21,16 +21,16 @@ const (
 	admins = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that are charged to one beside WRITES.
+// fieldBudgets are the budgets of mutations that are charged to one beside WRITES: they cost others more than a write does.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
 }
 
-// Address charges one request.
+// Address charges one request. Several users may have one address, so its budget is far above that of a user.
 func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
 
-// Socket charges one socket to its user.
+// Socket charges one socket to its user. The application's own tokens open as many as they like.
 func (l Limits) Socket(viewer services.Viewer) error {
 	if viewer.Has(services.ScopeIngest) {
 		return nil
@@ -80,7 +80,7 @@ func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Bud
 	return spendings
 }
 
-// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other.
+// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other. An empty list costs 1 too.
 func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
 	if field.Name != "ingest" {
 		return 1

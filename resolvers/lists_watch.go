@@ -9,8 +9,9 @@ import (
 	"tidings/services/notifications"
 )
 
-// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the list's changes. first and since are
-// as the client gave them.
+// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the list's changes. first
+// and since are as the client gave them. All arguments are checked before anything is opened, so that a refusal leaves nothing
+// behind.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
@@ -36,6 +37,7 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 	return relay(ctx, cancel, r.Log, watch(ctx, viewer, size, badges), func(_ context.Context, change C) (E, error) { return show(viewer, change), nil }), nil
 }
 
+// watchNotifications opens the first page of notifications, at each change. Its content is read when an event is rendered.
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
 	return watched(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
 		return r.Notifications.Watch(ctx, viewer.Number, notifications.Query{First: size}, badges)
@@ -47,9 +49,10 @@ func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *st
 	})
 }
 
+// watchConversations opens the first page of conversations, at each change.
 func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
-	// A message in a muted conversation need not change the badges, so the list is read once, whatever version of the badges the client
-	// has.
+	// A message in a muted conversation need not change the badges, so the list is read once, whatever version of the badges
+	// the client has.
 	return watched(ctx, r, first, since, r.Hub.WatchAnew, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
 		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
 	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {

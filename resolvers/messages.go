@@ -10,6 +10,7 @@ import (
 	"tidings/services/messages"
 )
 
+// graphSiteMessage is a site message as its recipient sees it.
 func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	return graph.SiteMessage{
 		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
@@ -17,6 +18,7 @@ func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	}
 }
 
+// orNever is a time, nil for the zero time, which means never.
 func orNever(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -24,6 +26,7 @@ func orNever(at time.Time) *time.Time {
 	return &at
 }
 
+// graphReport is a site message as its sender sees it: with its recipients, and without any of them.
 func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
@@ -54,6 +57,8 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 	return &page, nil
 }
 
+// readSiteMessages reads a page below a position, of one type or of all. The read token of the page says which marks it has
+// seen: a mark with it changes nothing that was marked unread since.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -78,8 +83,8 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	return result, nil
 }
 
-// markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark named, or else
-// the newest ones, of the mark's type if it has one.
+// markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark
+// named, or else the newest ones, of the mark's type if it has one.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil

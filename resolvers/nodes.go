@@ -21,8 +21,9 @@ import (
 
 const maxNodes = 100
 
-// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content, another user's
-// notification. argument is the argument with the IDs. All objects that the fields of an operation request are read together.
+// nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
+// another user's notification. argument is the argument with the IDs. All objects that the fields of an operation request are
+// read together.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -31,6 +32,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if len(ids) == 0 || len(ids) > maxNodes {
 		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
 	}
+	// A malformed ID fails its own field, before the shared read.
 	if err := newNodeIDs().add(ids, nil); err != nil {
 		return nil, services.About(argument, err)
 	}
@@ -49,7 +51,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	return nodes, nil
 }
 
-// nodeIDs are parsed global IDs, by type.
+// nodeIDs are parsed global IDs, by type. The text is the key, because two texts may name one object, and each asker gets its own.
 type nodeIDs struct {
 	siteMessages, reports                      map[string]messages.ID
 	views                                      map[string]views.View
@@ -73,9 +75,10 @@ func newNodeIDs() *nodeIDs {
 	}
 }
 
-// add adds the IDs that a field asks for, up to the first malformed one.
+// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
+		// Which object it is, and so of which type, is known only after a read: see readNodes.
 		if services.IsRef(id) {
 			if _, err := services.ParseRef("id", id); err != nil {
 				return err
@@ -160,7 +163,8 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds.
+// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds. First what
+// only has IDs of posts and people in it, then these, then what is made of both.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
@@ -183,6 +187,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
+	// Here all posts, shows and people are known, whoever asks for them.
 	keys := keysIn(notified, actions)
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
@@ -196,6 +201,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = graphUser(user)
 		}
 	}
+	// What is asked of one post of the answer is then read for all.
 	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {
@@ -216,7 +222,8 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
-// itemNodes are the objects behind the viewer's counts, by their IDs: all are read together.
+// itemNodes are the objects behind the viewer's counts, by their IDs: all are read together. It reads the explanation too,
+// which the fields around have read already.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)
@@ -243,7 +250,8 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 	})
 }
 
-// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages.
+// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages. A
+// message is there only for a member of its conversation.
 func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {
@@ -266,6 +274,7 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 		if !ok {
 			continue
 		}
+		// Several fields may ask for one conversation, each with a selection of its own.
 		for _, asker := range ids.askers[id] {
 			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
 		}
@@ -276,7 +285,7 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return parts, nil
 }
 
-// messageNodes adds messages, which have all been read.
+// messageNodes adds messages, which have all been read: graphMessages finds them in the loader.
 func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
@@ -353,7 +362,7 @@ func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return err
 }
 
-// otherNodes adds the announcements and site messages of the viewer.
+// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err

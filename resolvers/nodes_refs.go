@@ -8,7 +8,9 @@ import (
 	"tidings/services"
 )
 
-// readNodes reads the objects of IDs, including IDs by ref.
+// readNodes reads the objects of IDs, including IDs by ref. A ref is replaced by the ID of its object, and the object is then
+// found under both. Whether the viewer may see it is decided as for any ID: a ref that exists is not told from one that does
+// not.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	list := make([]services.Ref, 0, len(ids.refs))
 	for id := range ids.refs {
@@ -36,6 +38,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 			found[ref.GlobalID()] = node
 		}
 	}
+	// Their labels are read together, by the first field that asks for one.
 	shown := make([]string, 0, len(found))
 	for id, node := range found {
 		if report, is := node.(*graph.SiteMessageReport); is { // a report has the label of its message

@@ -14,6 +14,7 @@ import (
 	"tidings/services/notifications"
 )
 
+// orEmpty is an optional text; "" if it is absent or null.
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""
@@ -21,8 +22,8 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A notification
-// is omitted if all its causes were undone.
+// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A
+// notification is omitted if all its causes were undone.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -49,8 +50,8 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else the
-// newest ones of its categories.
+// marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark
+// named, or else the newest ones of its categories.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
@@ -78,7 +79,8 @@ func markedIn(categories []services.Category, hosts []string) []services.Categor
 	return of
 }
 
-// keysIn are the objects that notifications refer to: their subjects and their actors.
+// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on the
+// category. actions are their causes, nil if none are shown.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
@@ -88,6 +90,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
 		case n.Host != nil && n.Host.About.Type == services.ShowType:
 			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
+		// It is about nothing.
 		case n.Host != nil:
 		case n.Subject != 0:
 			keys.posts = append(keys.posts, n.Subject)
@@ -108,10 +111,11 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey identifies the notifications of one list, as they were shown.
+// actionsKey identifies the notifications of one list, as they were shown: one with a new cause is another one.
 type actionsKey string
 
-// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none.
+// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields with
+// different sizes share one read, and each shows its first ones.
 func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
 	for _, field := range wantedOf(ctx)["Notification.causes"] {
@@ -131,7 +135,8 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	})
 }
 
-// causesOf are the objects of a notification's causes, as far as the viewer may see them.
+// causesOf are the objects of a notification's causes, as far as the viewer may see them: an actor who hides from the viewer
+// is left out, as their posts are.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -182,6 +187,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
+		// A subject that the viewer may not see, or that is gone, is null; the notification stays.
 		postID, showID := n.Subject, services.PostID(0)
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, n.Subject
@@ -240,7 +246,8 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 	return r.notificationPage(ctx, viewer, page)
 }
 
-// notificationPage makes a page of notifications, and reads their subjects and actors.
+// notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own
+// position: notifications whose causes were undone are not in it, so it may be short although more follow.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {

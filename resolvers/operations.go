@@ -17,7 +17,8 @@ import (
 )
 
 // operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
-// its events name: see ingestActions.
+// its events name: see ingestActions. Each turns an input into a command of a service, and all that is common to them is here:
+// who acts, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
@@ -42,7 +43,7 @@ const (
 	forHost             // the host application
 )
 
-// operation is one entry of operations. I is the input of the mutation.
+// operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after table.
 type operation[I any] struct {
 	name  string // of the mutation
 	by    doer
@@ -55,11 +56,13 @@ type operation[I any] struct {
 	joins  bool
 	fields namedFields // of the input; table fills it in
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
-	// idempotency key. If it returns an error, its command is ignored.
+	// idempotency key. If it returns an error, its command is ignored. It reads only: what it finds may change before the
+	// commit, so what must hold is checked again there.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 
-// call is one use of an operation.
+// call is one use of an operation: who acts, when, and what the input names. do and ingestCommand fill the first part in, the
+// command the second.
 type call struct {
 	r      *Resolver
 	actor  services.UserID // 0 for the host application
@@ -75,11 +78,12 @@ type call struct {
 	user         services.UserID
 	conversation services.ConversationID
 
-	// named are the objects of refs that the host application names, if they were looked up for many calls together; nil: they were not.
+	// named are the objects of refs that the host application names, if they were looked up for many calls together; nil: they
+	// were not.
 	named map[services.Ref]refs.Holder
 }
 
-// entry is an operation with an input of any type.
+// entry is an operation with an input of any type, so that operations of all types stand in one table.
 type entry interface {
 	describe() (name string, by doer, ofDevice bool, input reflect.Type)
 	// learn finds the fields of the input that prepare needs, and returns them.
@@ -93,6 +97,7 @@ type entry interface {
 	ofThePresent() string
 }
 
+// table makes the table, and prepares each entry.
 func table(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
@@ -103,6 +108,7 @@ func table(entries ...entry) map[string]entry {
 	return named
 }
 
+// describe is what ingest needs to know of an operation: see entry.
 func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input reflect.Type) {
 	return o.name, o.by, o.ofDevice, reflect.TypeFor[I]()
 }
@@ -128,8 +134,8 @@ type inputOfDevice struct {
 	Input  any
 }
 
-// prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become part of the
-// input that a key compares.
+// prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
+// part of the input that a key compares. The key is checked last, because a wrong input is the better error.
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
 	fields := reflect.ValueOf(input).Elem()
 	if err := c.resolve(ctx, o.fields, fields, o.joins); err != nil {
@@ -167,7 +173,8 @@ type done struct {
 	badges  *services.Badges // of the viewer, after the change; nil if they could not be read
 }
 
-// ifRead turns a failed read after the commit into nil: the change is committed, so its answer must not be an error.
+// ifRead turns a failed read after the commit into nil: the change is committed, so its answer must not be an error. A client
+// that saw one would send the mutation again.
 func ifRead[T any](r *Resolver) func(value T, err error) *T {
 	return func(value T, err error) *T {
 		if err == nil {
@@ -189,14 +196,16 @@ func (d *done) viewerAfter() *graph.Viewer {
 	return &viewer
 }
 
-// withBadges is a viewer with these badges, so that a payload or an event has the same badges in the viewer and beside it.
+// withBadges is a viewer with these badges, so that a payload or an event has the same badges in the viewer and beside it. Two
+// reads could have two versions, and a client would keep either.
 func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	shown := *viewer
 	shown.Now = badges
 	return shown
 }
 
-// do runs an operation as a mutation: for the viewer, or for the host application or an operator.
+// do runs an operation as a mutation: for the viewer, or for the host application or an operator. The order is: who acts, the
+// command, the commit, and then the reads of the payload, which see the change.
 func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
 	c, d := &call{r: r}, &done{}
 	var err error
@@ -219,6 +228,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	d.call, d.cmd = c, cmd
 	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
+	// An operator's mutation is an act, the application's is not.
 	if o.by == forHost && operates(ctx) {
 		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: o.name, Target: c.subject, Made: func() string { return idOf(c, cmd) }}, commit)
 	} else {
@@ -231,6 +241,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	if d.viewer == nil {
 		return d, nil
 	}
+	// If Redis has not taken the change in time, the facts have it.
 	read := r.Badge.Read
 	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
@@ -241,7 +252,8 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	return d, nil
 }
 
-// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content.
+// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input
+// has the field.
 func takeKey(input any) *string {
 	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKey)
 	key, _ := field.Interface().(*string)
@@ -249,8 +261,8 @@ func takeKey(input any) *string {
 	return key
 }
 
-// idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A command that
-// makes no object may keep something else in its IDs for its payload.
+// idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
+// command that makes no object may keep something else in its IDs for its payload.
 func idOf(c *call, cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]
@@ -258,7 +270,8 @@ func idOf(c *call, cmd *jobs.Command) string {
 	return c.subject
 }
 
-// Each of the methods below parses the global ID of a command's subject.
+// Each of the methods below parses the global ID of a command's subject, and notes the subject for the payload, the label and
+// the act.
 
 func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id

@@ -10,6 +10,7 @@ import (
 	"tidings/services/jobs"
 )
 
+// publishAnnouncement has no read for its checks: texts, times and segments are checked by the service alone.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
@@ -19,6 +20,8 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	},
 }
 
+// editAnnouncement changes what the input names: absent fields stay, and null removes an end or the segments. A title and a
+// start cannot be removed.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	name: "editAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
@@ -39,6 +42,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	},
 }
 
+// withdrawAnnouncement takes an announcement out of the list and out of all counts.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
@@ -64,6 +68,7 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	},
 }
 
+// raiseDot lights a dot for everybody, or for segments. Raised again, it is lit again also for those who have cleared it.
 var raiseDot = &operation[graph.RaiseDotInput]{
 	name: "raiseDot", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
@@ -71,6 +76,7 @@ var raiseDot = &operation[graph.RaiseDotInput]{
 	},
 }
 
+// clearDot is the viewer's own: the dot stays lit for others.
 var clearDot = &operation[graph.ClearDotInput]{
 	name: "clearDot",
 	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
@@ -78,6 +84,7 @@ var clearDot = &operation[graph.ClearDotInput]{
 	},
 }
 
+// setSegments replaces the segments of a user, by their names.
 var setSegments = &operation[graph.SetSegmentsInput]{
 	name: "setSegments", by: forHost,
 	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {

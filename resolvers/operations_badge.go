@@ -9,7 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice.
+// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null is the
+// default of Tidings.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	name: "setDisplayPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {

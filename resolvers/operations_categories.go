@@ -10,6 +10,8 @@ import (
 	"tidings/services/notifications"
 )
 
+// notify tells users something in a category of the application. Recipients are keys here and not IDs, because the service
+// creates the users who do not exist in the transaction.
 var notify = &operation[graph.NotifyInput]{
 	name: "notify", by: forHost, makes: services.HostNotificationType,
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
@@ -49,6 +51,7 @@ var notify = &operation[graph.NotifyInput]{
 	},
 }
 
+// withdrawNotification takes back what a notify told, from all of its recipients.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	name: "withdrawNotification", by: forHost, makes: services.HostNotificationType,
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
@@ -58,7 +61,8 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	},
 }
 
-// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted.
+// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the recipients
+// may see it is asked when they read the notification.
 func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
 	kind, _, err := services.SplitGlobalID(id)
 	if err == nil && kind != services.PostType && kind != services.ShowType {
@@ -115,7 +119,7 @@ func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, err
 	return r.Notifications.Told(ctx, place)
 }
 
-// definitionOf is the category that an input defines.
+// definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total.
 func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory, err error) {
 	category = services.HostCategory{Name: services.Category(in.Name), Expiry: services.Never, Grouped: in.Grouped}
 	if in.ExpiryDays != nil {
@@ -134,6 +138,8 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 	return category, nil
 }
 
+// defineCategory defines a category or changes it. It is no entry of operations, because it needs the scope admin, which no
+// event has.
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
 	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
@@ -160,6 +166,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 	})
 }
 
+// removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs.
 func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategoryInput) (*graph.RemoveCategoryPayload, error) {
 	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
@@ -184,7 +191,7 @@ func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) e
 	return r.Fanout.Commit(ctx, cmd)[0]
 }
 
-// hostCategories lists the categories of the host application.
+// hostCategories lists the categories of the host application, from SQL, so that the payload of a definition has it.
 func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, error) {
 	list, err := r.Notifications.Definitions(ctx)
 	shown := make([]graph.HostCategory, len(list))

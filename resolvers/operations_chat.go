@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
+// createConversation makes a conversation, or finds the DIRECT one of two users. An empty title and none are one input.
 var createConversation = &operation[graph.CreateConversationInput]{
 	name: "createConversation", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
@@ -21,6 +22,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
+// joinConversation may name a ROOM by its ref without being in it: hence joins.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	name: "joinConversation", makes: services.ConversationType, joins: true,
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -29,6 +31,7 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 	},
 }
 
+// quitConversation ends the actor's own membership, also of their lists. Repeated, it changes nothing.
 var quitConversation = &operation[graph.QuitConversationInput]{
 	name: "quitConversation", makes: services.ConversationType,
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
@@ -37,6 +40,8 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 	},
 }
 
+// addMembers adds users. One who cannot be added, by a policy or a block, refuses all of them, in the words for a user who
+// does not exist.
 var addMembers = &operation[graph.AddMembersInput]{
 	name: "addMembers", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
@@ -48,6 +53,7 @@ var addMembers = &operation[graph.AddMembersInput]{
 	},
 }
 
+// removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
 	name: "removeMembers", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
@@ -59,6 +65,7 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 	},
 }
 
+// sendMessage sends a message, and marks the conversation read for its author up to it.
 var sendMessage = &operation[graph.SendMessageInput]{
 	name: "sendMessage", makes: services.MessageType,
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
@@ -70,6 +77,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 	},
 }
 
+// recallMessage takes a message of the actor's own back. It keeps its place, without a text.
 var recallMessage = &operation[graph.RecallMessageInput]{
 	name: "recallMessage", makes: services.MessageType,
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
@@ -78,6 +86,8 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 	},
 }
 
+// enterConversation says that a device shows a conversation now: nothing of it counts for the user while the lease lasts. It
+// has no past, and an idempotency key of one device is not that of another.
 var enterConversation = &operation[graph.EnterConversationInput]{
 	name: "enterConversation", presentOnly: "the conversation is open now; use markConversationRead", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
@@ -86,6 +96,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 	},
 }
 
+// leaveConversation ends what enterConversation began, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
 	name: "leaveConversation", presentOnly: "the conversation is closed now; use markConversationRead", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
@@ -94,6 +105,8 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 	},
 }
 
+// markConversationRead marks up to a message, or all. A read token makes it a mark of what its reader has seen, so that it
+// cannot undo a later markConversationUnread.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	name: "markConversationRead",
 	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
@@ -114,6 +127,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	},
 }
 
+// markConversationUnread counts a message and those behind it again. The message names its conversation.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	name: "markConversationUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
@@ -122,6 +136,7 @@ var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	},
 }
 
+// muteConversation and unmuteConversation change what of a conversation counts in the total, and no count itself.
 var muteConversation = &operation[graph.MuteConversationInput]{
 	name: "muteConversation",
 	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
@@ -138,6 +153,7 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 	},
 }
 
+// setGroupPolicy says who may add the actor to conversations. It changes none that exist.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	name: "setGroupPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {

@@ -10,6 +10,7 @@ import (
 	"tidings/services/live"
 )
 
+// scheduleShow makes a show of the actor. An empty cover and none are one input.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	name: "scheduleShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
@@ -19,6 +20,7 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 	},
 }
 
+// rescheduleShow changes what the input names. If that is only the label, the show itself does not change, and nobody is told.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	name: "rescheduleShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
@@ -40,6 +42,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	},
 }
 
+// startShow reports a start, now or at an earlier time. It may come after the report of the end.
 var startShow = &operation[graph.StartShowInput]{
 	name: "startShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
@@ -48,6 +51,7 @@ var startShow = &operation[graph.StartShowInput]{
 	},
 }
 
+// endShow reports an end, also before the start was reported: the show then waits for that.
 var endShow = &operation[graph.EndShowInput]{
 	name: "endShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
@@ -65,6 +69,7 @@ var cancelShow = &operation[graph.CancelShowInput]{
 	},
 }
 
+// setReplay must name the address, because null means to remove it: leaving it out would be an accident.
 var setReplay = &operation[graph.SetReplayInput]{
 	name: "setReplay", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
@@ -79,6 +84,8 @@ var setReplay = &operation[graph.SetReplayInput]{
 	},
 }
 
+// remindMe sets a reminder of an upcoming show, and cancelReminder removes it, which after the start is no error and changes
+// nothing.
 var remindMe = &operation[graph.RemindMeInput]{
 	name: "remindMe", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
@@ -95,6 +102,7 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 	},
 }
 
+// markLiveBoardSeen marks the board of a session: what went live since is still new.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	name: "markLiveBoardSeen",
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {

@@ -9,6 +9,8 @@ import (
 	"tidings/services/messages"
 )
 
+// sendSiteMessage sends a message to users by their keys. The application creates those who do not exist; an operator gets
+// NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType,
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
@@ -38,6 +40,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	},
 }
 
+// editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does not.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	name: "editSiteMessage", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
@@ -56,6 +59,8 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	},
 }
 
+// markSiteMessagesRead marks messages by their IDs, or all, of a type, up to one. The input is normalised, so that what means
+// the same is one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	name: "markSiteMessagesRead",
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
@@ -74,6 +79,7 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	},
 }
 
+// markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	name: "markSiteMessagesUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
@@ -85,6 +91,7 @@ var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	},
 }
 
+// siteMessageIDs parses the IDs of messages. nil stays nil: no list and an empty one mean different things.
 func siteMessageIDs(texts []string) (ids []messages.ID, err error) {
 	if texts == nil {
 		return nil, nil

@@ -11,6 +11,7 @@ import (
 	"tidings/services/notifications"
 )
 
+// likePost and unlikePost are idempotent. The author's notification follows by a job.
 var likePost = &operation[graph.LikePostInput]{
 	name: "likePost",
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
@@ -27,6 +28,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	},
 }
 
+// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	name: "markNotificationsSeen",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
@@ -43,6 +45,8 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	},
 }
 
+// markNotificationsRead marks notifications by their IDs, or those of categories up to a position, or all. An upTo in ids
+// means the notification as it was shown: causes that came later still count.
 var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	name: "markNotificationsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
@@ -79,6 +83,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	},
 }
 
+// markNotificationUnread makes one notification count again, and opens a new generation of read tokens.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	name: "markNotificationUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
@@ -88,6 +93,7 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	},
 }
 
+// markAllRead marks everything up to a position, and keeps what it changed for undoMarkAllRead.
 var markAllRead = &operation[graph.MarkAllReadInput]{
 	name: "markAllRead",
 	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
@@ -100,6 +106,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	},
 }
 
+// undoMarkAllRead takes the last markAllRead back.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	name: "undoMarkAllRead", presentOnly: "only the last markAllRead can be undone, within 30 s",
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
@@ -107,8 +114,8 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// inCategories are the categories that two arguments name: nil for all of them, and empty where both are empty. INVALID for a name that
-// no category of the host application can have.
+// inCategories are the categories that two arguments name: nil for all of them, and empty where both are empty. INVALID for a
+// name that no category of the host application can have.
 func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
 		return categories, nil

@@ -12,6 +12,8 @@ import (
 )
 
 var (
+	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it
+	// on both sides.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
 	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
@@ -35,6 +37,7 @@ func onUser[I any](name string, userID func(*I) string, command func(s *social.S
 	}}
 }
 
+// mute keeps a user's posts out of the viewer's feed, for good or until a time.
 var mute = &operation[graph.MuteInput]{
 	name: "mute",
 	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
@@ -61,6 +64,7 @@ var followModes = []graph.FollowMode{
 	services.FollowAll: graph.FollowModeAll, services.FollowLiveOnly: graph.FollowModeLiveOnly, services.FollowNone: graph.FollowModeNone,
 }
 
+// setProfile is the actor's own profile, which the host application sets by acting for them.
 var setProfile = &operation[graph.SetProfileInput]{
 	name: "setProfile",
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {

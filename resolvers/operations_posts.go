@@ -9,6 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
+// publishPost makes a post, or an answer to one.
 var publishPost = &operation[graph.PublishPostInput]{
 	name: "publishPost", makes: services.PostType,
 	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
@@ -20,6 +21,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 	},
 }
 
+// editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them.
 var editPost = &operation[graph.EditPostInput]{
 	name: "editPost", makes: services.PostType,
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
@@ -37,6 +39,7 @@ var editPost = &operation[graph.EditPostInput]{
 	},
 }
 
+// deletePost takes a post out of all feeds. Its ID keeps naming a position.
 var deletePost = &operation[graph.DeletePostInput]{
 	name: "deletePost", makes: services.PostType,
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {

@@ -8,6 +8,7 @@ import (
 	"tidings/services/views"
 )
 
+// touchView notes that the actor has looked at a view, up to a time: what is newer is unread.
 var touchView = &operation[graph.TouchViewInput]{
 	name: "touchView",
 	command: func(_ context.Context, c *call, in *graph.TouchViewInput) (*jobs.Command, error) {
@@ -15,6 +16,7 @@ var touchView = &operation[graph.TouchViewInput]{
 	},
 }
 
+// addViewItem reports an item of a view. The same item again moves to the later of its times.
 var addViewItem = &operation[graph.AddViewItemInput]{
 	name: "addViewItem", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.AddViewItemInput) (*jobs.Command, error) {
@@ -22,6 +24,7 @@ var addViewItem = &operation[graph.AddViewItemInput]{
 	},
 }
 
+// removeViewItem takes an item back. Repeated, it changes nothing; an item that never was there is NOT_FOUND.
 var removeViewItem = &operation[graph.RemoveViewItemInput]{
 	name: "removeViewItem", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.RemoveViewItemInput) (*jobs.Command, error) {

@@ -16,8 +16,8 @@ func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (ser
 	})
 }
 
-// partOf is a part of a source's count, displayed as the viewer's policy wants it. The policy is read only if the operation requests a
-// field that depends on it.
+// partOf is a part of a source's count, displayed as the viewer's policy wants it. The policy is read only if the operation
+// requests a field that depends on it.
 func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
 	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil
@@ -34,6 +34,8 @@ func (r *Resolver) partOf(ctx context.Context, source services.Source, part serv
 	return &part, nil
 }
 
+// graphPolicy is a policy as the API shows it: all sources in their order, also those that are as at first. Equal times are no
+// quiet hours.
 func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}
 	for i, source := range services.Sources {

@@ -17,6 +17,7 @@ const (
 	likeCursor    = 20
 )
 
+// postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser demands.
 func postCursorText(kind byte, post services.PostID, position ...uint64) string {
 	bytes := binary.BigEndian.AppendUint64([]byte{kind}, uint64(post))
 	for _, number := range position {
@@ -25,7 +26,7 @@ func postCursorText(kind byte, post services.PostID, position ...uint64) string 
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
-// parsePostCursor reads what postCursorText prints into position.
+// parsePostCursor reads what postCursorText prints into position. Numbers beyond SQL's signed ones are no positions.
 func parsePostCursor(kind byte, post services.PostID, text string, position ...*uint64) error {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != 1+8+8*len(position) || bytes[0] != kind {
@@ -42,10 +43,12 @@ func parsePostCursor(kind byte, post services.PostID, text string, position ...*
 	return nil
 }
 
+// notOfThisList is the error for a text that is no cursor of a list.
 func notOfThisList(text string) error {
 	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 }
 
+// The pairs below print and read the positions of each list.
 func commentCursorText(post, answer services.PostID) string {
 	return postCursorText(commentCursor, post, uint64(answer))
 }
@@ -63,6 +66,7 @@ func likeCursorText(post services.PostID, place posts.LikePlace) string {
 func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
 	var at, liker uint64
 	err := parsePostCursor(likeCursor, post, text, &at, &liker)
+	// IDs of users have 32 bits.
 	if err == nil && liker > math.MaxUint32 {
 		err = notOfThisList(text)
 	}

@@ -9,10 +9,11 @@ import (
 	"tidings/services/posts"
 )
 
-// Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post that is read
-// as a part of another comes with all of them, from SQL, because its page has used its round trips to Redis.
+// Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post
+// that is read as a part of another comes with all of them, from SQL, because its page has used its round trips to Redis.
 
-// engagement reads the counts of a post and whether the viewer likes it.
+// engagement reads the counts of a post and whether the viewer likes it. The first post that asks reads them for all that are
+// shown together.
 func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.Engagement, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	return &shown, nil
 }
 
-// commentsOf makes a page of the answers to a post.
+// commentsOf makes a page of the answers to a post. What is asked of one of them is read for all answers on the page's posts.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
 	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
@@ -100,7 +101,8 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postList is how one kind of list below a post is shown. P is a position, T an item and E its edge.
+// postList is how one kind of list below a post is shown. P is a position, T an item and E its edge. read gets the pages of
+// the other posts that are shown together, to read them too.
 type postList[P comparable, T, E any] struct {
 	from  P // the position before all items
 	text  func(post services.PostID, place P) string
@@ -110,7 +112,9 @@ type postList[P comparable, T, E any] struct {
 	edge  func(cursor string, item T) E
 }
 
-// listOf makes a page of a list below a post. First pages are read for all posts that are shown together.
+// listOf makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens
+// the comments of each post of a feed costs one statement. Later pages are of one post, because each has a position of its
+// own.
 func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -146,6 +150,8 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if len(cursors) > 0 {
 		info.StartCursor, info.EndCursor = &cursors[0], &cursors[len(cursors)-1]
 	}
+	// The position of the last row that was read, which the viewer may not see: without it the next page would begin at the
+	// same rows.
 	if list.More {
 		cursor := of.text(post.Key, list.Next)
 		info.EndCursor = &cursor

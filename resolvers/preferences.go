@@ -21,6 +21,7 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 	})
 }
 
+// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
 	for name, mode := range modesByName {
@@ -43,6 +44,7 @@ func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string)
 	return &page, nil
 }
 
+// readFollowsInMode reads a page below a user ID, the order of the list.
 func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

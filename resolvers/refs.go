@@ -9,21 +9,20 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
-	"tidings/dataloader"
 	"tidings/graph"
 	"tidings/services"
-	"tidings/services/jobs"
 	"tidings/services/messages"
 	"tidings/services/refs"
 )
 
-// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. Both are done here for
-// all operations: IDs by ref are replaced by IDs before the operation reads its input.
+// The host application can use its own IDs, refs, wherever an ID stands, and can label the objects that it creates. Both are
+// done here for all operations: IDs by ref are replaced by IDs before the operation reads its input.
 
-// maxRefs bounds the refs in one input.
+// maxRefs bounds the refs in one input: they are found with one statement.
 const maxRefs = 500
 
-// namedFields are the positions of an input's fields that contain IDs, a ref or a label.
+// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
+// each type.
 type namedFields struct {
 	ids            []int
 	ref, url, data int // -1: the input has no such field
@@ -32,7 +31,8 @@ type namedFields struct {
 // omittableIDs is a list of IDs whose absence leaves what is there.
 type omittableIDs = graphql.Omittable[[]string]
 
-// namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know.
+// namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know: the program
+// then does not start, where it would otherwise pass refs to a command as they are.
 func namedFieldsOf(input reflect.Type) namedFields {
 	fields := namedFields{ids: graph.IDFields(input), ref: -1, url: -1, data: -1}
 	for i := range input.NumField() {
@@ -54,7 +54,8 @@ func namedFieldsOf(input reflect.Type) namedFields {
 	return fields
 }
 
-// eachID replaces the IDs of an input. field is the name of the field in the schema.
+// eachID replaces the IDs of an input, and ends at the first error. field is the name of the field in the schema. Lists and
+// pointers are replaced and not changed, because the executor may keep them.
 func (n namedFields) eachID(input reflect.Value, replace func(field, id string) (string, error)) error {
 	for _, i := range n.ids {
 		name, _, _ := strings.Cut(input.Type().Field(i).Tag.Get("json"), ",")
@@ -102,7 +103,7 @@ func eachOf(list []string, field string, replace func(field, id string) (string,
 	return ids, nil
 }
 
-// refsIn are the refs in the IDs of an input. INVALID for a malformed one.
+// refsIn are the refs in the IDs of an input. INVALID for a malformed one. It is eachID with a function that replaces nothing.
 func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error) {
 	err = n.eachID(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
@@ -117,13 +118,14 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 	return list, err
 }
 
-// resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an object that the
-// actor may not see. The host application may see all. With joins, every user may see all ROOMs.
+// resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an
+// object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
 		return err
 	}
+	// Of a batch they were found together. The actor's rights on them are those of the host application, which sends the batch.
 	found := c.named
 	if found == nil {
 		if found, err = c.r.byRef(ctx, c.actor, list, joins); err != nil {
@@ -146,6 +148,7 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 	})
 }
 
+// noRef is the error for a ref that names nothing, as far as the caller may know.
 func noRef(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
@@ -180,6 +183,7 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 }
 
 // byRef finds the objects of refs that a user may see or has created, with joins also ROOMs. User 0 is the host application.
+// Refs are texts that people can guess, such as order numbers, so what a viewer may not see must look as if it did not exist.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
@@ -212,7 +216,8 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 	return found, nil
 }
 
-// see adds the objects of one type that the viewer may see.
+// see adds the objects of one type that the viewer may see. Each type asks as its own reads do; a type without a case is seen
+// by nobody.
 func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
 	switch kind {
 	case services.PostType, services.ShowType:
@@ -248,6 +253,7 @@ func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string,
 	return nil
 }
 
+// numbersAs are numbers of objects as IDs of their type.
 func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	list := make([]N, len(numbers))
 	for i, number := range numbers {
@@ -256,144 +262,9 @@ func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	return list
 }
 
+// note adds the objects of one type that were found.
 func note[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
 	for number := range found {
 		seen[services.Object{Type: kind, Number: uint64(number)}] = true
 	}
-}
-
-// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as the input
-// says. FORBIDDEN for users.
-func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, input reflect.Value) error {
-	ref, refSet := optionalText(input, o.fields.ref)
-	url, urlSet := optionalText(input, o.fields.url)
-	data, dataSet := optionalText(input, o.fields.data)
-	if !refSet && !urlSet && !dataSet {
-		return nil
-	}
-	bearer, err := services.ViewerFrom(ctx)
-	if err == nil && o.by == forUser && !bearer.Has(services.ScopeIngest) {
-		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
-	}
-	if err == nil && refSet {
-		err = services.CheckRef(ref)
-	}
-	if err == nil {
-		err = services.CheckURL("url", url)
-	}
-	if err == nil {
-		err = services.CheckData(data)
-	}
-	if err != nil {
-		return err
-	}
-	if o.fields.ref >= 0 {
-		refs.OnCreate(cmd, o.makes, services.Label{Ref: ref, URL: url, Data: data})
-		return nil
-	}
-	object, err := services.ParseObject("id", c.subject)
-	if err != nil {
-		return err
-	}
-	refs.OnEdit(cmd, object, ifSet(url, urlSet), ifSet(data, dataSet))
-	return nil
-}
-
-// optionalText is the value of an optional field of an input, "" for null, and whether it is given. In a create, null counts as not given.
-func optionalText(input reflect.Value, position int) (value string, given bool) {
-	if position < 0 {
-		return "", false
-	}
-	switch field := input.Field(position).Interface().(type) {
-	case *string:
-		return orEmpty(field), field != nil
-	case graphql.Omittable[*string]:
-		text, given := field.ValueOK()
-		return orEmpty(text), given
-	default: // the field means something else in this input
-		return "", false
-	}
-}
-
-func ifSet(value string, set bool) *string {
-	if !set {
-		return nil
-	}
-	return &value
-}
-
-// readLabel reads the label of an object, with those of its type that the response shows.
-func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
-	object, err := services.ParseObject("id", id)
-	if err != nil {
-		return services.Label{}, err
-	}
-	return dataloader.From(ctx).Label(ctx, object, others, r.Refs.Labels)
-}
-
-// labelOf is one part of a label; nil if it is empty.
-func (r *Resolver) labelOf(ctx context.Context, id string, part func(services.Label) string, others ...services.Object) (*string, error) {
-	label, err := r.readLabel(ctx, id, others)
-	return orNull(part(label)), err
-}
-
-func refOf(label services.Label) string  { return label.Ref }
-func urlOf(label services.Label) string  { return label.URL }
-func dataOf(label services.Label) string { return label.Data }
-
-func postObject(id services.PostID) services.Object {
-	return services.Object{Type: services.PostType, Number: uint64(id)}
-}
-
-func showObjectOf(id services.PostID) services.Object {
-	return services.Object{Type: services.ShowType, Number: uint64(id)}
-}
-
-// labels reports whether a field requests the labels of a type.
-func (w wanted) labels(kind string) bool {
-	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
-}
-
-// labelsOf reads the labels of the items of a page.
-func labelsOf[T any](ctx context.Context, r *Resolver, items []T, object func(*T) services.Object) (map[services.Object]services.Label, error) {
-	objects := make([]services.Object, len(items))
-	for i := range items {
-		objects[i] = object(&items[i])
-	}
-	return r.Refs.Labels(ctx, objects)
-}
-
-// appendData writes the data of a label, which is JSON already.
-func appendData(to []byte, data string) []byte {
-	if data == "" {
-		return append(to, "null"...)
-	}
-	return append(to, data...)
-}
-
-// postObjects are the posts that are shown together with one.
-func postObjects(post *graph.Post) []services.Object {
-	list := make([]services.Object, len(post.Together))
-	for i, other := range post.Together {
-		list[i] = postObject(other.ID)
-	}
-	return list
-}
-
-// showObjects are the shows that are shown together with one.
-func showObjects(show *graph.Show) []services.Object {
-	list := make([]services.Object, len(show.Together))
-	for i, other := range show.Together {
-		list[i] = showObjectOf(other)
-	}
-	return list
-}
-
-// idsOf are the IDs of a list.
-func idsOf[T any](list []T, id func(*T) string) []string {
-	ids := make([]string, len(list))
-	for i := range list {
-		ids[i] = id(&list[i])
-	}
-	return ids
 }

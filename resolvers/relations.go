@@ -18,7 +18,8 @@ func (r *Resolver) related(ctx context.Context, user *graph.User, part func(serv
 	return &is, nil
 }
 
-// relation is the relation between the viewer and a user.
+// relation is the relation between the viewer and a user. The first user who is asked for reads those of all who are shown
+// together.
 func (r *Resolver) relation(ctx context.Context, user *graph.User) (services.Relation, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

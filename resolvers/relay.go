@@ -8,7 +8,8 @@ import (
 
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
 // changes. A change that cannot be shown is skipped, because the next one has the whole state too; so is a change for which
-// show returns errKnown.
+// show returns errKnown. It has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a time:
+// while its client is slow, the source conflates what comes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
 	shown := make(chan E)
 	go func() {
@@ -17,6 +18,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 		for change := range changes {
 			event, err := show(ctx, change)
 			if err != nil {
+				// The end of the subscription is no failure.
 				if ctx.Err() == nil && !errors.Is(err, errKnown) {
 					log.Warn("an event of a subscription could not be made; the next one has the whole state", "error", err)
 				}

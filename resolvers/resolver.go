@@ -2,6 +2,13 @@
 //
 // Every resolver takes the viewer from the token and from nowhere else. An error that the client can correct is shown with its
 // code; any other is INTERNAL, with an ID that the log has too.
+//
+// A mutation is an entry of operations: it resolves refs, makes the command of a service, commits it, and reads the badges for
+// the payload; ingest commits many such commands at once. A query reads by the loader of its response (package dataloader). A
+// field that reads a list looks ahead (wanted.go): it reads what is selected below its items, and the other pages of its list,
+// so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape; a test
+// counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that
+// nobody sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call what is here.
 package resolvers
 
 import (
@@ -35,7 +42,7 @@ import (
 	"tidings/services/webhooks"
 )
 
-// Resolver holds the services that the resolvers call.
+// Resolver holds the services that the resolvers call. Nothing of a request is in it.
 type Resolver struct {
 	Social        *social.Service
 	Feed          *feed.Service
@@ -62,7 +69,7 @@ type Resolver struct {
 	Sources       dataloader.Sources
 }
 
-// Badges are the badges of users, as badge.Service has them.
+// Badges are the badges of users, as badge.Service has them. Tests put their own in its place.
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
@@ -95,7 +102,8 @@ type (
 	categoriesKey  struct{} // the viewer's preferences of categories
 )
 
-// viewer is the user of the request's token, which needs the scope viewer.
+// viewer is the user of the request's token, which needs the scope viewer. A user who asks for the first time is created. An
+// erased user is refused here, so every field of the viewer's passes it.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.scoped(ctx, services.ScopeViewer)
 	if err != nil {
@@ -104,6 +112,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	if viewer.Key == "" {
 		return nil, services.Errorf(services.Forbidden, "the token names no user: send the header Tidings-Act-As: KEY")
 	}
+	// Nearly always the node knows the number; else one read serves all fields of the response.
 	number, known := r.Social.Remembered(viewer.Key)
 	if !known {
 		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
@@ -116,7 +125,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(number, viewer.Key), nil
 }
 
-// scoped is the bearer of the request's token, if it has the scope.
+// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token also where it acts for a user.
 func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

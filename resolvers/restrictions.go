@@ -22,7 +22,7 @@ var restrictionLists = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }
 
-// restrictions makes a page of the users that the viewer mutes, blocks or hides from.
+// restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees it.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
 		return r.readRestrictions(ctx, viewer, kind, size, after)
@@ -34,6 +34,7 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 	return &page, nil
 }
 
+// readRestrictions reads a page below a position, which is the time when a restriction was made.
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
 	cursor, before := restrictionLists[kind], services.MaxPostID
 	if after != nil {
@@ -55,6 +56,7 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	if err != nil {
 		return nil, err
 	}
+	// The cursors are those of all rows, also of one that is not shown, so that the next page goes on behind it.
 	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, restriction := range list {
 		edge := graph.RestrictionEdge{

@@ -9,6 +9,7 @@ import (
 	"tidings/services/live"
 )
 
+// graphShow is a show as it is now. Whether it is late follows from the clock and not from a state.
 func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	return graph.Show{
 		ID: show.GlobalID(), Key: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
@@ -37,6 +38,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	if err != nil {
 		return graph.Show{}, err
 	}
+	// visible then finds this state, and not an older one of the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
 	seen, err := r.visible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]

@@ -12,7 +12,8 @@ import (
 	"tidings/services/chat"
 )
 
-// talkParts are the parts of conversations that are read beside their states.
+// talkParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
+// response, and then read together.
 type talkParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
@@ -39,7 +40,8 @@ func (p *talkParts) add(state chat.State, fields wanted, variables map[string]an
 	}
 }
 
-// membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page follows.
+// membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page
+// follows.
 func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
@@ -57,7 +59,8 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	return size, place, err
 }
 
-// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller still has to read.
+// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller still
+// has to read.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -76,12 +79,13 @@ func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people [
 		people = append(append(people, message.Author), mentioned[id]...)
 	}
 	for page, numbers := range members {
+		// Without the one more that tells whether another page follows.
 		people = append(people, numbers[:min(page.Size-1, len(numbers))]...)
 	}
 	return people, nil
 }
 
-// readTalks reads messages, members and the people in both.
+// readTalks reads messages, members and the people in both. Fields find them in the loader afterwards.
 func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
 	people, err := r.readTalkParts(ctx, parts)
 	if err == nil {
@@ -115,7 +119,8 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	return r.conversationPage(ctx, viewer, askers, states, more)
 }
 
-// conversationPage makes a page of conversations, and reads the parts that fields select of them.
+// conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker as many
+// conversations as it shows.
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts talkParts
 	variables := graphql.GetOperationContext(ctx).Variables

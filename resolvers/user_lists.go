@@ -11,7 +11,7 @@ import (
 )
 
 // The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is of one
-// user: the kind, the user, and the position.
+// user: the kind, the user, and the position. Clients keep cursors, so the order here never changes.
 const (
 	followersCursor = 40 + iota
 	followeesCursor
@@ -33,7 +33,8 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 	return page, err
 }
 
-// userPageInfo is the position of a page in its list. cursor is that of an item of the page.
+// userPageInfo is the position of a page in its list. cursor is that of an item of the page. With more behind it, the page
+// ends at the last row that was read, which the viewer may not see.
 func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
@@ -46,7 +47,7 @@ func userPageInfo[T any](kind byte, page services.UserPage, list services.UserLi
 	return info
 }
 
-// usersOf makes a page of users in a list of a user.
+// usersOf makes a page of users in a list of a user: their followers or followees. Pages of several users are read together.
 func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	return shown, nil
 }
 
-// postsOf makes a page of a user's posts.
+// postsOf makes a page of a user's posts, as far as the viewer may see them.
 func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.PostConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -126,6 +127,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	}
 	shown := &graph.ShowConnection{Edges: make([]graph.ShowEdge, len(list.Items))}
 	for i, show := range list.Items {
+		// The host is the user whose list it is.
 		node := r.graphShow(show, services.User{})
 		node.Host = *user
 		shown.Edges[i] = graph.ShowEdge{Cursor: placeText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}

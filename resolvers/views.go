@@ -10,15 +10,18 @@ import (
 	"tidings/services/views"
 )
 
+// graphView is a view with its count, before the viewer's display policy.
 func graphView(view views.Unread) graph.View {
 	return graph.View{ID: view.GlobalID(), Code: view.Code, Key: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
-// viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID.
+// viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID. Neither
+// text has a 0.
 func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
+// parseViewText reads the output of viewText, if it is of this viewer.
 func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
@@ -45,6 +48,7 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
+// readViews reads a page behind a view, of some codes. Its order is that of the key, so the position is the last view.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {

@@ -13,7 +13,7 @@ import (
 // Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
 // from the viewer, as if the content had never existed.
 
-// visibleKeys are the keys of the objects that a response shows.
+// visibleKeys are the keys of the objects that a response shows. A key may be there twice.
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
@@ -28,7 +28,8 @@ type visible struct {
 	hidden map[services.UserID]bool // authors, hosts and actors who hide from the viewer or block them
 }
 
-// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch.
+// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People
+// themselves are always shown: it is their content that they hide.
 func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
@@ -56,7 +57,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	return seen, nil
 }
 
-// hidden returns which of some authors hide their posts and shows from the viewer.
+// hidden returns which of some authors hide their posts and shows from the viewer, who is never hidden from themselves.
 func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {

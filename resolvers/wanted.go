@@ -11,16 +11,16 @@ import (
 	"tidings/graph"
 )
 
-// A field that reads a list looks ahead: together with the list it reads the objects selected below it, and the other pages of the same
-// list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects in its items take one
-// read for each kind.
+// A field that reads a list looks ahead: together with the list it reads the objects selected below it, and the other pages of
+// the same list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects
+// in its items take one read for each kind.
 
-// wanted are the fields of an operation with its fragments, by TYPE.FIELD.
+// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in it.
 type wanted map[string][]*ast.Field
 
 type wantedKey struct{}
 
-// wantedOf are the fields of the operation of a context.
+// wantedOf are the fields of the operation of a context, found once for a response.
 func wantedOf(ctx context.Context) wanted {
 	all, _ := dataloader.Shared(ctx, wantedKey{}, func(ctx context.Context) (wanted, error) {
 		operation := graphql.GetOperationContext(ctx)
@@ -29,7 +29,7 @@ func wantedOf(ctx context.Context) wanted {
 	return all
 }
 
-// wantedBelow are the fields of a selection. Each fragment is visited once.
+// wantedBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
 func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	all := wanted{}
 	known := map[*ast.FragmentDefinition]bool{}
@@ -72,8 +72,8 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 // pageKey is the key of a page of the viewer's list: the field, and its arguments without the size.
 type pageKey struct{ field, arguments string }
 
-// A page of newerThan also has posts from before its position, and cannot be cut. A page of before has its size in last. So each of these
-// is a page of its own.
+// pageKeyOf is the key of the page that a field requests. A page of newerThan also has posts from before its position, and
+// cannot be cut. A page of before has its size in last. So each of these is a page of its own.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
@@ -88,8 +88,9 @@ type asker struct {
 	size  int
 }
 
-// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their sizes. size
-// is the number of items that the field of the context shows: see cut.
+// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their
+// sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each field may
+// cut its own.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
 		return page, 0, err
@@ -126,7 +127,7 @@ func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cut shortens a page that was read with a larger size to its first edges.
+// cut shortens a page that was read with a larger size to its first edges, and gives it the end of a page of that size.
 func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges

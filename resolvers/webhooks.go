@@ -16,7 +16,7 @@ var webhookStates = map[string]graph.WebhookState{
 	"ok": graph.WebhookStateOk, "down": graph.WebhookStateDown, "gone": graph.WebhookStateGone, "idle": graph.WebhookStateIdle,
 }
 
-// webhookList lists the webhooks; name is "" for all.
+// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown.
 func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhook, error) {
 	list, err := r.Webhooks.Endpoints(ctx, name)
 	shown := make([]graph.Webhook, len(list))
@@ -25,7 +25,7 @@ func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhoo
 			Name: e.Name, URL: e.URL, Away: e.Filter.Away, Totals: e.Filter.Totals, Sources: append([]string{}, e.Filter.Sources...),
 			State: webhookStates[e.State()], CreatedAt: e.CreatedAt, Secrets: e.Secrets, Waiting: e.Waiting, Dead: e.Dead,
 			OldestUnsentAt: orNever(e.Since), RetryAt: orNever(e.RetryAt), LastSuccessAt: orNever(e.OKAt), LastFailureAt: orNever(e.FailedAt),
-			LastError: orNone(e.Error),
+			LastError: orNull(e.Error),
 		}
 	}
 	return shown, err
@@ -51,6 +51,7 @@ func orNoStatus(status int) *int {
 	return &status
 }
 
+// deadLetters lists the users whose newest change was given up, the newest first.
 func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]graph.WebhookDeadLetter, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -67,6 +68,7 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	return shown, err
 }
 
+// addWebhook returns the secret, this once: it is not read back.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
 		secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
@@ -80,12 +82,15 @@ func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) 
 	})
 }
 
+// removeWebhook ends the deliveries, and drops what waits.
 func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
 	return asAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
 		return &graph.RemoveWebhookPayload{Name: input.Name}, r.Webhooks.Remove(ctx, input.Name)
 	})
 }
 
+// rotateWebhookSecret makes a new secret. The ones before sign beside it for a while, so that a receiver can change without
+// refusing anything.
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
 	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
@@ -101,6 +106,7 @@ func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWe
 	})
 }
 
+// testWebhook sends one event now, from this node. A receiver that refuses it is a result and no error.
 func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
 	return asAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
 		tested, err := r.Webhooks.Test(ctx, input.Name)
@@ -108,11 +114,12 @@ func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput
 			return nil, err
 		}
 		return &graph.TestWebhookPayload{
-			Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNone(tested.Error), TookMs: int(tested.Took.Milliseconds()),
+			Accepted: tested.Error == "", Status: orNoStatus(tested.Status), Error: orNull(tested.Error), TookMs: int(tested.Took.Milliseconds()),
 		}, nil
 	})
 }
 
+// replayWebhook sends dead letters again: of one user, or of all.
 func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
 	details := ""
 	if input.UserID != nil {

@@ -1,0 +1,158 @@
+package resolvers
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/dataloader"
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/jobs"
+	"tidings/services/refs"
+)
+
+// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as
+// the input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them.
+func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, input reflect.Value) error {
+	ref, refSet := optionalText(input, o.fields.ref)
+	url, urlSet := optionalText(input, o.fields.url)
+	data, dataSet := optionalText(input, o.fields.data)
+	if !refSet && !urlSet && !dataSet {
+		return nil
+	}
+	bearer, err := services.ViewerFrom(ctx)
+	if err == nil && o.by == forUser && !bearer.Has(services.ScopeIngest) {
+		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
+	}
+	if err == nil && refSet {
+		err = services.CheckRef(ref)
+	}
+	if err == nil {
+		err = services.CheckURL("url", url)
+	}
+	if err == nil {
+		err = services.CheckData(data)
+	}
+	if err != nil {
+		return err
+	}
+	// Only an input that creates has a ref.
+	if o.fields.ref >= 0 {
+		refs.OnCreate(cmd, o.makes, services.Label{Ref: ref, URL: url, Data: data})
+		return nil
+	}
+	object, err := services.ParseObject("id", c.subject)
+	if err != nil {
+		return err
+	}
+	refs.OnEdit(cmd, object, ifSet(url, urlSet), ifSet(data, dataSet))
+	return nil
+}
+
+// optionalText is the value of an optional field of an input, "" for null, and whether it is given. In a create, null counts
+// as not given.
+func optionalText(input reflect.Value, position int) (value string, given bool) {
+	if position < 0 {
+		return "", false
+	}
+	switch field := input.Field(position).Interface().(type) {
+	case *string:
+		return orEmpty(field), field != nil
+	case graphql.Omittable[*string]:
+		text, given := field.ValueOK()
+		return orEmpty(text), given
+	default: // the field means something else in this input
+		return "", false
+	}
+}
+
+// ifSet is a value that is to be written; nil leaves what is there.
+func ifSet(value string, set bool) *string {
+	if !set {
+		return nil
+	}
+	return &value
+}
+
+// readLabel reads the label of an object, with those of its type that the response shows.
+func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
+	object, err := services.ParseObject("id", id)
+	if err != nil {
+		return services.Label{}, err
+	}
+	return dataloader.From(ctx).Label(ctx, object, others, r.Refs.Labels)
+}
+
+// labelOf is one part of a label; nil if it is empty.
+func (r *Resolver) labelOf(ctx context.Context, id string, part func(services.Label) string, others ...services.Object) (*string, error) {
+	label, err := r.readLabel(ctx, id, others)
+	return orNull(part(label)), err
+}
+
+// The parts of a label, for labelOf.
+func refOf(label services.Label) string { return label.Ref }
+
+func urlOf(label services.Label) string { return label.URL }
+
+func dataOf(label services.Label) string { return label.Data }
+
+// postObject is a post as the object of a label.
+func postObject(id services.PostID) services.Object {
+	return services.Object{Type: services.PostType, Number: uint64(id)}
+}
+
+// showObjectOf is a show as the object of a label.
+func showObjectOf(id services.PostID) services.Object {
+	return services.Object{Type: services.ShowType, Number: uint64(id)}
+}
+
+// labels reports whether a field requests the labels of a type.
+func (w wanted) labels(kind string) bool {
+	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
+}
+
+// labelsOf reads the labels of the items of a page, for a compiled answer.
+func labelsOf[T any](ctx context.Context, r *Resolver, items []T, object func(*T) services.Object) (map[services.Object]services.Label, error) {
+	objects := make([]services.Object, len(items))
+	for i := range items {
+		objects[i] = object(&items[i])
+	}
+	return r.Refs.Labels(ctx, objects)
+}
+
+// appendData writes the data of a label, which is JSON already.
+func appendData(to []byte, data string) []byte {
+	if data == "" {
+		return append(to, "null"...)
+	}
+	return append(to, data...)
+}
+
+// postObjects are the posts that are shown together with one.
+func postObjects(post *graph.Post) []services.Object {
+	list := make([]services.Object, len(post.Together))
+	for i, other := range post.Together {
+		list[i] = postObject(other.ID)
+	}
+	return list
+}
+
+// showObjects are the shows that are shown together with one.
+func showObjects(show *graph.Show) []services.Object {
+	list := make([]services.Object, len(show.Together))
+	for i, other := range show.Together {
+		list[i] = showObjectOf(other)
+	}
+	return list
+}
+
+// idsOf are the IDs of a list.
+func idsOf[T any](list []T, id func(*T) string) []string {
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = id(&list[i])
+	}
+	return ids
+}
