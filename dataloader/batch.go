@@ -16,25 +16,31 @@ import (
 // that asks for a key which another is reading waits for that read. A key without a value is remembered like one with a
 // value; a read that fails is forgotten, so that the next caller tries again. The zero value is ready to use. It is safe for
 // concurrent use.
+//
+// It never delays a read in the hope of more keys, as batches that wait for a tick do: that would cost every field a moment,
+// and whether two fields meet would be chance. Whoever knows more keys names them at once.
 type Batch[K comparable, V any] struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// reads has each key that somebody has asked for: in a read that runs, or in one that is done.
 	reads map[K]*read[K, V]
 }
 
-// read is one read of several keys. Before done is closed, only its owner may touch the rest.
+// read is one read of several keys. Before done is closed, only its owner may touch the rest; after that, nobody changes it.
 type read[K comparable, V any] struct {
 	done  chan struct{}
 	found map[K]V
 	err   error
 }
 
-// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do.
+// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do. Whoever has
+// a claim with a read of its own must settle it, or others wait for ever.
 type claim[K comparable, V any] struct {
 	reads []*read[K, V]
 	own   *read[K, V] // nil where keys is empty
 	keys  []K         // that own reads
 }
 
+// errBroken is the error of those who wait for a read that panicked.
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
 // closed is the done channel of reads that never started.
@@ -45,11 +51,12 @@ var closed = func() chan struct{} {
 }()
 
 // Load returns the values of keys; a key without one is absent. fetch reads the keys that were not read before. It must read
-// the same in every call on one Batch.
+// the same in every call on one Batch. One failed read fails the whole call.
 func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	return b.load(ctx, keys, b.claim(keys), fetch)
 }
 
+// load does the read that a claim owns, and then waits for those of others.
 func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
 		found, err := map[K]V(nil), errBroken
@@ -68,15 +75,16 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 }
 
 // LoadOne returns the value of one key, and whether it has one. If it was not requested yet, the keys of others are read
-// with it, so requesting each key of a long list costs no more than the list.
+// with it, so requesting each key of a long list costs no more than the list. others is not called if the key is known.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
 }
 
-// LoadOneOf is LoadOne that reads at most so many keys at once. Keys that are known already leave their room to others, so that a list of n
-// items costs n/most reads.
+// LoadOneOf is LoadOne that reads at most so many keys at once. Keys that are known already leave their room to others, so
+// that a list of n items costs n/most reads.
 func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
+	// Without the lock, because others may be costly. Should another caller claim the key meanwhile, claimWith finds it.
 	if !b.asked(key) {
 		keys = append(keys, others()...)
 	}
@@ -86,14 +94,14 @@ func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others fun
 	return value, found, err
 }
 
-// Keep remembers a value that was read already.
+// Keep remembers a value that was read already, in place of an older one.
 func (b *Batch[K, V]) Keep(key K, value V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
 }
 
-// keepNew remembers values of keys that no caller has asked for yet.
+// keepNew remembers values of keys that no caller has asked for yet: what a caller has seen must not change within a response.
 func (b *Batch[K, V]) keepNew(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,6 +143,7 @@ func (b *Batch[K, V]) together(key K) (keys []K) {
 	return keys
 }
 
+// put enters a read for a key. The lock is held.
 func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 	if b.reads == nil {
 		b.reads = map[K]*read[K, V]{}
@@ -186,7 +195,7 @@ func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
 	return c
 }
 
-// settle ends the read that a claim owns.
+// settle ends the read that a claim owns. After an error its keys are free again, and those who wait for it get the error.
 func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 	if c.own == nil {
 		return

@@ -38,14 +38,16 @@ type Loader struct {
 	sources Sources
 
 	mu sync.Mutex
+	// of is replaced by Forget. A caller that began before goes on with the old one, and so sees what was true when it began.
 	of *memory // nil until something is read
 }
 
-// memory is everything that a response has read since its last change.
+// memory is everything that a response has read since its last change. What depends on the viewer is here too: a response has one.
 type memory struct {
-	posts  Batch[services.PostID, services.Post]
-	users  Batch[services.UserID, services.User]
-	shows  Batch[services.PostID, live.Show]
+	posts Batch[services.PostID, services.Post]
+	users Batch[services.UserID, services.User]
+	shows Batch[services.PostID, live.Show]
+	// shared has values under keys of any type: see Shared.
 	shared Batch[any, any]
 
 	messages Batch[services.MessageID, chat.Message]
@@ -76,13 +78,15 @@ func New(sources Sources) *Loader { return &Loader{sources: sources} }
 // From returns the loader in the context of a response. It panics without one: that is an error of the program.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
 
-// Forget drops every earlier read, because the response itself has changed something.
+// Forget drops every earlier read, because the response itself has changed something: a mutation's payload shows the state
+// after it.
 func (l *Loader) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.of = nil
 }
 
+// memory is the present memory. A caller takes it once for a read, so that Forget does not come in between.
 func (l *Loader) memory() *memory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +125,8 @@ func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[serv
 	return users, err
 }
 
-// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted.
+// Both reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted. The results are the
+// caller's own.
 func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.read(ctx, ids, numbers)
 	if err != nil {
@@ -156,6 +161,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 		func() {
 			defer func() {
 				if err == nil {
+					// Before the posts are settled: whoever gets a post finds its author.
 					m.users.keepNew(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
@@ -172,7 +178,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are omitted.
+// Shows reads shows; unknown ones are omitted. What is asked of one of them later is asked for all.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
@@ -210,7 +216,7 @@ func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read fun
 }
 
 // Shared reads a value once for all fields of the response that ask for it under a key, whose type is the caller's own. Without
-// a response it reads each time.
+// a response it reads each time. The type of the key must not be used for values of another type.
 func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {

@@ -9,11 +9,13 @@ import (
 	"tidings/services"
 )
 
-// labels are the labels that the response has read, and the objects that it has met, so that a label of one is read with those of all.
+// labels are the labels that the response has read, and the objects that it has met, so that a label of one is read with those
+// of all.
 type labels struct {
 	read Batch[services.Object, services.Label]
 
-	mu  sync.Mutex
+	mu sync.Mutex
+	// met has the objects by type, of types that no other batch of the memory knows.
 	met map[string][]services.Object
 }
 
@@ -40,7 +42,7 @@ func (l *Loader) Label(ctx context.Context, object services.Object, others []ser
 	return label, err
 }
 
-// together are the objects of a type that the response has met.
+// together are the objects of a type that the response has met. Posts, shows and messages are in their batches anyway.
 func (m *memory) together(kind string) (list []services.Object) {
 	switch kind {
 	case services.PostType:
@@ -57,6 +59,7 @@ func (m *memory) together(kind string) (list []services.Object) {
 	return m.labels.met[kind]
 }
 
+// objects are numbers as objects of a type.
 func objects[N ~uint64](kind string, numbers []N) []services.Object {
 	list := make([]services.Object, len(numbers))
 	for i, number := range numbers {

@@ -35,8 +35,8 @@ func (l *Loader) Engagement(ctx context.Context, post services.PostID, together 
 	return of, err
 }
 
-// Visible reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others returns are
-// read in the same statement.
+// Visible reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others
+// returns are read in the same statement.
 func (l *Loader) Visible(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.Shown, error)) (shown ShownPost, found bool, err error) {
 	m := l.memory()
 	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
@@ -50,6 +50,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 		for id, post := range read {
 			engagements[id], found[id] = post.Engagement, ShownPost{post, together}
 		}
+		// The statement has read the counts too, so no field asks for them again.
 		m.parts.engagement.keepNew(engagements)
 		return found, err
 	})

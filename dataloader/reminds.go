@@ -42,6 +42,7 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
+	// The lock is held during the read: the other callers mostly ask for shows that this one reads.
 	found, err := read(ctx, ids)
 	if err != nil {
 		return false, err

@@ -26,7 +26,7 @@ type userLists struct {
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
 // itemsTogether bounds the items that one read prefetches of lists that are probably requested next: no request has paid for
-// them yet.
+// them yet. It is a hundred pages of the greatest size.
 const itemsTogether = 10_000
 
 // onePage reads a page of a list of a user. With a first page come those of the users who were read together with the user, who are

@@ -16,16 +16,20 @@ func NewSchema(cfg Config) graphql.ExecutableSchema {
 	return lean{NewExecutableSchema(cfg).(*executableSchema)}
 }
 
+// lean is the generated schema with another Exec. A new version of gqlgen may change what Exec has to do:
+// TestExecIsTheGeneratedOneWithoutTheTable compares both.
 type lean struct{ *executableSchema }
 
 // Exec executes the operation of the context, line for line as the generated Exec does, without the table.
 func (l lean) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
+	// The channel is for parts that are deferred, which no schema here permits: see graph.go.
 	ec := newExecutionContext(opCtx, l.executableSchema, make(chan graphql.DeferredResult))
 	switch opCtx.Operation.Operation {
 	case ast.Query:
 		return ec.query(opCtx.Operation.SelectionSet)
 	case ast.Mutation:
+		// A handler is called until it returns nil.
 		first := true
 		return func(ctx context.Context) *graphql.Response {
 			if !first {
@@ -76,6 +80,7 @@ func (ec *executionContext) query(selected ast.SelectionSet) graphql.ResponseHan
 	}
 }
 
+// marshaled is a response with data, whose errors the executor adds.
 func marshaled(data graphql.Marshaler) *graphql.Response {
 	var buffer bytes.Buffer
 	data.MarshalGQL(&buffer)

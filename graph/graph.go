@@ -21,7 +21,8 @@ func init() { delete(parsedSchema.Directives, "defer") }
 
 // Viewer is the user of the token; its fields are resolved when they are selected.
 type Viewer struct {
-	ID     string
+	ID string
+	// Fields without a counterpart in the schema are for resolvers. Clients never see them.
 	Number services.UserID
 	Key    string
 	Now    *services.Badges // the badges that were read already; nil for none
@@ -189,7 +190,7 @@ type ConversationsChange struct {
 }
 
 // IDFields are the positions of the fields of an input that hold IDs. The first argument is the type of the input in Go, whose name
-// is that in the schema.
+// is that in the schema. The schema decides, because in Go an ID is a string like any other.
 func IDFields(input reflect.Type) (positions []int) {
 	definition := parsedSchema.Types[input.Name()]
 	for i := range input.NumField() {

@@ -22,7 +22,8 @@ func MarshalInt(n int) graphql.Marshaler {
 	})
 }
 
-// UnmarshalInt reads an Int: a whole number of 32 bits with its sign, and nothing that could be taken for one.
+// UnmarshalInt reads an Int: a whole number of 32 bits with its sign, and nothing that could be taken for one. Literals come
+// as int64, and variables as json.Number.
 func UnmarshalInt(input any) (int, error) {
 	switch value := input.(type) {
 	case int64:
@@ -41,6 +42,7 @@ func UnmarshalInt(input any) (int, error) {
 	return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %v", math.MinInt32, math.MaxInt32, input)
 }
 
+// timeLayout has milliseconds, to which all times are kept: two layouts would print one moment in two ways.
 const timeLayout = `"2006-01-02T15:04:05.000Z"`
 
 // MarshalTime prints a moment in UTC with milliseconds; the zero time is null.
@@ -87,6 +89,7 @@ func MarshalVersion(text string) graphql.Marshaler { return graphql.MarshalStrin
 // UnmarshalVersion reads a text; whether it is a version is for the subscription to say, which names the argument.
 func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Version", input) }
 
+// unmarshalText reads a text for a scalar that is one.
 func unmarshalText(kind string, input any) (string, error) {
 	text, ok := input.(string)
 	if !ok {
@@ -95,13 +98,13 @@ func unmarshalText(kind string, input any) (string, error) {
 	return text, nil
 }
 
-// MarshalJSON prints a JSON object, which is JSON already.
+// MarshalJSON prints a JSON object, which is JSON already: UnmarshalJSON has checked it before it was stored.
 func MarshalJSON(text string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
 }
 
 // UnmarshalJSON reads a JSON object as its text: no white space, sorted keys, numbers as they were sent. So two ways of writing
-// one object are one input.
+// one object are one input for an idempotency key.
 func UnmarshalJSON(input any) (string, error) {
 	if _, ok := input.(map[string]any); !ok {
 		return "", services.Errorf(services.Invalid, "a JSON is an object, got %s", kindOf(input))
