@@ -28,8 +28,8 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// asset is a file as it is served. Only the compressed form is stored. A client that does not accept gzip, which no browser is, costs an
-// inflation.
+// asset is a file as it is served. Only the compressed form is stored. A client that does not accept gzip, which no browser
+// is, costs an inflation. It never changes, so requests share it.
 type asset struct {
 	name        string
 	contentType string
@@ -38,11 +38,12 @@ type asset struct {
 	compressed  []byte
 }
 
-// loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside them, and the
-// ready-made operations as one file.
+// loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside
+// them, and the ready-made operations as one file. Names are without their folders, so no two files may have one name.
 func loadAssets(files fs.FS) (map[string]*asset, error) {
 	assets := make(map[string]*asset)
 	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
+		// Pages are templates, and are rendered for each handler.
 		if err != nil || entry.IsDir() || path.Ext(file) == ".html" {
 			return err
 		}
@@ -68,6 +69,7 @@ func loadAssets(files fs.FS) (map[string]*asset, error) {
 	return assets, err
 }
 
+// newAsset makes an asset of a file's content.
 func newAsset(name string, content []byte) (*asset, error) {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
@@ -83,6 +85,7 @@ func newAsset(name string, content []byte) (*asset, error) {
 	return newCompressedAsset(name, compressed.Bytes())
 }
 
+// newCompressedAsset makes an asset of a file that is compressed already. It is read once, for its hash and its length.
 func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	contentType := contentTypes[path.Ext(name)]
 	if contentType == "" {
@@ -100,9 +103,10 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	return &asset{
 		name:        name,
 		contentType: contentType,
-		hash:        hex.EncodeToString(digest.Sum(nil))[:16],
-		size:        int(size),
-		compressed:  compressed,
+		// 64 bits: enough to tell versions of one file apart.
+		hash:       hex.EncodeToString(digest.Sum(nil))[:16],
+		size:       int(size),
+		compressed: compressed,
 	}, nil
 }
 

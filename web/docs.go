@@ -11,7 +11,8 @@ import (
 	"tidings/docs"
 )
 
-// docsPath is the address of the books' first page. It ends with a slash, so that links between pages are relative as in their files.
+// docsPath is the address of the books' first page. It ends with a slash, so that links between pages are relative as in their
+// files.
 const docsPath = "/docs/"
 
 // docsPolicy allows the books their style and their pictures. They have no scripts.
@@ -26,14 +27,16 @@ var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents s
 // docsView is a page of the books as its template takes it.
 type docsView struct {
 	docs.Page
-	Words          any
-	Groups         []docsGroup
-	Other          *docs.Page // this page in the other language
-	OtherLanguage  string     // the other language's name for itself
+	Words         any
+	Groups        []docsGroup
+	Other         *docs.Page // this page in the other language
+	OtherLanguage string     // the other language's name for itself
+	// nil at the ends of the list.
 	Previous, Next *docs.Page
 	Version        string
 }
 
+// docsGroup is a heading of the list of pages, with its pages in their order.
 type docsGroup struct {
 	Title string
 	Pages []docs.Page
@@ -63,7 +66,8 @@ func Docs(version string) http.Handler {
 	})
 }
 
-// loadDocs makes the pages and pictures, by their addresses below docsPath.
+// loadDocs makes the pages and pictures, by their addresses below docsPath. Pages are rendered once and not for each request:
+// they depend on the version only.
 func loadDocs(version string) (map[string]*asset, error) {
 	served := map[string]*asset{}
 	for _, view := range docsViews(version) {
@@ -98,6 +102,7 @@ func docsViews(version string) (views []docsView) {
 				view.Groups[g].Title = group.Chinese
 			}
 		}
+		// Which pages this one lists: its translation is linked at the top and is not listed.
 		for j := range pages {
 			page := &pages[j]
 			if page.Name == view.Page.Other {
@@ -109,6 +114,7 @@ func docsViews(version string) (views []docsView) {
 			}
 			view.Groups[page.Group].Pages = append(view.Groups[page.Group].Pages, *page)
 		}
+		// The reader goes on in the order of the list, across its groups.
 		for g := range view.Groups {
 			for p := range view.Groups[g].Pages {
 				listed = append(listed, &view.Groups[g].Pages[p])

@@ -10,6 +10,7 @@ import (
 )
 
 // operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
+// Tests execute every one of them.
 type operation struct {
 	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
 	Group     string `json:"group"` // the capability it shows, under which the menu lists it
@@ -31,6 +32,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	operations := make([]operation, 0, len(names))
 	for _, name := range names {
 		_, slug, _ := strings.Cut(strings.TrimSuffix(path.Base(name), path.Ext(name)), "-")
+		// An operation without a group would be in no menu.
 		if groups[slug] == "" {
 			return nil, fmt.Errorf("operations/groups.json has no group for %s", name)
 		}
@@ -55,7 +57,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	return operations, nil
 }
 
-// readGroups is the group of each slug.
+// readGroups is the group of each slug; nil without the file.
 func readGroups(files fs.FS) (map[string]string, error) {
 	text, err := fs.ReadFile(files, "operations/groups.json")
 	if errors.Is(err, fs.ErrNotExist) {

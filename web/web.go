@@ -43,7 +43,7 @@ const (
 //go:embed assets operations
 var files embed.FS
 
-// embedded are the files as they are served; they are the same for every handler.
+// embedded are the files as they are served; they are the same for every handler, and are compressed and hashed once.
 var embedded = sync.OnceValue(func() map[string]*asset {
 	assets, err := loadAssets(files)
 	if err != nil {
@@ -53,7 +53,7 @@ var embedded = sync.OnceValue(func() map[string]*asset {
 })
 
 // contentSecurityPolicy allows the page its own files and its own server. GraphiQL sets styles from its script, and
-// brings its fonts and pictures as data.
+// brings its fonts and pictures as data. Its worker is made of a blob.
 var contentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'",
 	"script-src 'self'",
@@ -75,6 +75,7 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	}
 	assets := embedded()
 	page := mustPage("graphiql.html", cfg)
+	// An address has the hash of its file: one of another version is not found, and is never another file.
 	byPath := make(map[string]*asset, len(assets))
 	for _, a := range assets {
 		byPath[a.path()] = a
@@ -94,7 +95,7 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	})
 }
 
-// readOnly answers GET and HEAD, for pages and their files.
+// readOnly answers GET and HEAD, for pages and their files. It sets the headers that all of them need.
 func readOnly(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -109,12 +110,14 @@ func readOnly(serve http.HandlerFunc) http.Handler {
 	})
 }
 
+// servePage serves a page, which browsers ask for again each time and mostly have: the hash is its tag.
 func servePage(w http.ResponseWriter, r *http.Request, page *asset, policy string) {
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-cache")
 	page.serve(w, r)
 }
 
+// withQuery is the query of a request, with its question mark, for a redirect that keeps it.
 func withQuery(r *http.Request) string {
 	if r.URL.RawQuery == "" {
 		return ""
@@ -122,7 +125,7 @@ func withQuery(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// mustPage renders a page, which is the same for everybody.
+// mustPage renders a page, which is the same for everybody. A page that cannot be rendered is a fault of the build.
 func mustPage(name string, cfg any) *asset {
 	page, err := newPage(name, cfg, embedded())
 	if err != nil {
@@ -131,6 +134,7 @@ func mustPage(name string, cfg any) *asset {
 	return page
 }
 
+// newPage renders a template with the addresses of the assets that it names. html/template escapes what the settings put in.
 func newPage(name string, cfg any, assets map[string]*asset) (*asset, error) {
 	source, err := files.ReadFile("assets/" + name)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 //go:embed testdata/axe.min.js.gz
 var axe []byte
 
+// axeSource is axe's script, inflated once for all tests of a process.
 var axeSource = sync.OnceValue(func() string {
 	r, err := gzip.NewReader(bytes.NewReader(axe))
 	if err != nil {
@@ -33,7 +34,8 @@ var axeSource = sync.OnceValue(func() string {
 	return string(source)
 })
 
-// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it.
+// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it. The script is
+// added to the page at the first call, and is gone when the page is.
 func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
@@ -70,7 +72,7 @@ func Barriers(ctx context.Context, tb testing.TB) []string {
 	})
 }
 
-// Size makes the page of a tab so large, in CSS pixels.
+// Size makes the page of a tab so large, in CSS pixels. Below 600 it is a phone, which has other rules for the viewport.
 func Size(ctx context.Context, tb testing.TB, width, height int64) {
 	tb.Helper()
 	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

@@ -67,6 +67,7 @@ func NewTab(ctx context.Context, tb testing.TB) context.Context {
 	return openTab(ctx, tb)
 }
 
+// openTab opens a tab with a record of its own. With a context of New as parent it is in the same browser.
 func openTab(parent context.Context, tb testing.TB) context.Context {
 	tb.Helper()
 	// A window of its own keeps each tab in front: a tab behind another is not drawn, and takes no clicks.
@@ -87,10 +88,13 @@ func openTab(parent context.Context, tb testing.TB) context.Context {
 	return context.WithValue(ctx, recordKey{}, seen)
 }
 
+// options are those of a browser for tests: no requests of its own, which Foreign would find, and a window that desktop pages
+// fit into.
 func options(path string) []chromedp.ExecAllocatorOption {
 	return append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.Headless,
+		// Tests may run as root in a container, where the sandbox does not start.
 		chromedp.NoSandbox,
 		chromedp.DisableGPU,
 		chromedp.NoFirstRun,

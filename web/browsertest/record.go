@@ -31,7 +31,8 @@ type Socket struct {
 
 // record is what one tab did. The browser adds to it while a test reads.
 type record struct {
-	mu         sync.Mutex
+	mu sync.Mutex
+	// order has the requests and the sockets as they began; each is in one of the two maps.
 	order      []network.RequestID
 	requests   map[network.RequestID]*Request
 	sockets    map[network.RequestID]*Socket
@@ -40,10 +41,12 @@ type record struct {
 
 type recordKey struct{}
 
+// newRecord makes the empty record of a new tab.
 func newRecord() *record {
 	return &record{requests: map[network.RequestID]*Request{}, sockets: map[network.RequestID]*Socket{}}
 }
 
+// recordOf is the record of a tab. A context without one is an error of the test.
 func recordOf(ctx context.Context) *record {
 	seen, ok := ctx.Value(recordKey{}).(*record)
 	if !ok {
@@ -108,6 +111,7 @@ func Foreign(ctx context.Context, origin string) []string {
 	return foreign
 }
 
+// within reports whether an address needs no network, or is of an origin. A socket is of the origin with the same host.
 func within(address, origin string) bool {
 	asked, err := url.Parse(address)
 	if err != nil {
@@ -186,6 +190,7 @@ func (r *record) addRequest(e *network.EventRequestWillBeSent) {
 	r.requests[e.RequestID] = &Request{URL: e.Request.URL, Method: e.Request.Method, Headers: headers}
 }
 
+// fail notes a request that got no answer.
 func (r *record) fail(e *network.EventLoadingFailed) {
 	request := r.requests[e.RequestID]
 	if request == nil {
@@ -198,6 +203,7 @@ func (r *record) fail(e *network.EventLoadingFailed) {
 	}
 }
 
+// addConsole notes what the page wrote to its console as an error.
 func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 	if e.Type != runtime.ConsoleAPICalledTypeError && e.Type != runtime.ConsoleAPICalledTypeAssert {
 		return
@@ -209,10 +215,12 @@ func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 	r.complain("console", text)
 }
 
+// complain adds a complaint. The lock is held.
 func (r *record) complain(kind, text string) {
 	r.complaints = append(r.complaints, kind+": "+text)
 }
 
+// exceptionText is an exception with its stack, or its message where there is none.
 func exceptionText(details *runtime.ExceptionDetails) string {
 	if details.Exception != nil && details.Exception.Description != "" {
 		return details.Exception.Description

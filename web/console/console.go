@@ -1,11 +1,15 @@
 // Package console is the console of operators: pages at /admin, made on the server, without a script.
 //
-// It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act passes the
-// same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie that no script and no other
-// site can use, never in an address, a page or the log; a form that acts is refused when it comes from another site. Looking at a user
-// is no visit and moves no position of theirs, and is recorded as an act.
+// It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act
+// passes the same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie that
+// no script and no other site can use, never in an address, a page or the log; a form that acts is refused when it comes from
+// another site. Looking at a user is no visit and moves no position of theirs, and is recorded as an act.
 //
 // On failure a page shows what could be read, and names what could not.
+//
+// A request passes secured (headers), the check of its origin, forOperators (the token), and then the function of its page.
+// That executes its document, fills the body of its template, and show writes it. Every request is checked anew: there are no
+// sessions here, so a token that has expired ends at once.
 package console
 
 import (
@@ -46,7 +50,8 @@ var files embed.FS
 const (
 	root      = "/admin"
 	stylePath = root + "/style.css"
-	maxForm   = 16 << 10 // bytes
+	// A form has a token or a few names.
+	maxForm = 16 << 10 // bytes
 )
 
 // policy allows the pages their style sheet and forms to this server, and nothing else.
@@ -54,7 +59,7 @@ var policy = strings.Join([]string{
 	"default-src 'none'", "style-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 }, "; ")
 
-// Console serves the pages. It is safe for concurrent use.
+// Console serves the pages. It is safe for concurrent use: nothing in it changes after New.
 type Console struct {
 	cfg   Config
 	pages *template.Template
@@ -88,7 +93,9 @@ func New(cfg Config) http.Handler {
 	} {
 		c.mux.HandleFunc(pattern, c.forOperators(serve))
 	}
+	// Also what does not exist is for operators, so that a stranger learns no paths.
 	c.mux.HandleFunc(root+"/", c.forOperators(c.noPage))
+	// The cookie is not sent from another site, and this refuses the form even where a browser would send it.
 	sites := http.NewCrossOriginProtection()
 	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
@@ -101,7 +108,8 @@ func parsed(c *Console) *template.Template {
 	return template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
 }
 
-// secured sets the headers of every answer. With another Referrer-Policy than same-origin a browser would send its forms from Origin: null.
+// secured sets the headers of every answer, and bounds the body. With another Referrer-Policy than same-origin a browser would
+// send its forms from Origin: null.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -129,7 +137,7 @@ type page struct {
 	Body    any
 }
 
-// visit is one request of an operator.
+// visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it.
 type visit struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -144,7 +152,7 @@ func (c *Console) show(v *visit, status int, name string) {
 	c.write(v.w, status, name, v.page)
 }
 
-// write writes a page.
+// write writes a page. It is made in memory first, so that a fault in the middle is an error and not half a page.
 func (c *Console) write(w http.ResponseWriter, status int, name string, p page) {
 	p.Version = c.cfg.Version
 	var html bytes.Buffer
@@ -158,12 +166,14 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, p page) 
 	_, _ = w.Write(html.Bytes()) // a client that has left needs no page
 }
 
+// serveStyle serves the style sheet, which is no secret: the form to sign in needs it.
 func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(c.style) // a client that has left needs no style
 }
 
+// noPage answers what no pattern takes.
 func (c *Console) noPage(v *visit) {
 	v.page.Title, v.page.Error = "No such page", "There is no such page."
 	c.show(v, http.StatusNotFound, "refused")
@@ -186,7 +196,7 @@ func said(err error) string {
 	return "The server failed: its log says why."
 }
 
-// statusOf is the HTTP status of an error.
+// statusOf is the HTTP status of an error. Pages have it too, so that a proxy's log is right.
 func statusOf(err error) int {
 	switch services.CodeOf(err) {
 	case "":

@@ -9,6 +9,8 @@ import (
 	"tidings/services"
 )
 
+// The documents are the API's own, and the types beside them have the names of its fields. A field that may be null is a
+// pointer: it is nil when it could not be read, and the page leaves its part out.
 const overviewDocument = `{ admin {
 	jobs { waiting dead oldestMs }
 	fanout { bigFollowers hugeFollowers waiting lagMs }
@@ -35,6 +37,7 @@ type overviewAnswer struct {
 	}
 }
 
+// overview shows the state of the installation: what GraphQL has for operators, and what this node knows beyond it.
 func (c *Console) overview(v *visit) {
 	var body struct {
 		overviewAnswer
@@ -79,6 +82,7 @@ type deadLetter struct {
 
 func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
 
+// showWebhooks shows all webhooks, each with its newest dead letters, after an act too: the status is that of the act.
 func (c *Console) showWebhooks(v *visit, status int) {
 	var answer struct {
 		Admin *struct{ Webhooks []webhook }
@@ -89,6 +93,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 		list = answer.Admin.Webhooks
 	}
 	for i := range list {
+		// Before the page is made: an address can hold a secret of the receiver.
 		list[i].URL = shownURL(list[i].URL)
 		if list[i].Dead == 0 {
 			continue
@@ -105,6 +110,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	c.show(v, status, "webhooks")
 }
 
+// testWebhook sends one event now, and says what the receiver answered. Its own failure is an outcome and no error of the page.
 func (c *Console) testWebhook(v *visit) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
@@ -124,6 +130,7 @@ func (c *Console) testWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
+// replayWebhook sends dead letters again, of one user or of all.
 func (c *Console) replayWebhook(v *visit) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
@@ -138,7 +145,7 @@ func (c *Console) replayWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status of the page that shows its outcome.
+// do executes a mutation, and returns the status of the page that shows its outcome: that of the first error.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -159,6 +166,7 @@ type act struct {
 	Action, Outcome              string
 }
 
+// acts shows the acts of operators, the newest first. The cursor of a page is in its address, and has no secret.
 func (c *Console) acts(v *visit) {
 	var answer struct {
 		Admin *struct {

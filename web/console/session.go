@@ -15,7 +15,8 @@ const (
 	developer = "dev:operator:admin"
 )
 
-// forOperators serves a page to operators alone. A request without an operator's token gets the form to sign in.
+// forOperators serves a page to operators alone. A request without an operator's token gets the form to sign in, under the
+// address that it asked for.
 func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		viewer, err := c.operator(r)
@@ -43,7 +44,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	return viewer, err
 }
 
-// admit checks a token.
+// admit checks a token. It must have the scope admin itself: acting for a user gives no such right.
 func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
 	if err == nil && !viewer.Has(services.ScopeAdmin) {
@@ -60,6 +61,8 @@ func (c *Console) refuse(w http.ResponseWriter, err error) {
 	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: said(err)})
 }
 
+// signIn checks the token of the form and puts it into the cookie. The answer is a redirect, so that reloading the page sends
+// no token.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token")) // of the body alone: an address must not hold a token
 	switch {
@@ -81,6 +84,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, root, http.StatusSeeOther)
 }
 
+// signOut drops the cookie. The token itself is valid as long as before.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	cookie := c.cookie(r, "")
 	cookie.MaxAge = -1
@@ -88,8 +92,8 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	c.write(w, http.StatusOK, "sign-in", page{Title: "Sign in", Notice: "You are signed out."})
 }
 
-// cookie is a cookie that is sent to the console alone, and with no request from another site. It is not marked Secure over plain HTTP, as
-// behind an operator's own proxy: a browser would not store it.
+// cookie is a cookie that is sent to the console alone, and with no request from another site. It is not marked Secure over
+// plain HTTP, as behind an operator's own proxy: a browser would not store it.
 func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: root, HttpOnly: true, SameSite: http.SameSiteStrictMode,

@@ -9,6 +9,7 @@ import (
 	"tidings/services"
 )
 
+// userDocument needs the scope ingest, and viewDocument is what the user themselves would see; asUser has both rights.
 const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
 	badges { version quiet total { value display precision asOf } dots { name lit } }
@@ -25,6 +26,7 @@ const viewDocument = `{ viewer {
 	hides { edges { since node { id key } } pageInfo { hasNextPage } }
 } }`
 
+// The types below are the parts of these documents that the page shows.
 type badgeCount struct {
 	Value     *int
 	Display   string
@@ -119,6 +121,8 @@ type viewAnswer struct {
 // shownItems is how many items behind a count the page lists.
 const shownItems = 50
 
+// users shows a user who is named in the address, or the form to name one. The name is not in the page's links: only an
+// operator who types it looks at a person.
 func (c *Console) users(v *visit) {
 	named := strings.TrimSpace(v.r.URL.Query().Get("user"))
 	if named == "" {
@@ -135,7 +139,7 @@ func (c *Console) users(v *visit) {
 	c.showUser(v, named, err)
 }
 
-// keyOf is the key of a user who is named by a key or an ID.
+// keyOf is the key of a user who is named by a key or an ID. A text that can be read as an ID is one.
 func keyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
@@ -146,15 +150,15 @@ func keyOf(named string) (string, error) {
 	return named, nil
 }
 
-// userBody is the page of a user.
+// userBody is the page of a user. View is empty if what they see could not be read.
 type userBody struct {
 	Named string
 	Found *userAnswer // nil: no user was requested
 	View  viewAnswer
 }
 
-// lookUp reads a user, and what they would see, into the page. NOT_FOUND if there is no such user: reading as an unknown user would create
-// them.
+// lookUp reads a user, and what they would see, into the page. NOT_FOUND if there is no such user: reading as an unknown user
+// would create them. Its error is the outcome of the act that is recorded.
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
 	observed := asUser(v, key)
@@ -174,7 +178,7 @@ func (c *Console) lookUp(v *visit, key string) error {
 	return nil
 }
 
-// showUser shows what lookUp read.
+// showUser shows what lookUp read. named stays in the form, also when nobody was found.
 func (c *Console) showUser(v *visit, named string, err error) {
 	body, _ := v.page.Body.(userBody)
 	body.Named = named
@@ -189,6 +193,8 @@ func (c *Console) showUser(v *visit, named string, err error) {
 	c.show(v, status, "users")
 }
 
+// recount rebuilds a user's badges, and shows the user after it. The mutation is recorded as an act on the user, so that the
+// look needs no record of its own.
 func (c *Console) recount(v *visit) {
 	id := v.r.PostFormValue("user")
 	var answer struct{ RecountBadges *struct{ Differed []string } }

@@ -18,6 +18,7 @@ var links = []struct{ Path, Name string }{
 func (c *Console) words() template.FuncMap {
 	return template.FuncMap{
 		"links": func() any { return links },
+		// A clock that is behind makes an age 0, see age.
 		"ago":   func(at time.Time) string { return age(c.cfg.Now().Sub(at)) + " ago" },
 		"age":   age,
 		"ms":    func(ms int64) string { return age(time.Duration(ms) * time.Millisecond) },
@@ -43,7 +44,7 @@ func orDash(text *string) string {
 // label is a constant of the schema in words: HOME_FEED is "home feed".
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
-// age is a duration for people.
+// age is a duration for people: one unit, two digits or more of it, so that what matters is seen at a glance. Negative ones are 0.
 func age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:
@@ -58,7 +59,7 @@ func age(d time.Duration) string {
 	return strconv.FormatInt(int64(d.Hours()/24), 10) + " days"
 }
 
-// number is the value of a metric.
+// number is the value of a metric: whole numbers without a point, as most are.
 func number(value float64) string {
 	if value == math.Trunc(value) && math.Abs(value) < 1e15 {
 		return strconv.FormatInt(int64(value), 10)
