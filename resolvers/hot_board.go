@@ -47,6 +47,7 @@ func liveBoardPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
+	// What the selection needs beyond the board itself, found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
 	return &part{
@@ -71,6 +72,7 @@ func liveBoardPart(field *ast.Field) *part {
 			if err != nil {
 				return err
 			}
+			// Once for the page, so that two shows with one plan are late together.
 			c.board.at = r.Clock.Now()
 			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
@@ -138,11 +140,12 @@ func eachShow(entry member[shownShow]) member[shownBoard] {
 // The types of a live board, each with all of its fields.
 var (
 	showObject = object[shownShow]{"Show", map[string]member[shownShow]{
-		"id":          leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
-		"host":        within(func(s *shownShow) *shownUser { return &s.host }, userObject),
-		"title":       leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
-		"coverUrl":    leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
-		"replayUrl":   leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
+		"id":        leaf(func(to []byte, s *shownShow) []byte { return appendShowID(to, s.Show.ID) }),
+		"host":      within(func(s *shownShow) *shownUser { return &s.host }, userObject),
+		"title":     leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
+		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
+		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
+		// In a node, the show as it is now; in an edge, as the session has it.
 		"status":      leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
 		"plannedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
 		"startedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
@@ -167,7 +170,8 @@ var (
 	}}
 
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
-		"hasNextPage":     leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
+		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
+		// A board is read from its top, as in the executor's page.
 		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
 		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, 0) }),
 		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),

@@ -15,6 +15,7 @@ import (
 // shownPage is a page of a home feed with the ID of its user, which its cursors contain.
 type shownPage struct {
 	feed.Page
+	// What is nil was not asked for, and its zero value is never written.
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
 	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
@@ -47,6 +48,7 @@ func homeFeedPart(field *ast.Field) *part {
 	if write == nil {
 		return nil
 	}
+	// What the selection needs beyond the page itself, found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
@@ -82,6 +84,7 @@ func homeFeedPart(field *ast.Field) *part {
 				return err
 			}
 			c.page.viewer = viewer.Number
+			// The same function as in the executor's resolver, so that pages and errors are the same.
 			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
@@ -100,6 +103,7 @@ func homeFeedPart(field *ast.Field) *part {
 					return err
 				}
 			}
+			// Authors repeat within a page, and each is asked for once.
 			if related {
 				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
 			}
@@ -146,6 +150,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 				if page.engagements != nil {
 					edge.engagement = page.engagements[edge.Post.ID]
 				}
+				// Reading a nil map is fine: without labels, this is the empty one.
 				edge.label = page.labels[postObject(edge.Post.ID)]
 				edge.author = shownUser{&edge.Author, page.relations[edge.Author.Number]}
 				to = write(to, &edge)
@@ -186,7 +191,8 @@ var (
 
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
-		"node":   within(func(e *shownEdge) *shownEdge { return e }, postMembers),
+		// The edge and the post are one value, so this costs nothing.
+		"node": within(func(e *shownEdge) *shownEdge { return e }, postMembers),
 	}}
 
 	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
@@ -198,6 +204,7 @@ var (
 			}
 			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
 		}),
+		// The page's own position: see connection.
 		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

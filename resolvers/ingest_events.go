@@ -45,6 +45,7 @@ var ingestActions = func() []ingestAction {
 
 // newIngestAction finds the operation of an action. An action without an operation for its input is an error.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
+	// The name in the schema is the name of the mutation.
 	a.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	if a.operation = operations[a.name]; a.operation == nil {
 		return a, fmt.Errorf("resolvers: there is no operation %s for ingest", a.name)
@@ -93,6 +94,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 		key = own
 		field.SetZero()
 	}
+	// From here on the event is a mutation like any other.
 	cmd, err := action.operation.prepare(ctx, c, input.Interface(), key)
 	return cmd, err
 }
@@ -111,6 +113,7 @@ func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	if reason := action.operation.ofThePresent(); reason != "" {
 		return services.Errorf(services.Invalid, "at: %s takes none: %s", action.name, reason)
 	}
+	// Corrected by the database's clock, because events come by several nodes.
 	now := c.r.Projector.Now()
 	switch day := 24 * time.Hour; {
 	case at.After(now.Add(eventSkew)):
@@ -131,6 +134,7 @@ func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05
 // otherwise is wrong.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
+	// Left out silently, it would look as if the user had acted.
 	case action.by == forHost && event.As != nil:
 		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
 	case action.by == forUser && event.As == nil:
@@ -192,6 +196,7 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 // oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that refers
 // to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
+	// made are the refs that this commit sets, known those that it names.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {
 		var names []services.Ref
@@ -203,6 +208,7 @@ func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.R
 			makes.Type = action.makes
 			makes.Text, _ = optionalText(input, action.fields.ref)
 		}
+		// The object must exist before its ref can be found, so the commit ends here.
 		if slices.ContainsFunc(names, func(ref services.Ref) bool { return made[ref] }) {
 			break
 		}

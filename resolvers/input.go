@@ -81,6 +81,7 @@ func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]s
 		if keys[i], err = services.ParseUserID(field, id); err != nil {
 			return nil, err
 		}
+		// Only a batch has such keys: a single mutation finds out when it creates the user.
 		if refused, _ := ctx.Value(refusedKey{}).(map[string]bool); refused[keys[i]] {
 			return nil, services.About(field, people.BeingErased(keys[i]))
 		}
@@ -93,6 +94,7 @@ func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]s
 	if err != nil {
 		return nil, err
 	}
+	// In the order of the IDs, the same user twice if they are named twice.
 	users := make([]services.UserID, len(keys))
 	for i, key := range keys {
 		var ok bool

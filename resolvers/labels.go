@@ -22,6 +22,7 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 	if !refSet && !urlSet && !dataSet {
 		return nil
 	}
+	// A mutation for the host application has checked the scope already. One for a user may be the application's, acting for them.
 	bearer, err := services.ViewerFrom(ctx)
 	if err == nil && o.by == forUser && !bearer.Has(services.ScopeIngest) {
 		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
@@ -43,6 +44,7 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 		refs.OnCreate(cmd, o.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
 	}
+	// An edit labels what its input names.
 	object, err := services.ParseObject("id", c.subject)
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"tidings/services/devices"
 	"tidings/services/live"
 	"tidings/services/messages"
-	"tidings/services/notifications"
 	"tidings/services/views"
 )
 
@@ -36,6 +35,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err := newNodeIDs().add(ids, nil); err != nil {
 		return nil, services.About(argument, err)
 	}
+	// The first field reads for all of them.
 	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
 	})
@@ -43,6 +43,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 		return nil, err
 	}
 	nodes := make([]graph.Node, len(ids))
+	// An interface that holds a nil pointer is not nil, so an absent node is left out and not assigned.
 	for i, id := range ids {
 		if node, ok := found[id]; ok {
 			nodes[i] = node
@@ -53,6 +54,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 
 // nodeIDs are parsed global IDs, by type. The text is the key, because two texts may name one object, and each asker gets its own.
 type nodeIDs struct {
+	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
 	views                                      map[string]views.View
 	users                                      map[string]string // ID to key
@@ -65,6 +67,7 @@ type nodeIDs struct {
 	refs                                       map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
+// newNodeIDs makes the maps, which add fills.
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
 		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
@@ -86,6 +89,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			n.refs[id] = append(n.refs[id], field)
 			continue
 		}
+		// A malformed ID is an error, and one that no object can have is just not found.
 		kind, key, err := services.SplitGlobalID(id)
 		if err != nil {
 			return err
@@ -95,6 +99,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
 			err = parseInto(n.users, id, services.ParseUserID)
+		// A viewer is known by their key alone; whether it is this one is seen later.
 		case services.ViewerType:
 			n.viewers[id] = key
 		case services.BadgesType:
@@ -113,6 +118,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.devices, id, devices.ParseID)
 		case services.ShowType:
 			err = parseInto(n.shows, id, live.ParseShowID)
+		// Who asks for a conversation decides which of its messages and members are read with it.
 		case services.ConversationType:
 			n.askers[id] = append(n.askers[id], field)
 			err = parseInto(n.conversations, id, services.ParseConversationID)
@@ -145,6 +151,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 			_ = all.add(ids, field)
 		}
 	}
+	// Arguments are read as the executor does, variables and defaults included.
 	for _, field := range fields["Query.node"] {
 		if id, err := graphql.UnmarshalID(field.ArgumentMap(variables)["id"]); err == nil {
 			add(field, []string{id})
@@ -167,6 +174,7 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 // only has IDs of posts and people in it, then these, then what is made of both.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
+	// Users by their keys, and what the viewer is in or was told.
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {
 		return nil, err
@@ -192,6 +200,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
+	// From here on nothing is read twice: every object below is made of what visible has found.
 	visible, err := r.visible(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err
@@ -230,6 +239,7 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 		if err != nil {
 			return nil, err
 		}
+		// The same call as the field badgeExplained, which shares its read with this one.
 		explanations, err := (&viewerResolver{r}).BadgeExplained(ctx, viewer)
 		if err != nil {
 			return nil, err
@@ -241,6 +251,7 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 			}
 		}
 		ids := newNodeIDs()
+		// Every item of every source, for each field that shows one.
 		for _, field := range wantedOf(ctx)["BadgeItem.node"] {
 			if err := ids.add(behind, field); err != nil {
 				return nil, err
@@ -248,150 +259,4 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 		}
 		return r.readNodes(ctx, viewer, ids)
 	})
-}
-
-// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages. A
-// message is there only for a member of its conversation.
-func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
-	conversations := slices.Collect(maps.Values(ids.conversations))
-	for _, id := range ids.messages {
-		conversations = append(conversations, id.Conversation())
-	}
-	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
-	if err != nil {
-		return parts, err
-	}
-	for id, key := range ids.messages {
-		if _, member := states[key.Conversation()]; !member {
-			delete(ids.messages, id)
-			continue
-		}
-		parts.messages = append(parts.messages, key)
-	}
-	variables := graphql.GetOperationContext(ctx).Variables
-	for id, key := range ids.conversations {
-		state, ok := states[key]
-		if !ok {
-			continue
-		}
-		// Several fields may ask for one conversation, each with a selection of its own.
-		for _, asker := range ids.askers[id] {
-			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
-		}
-		shown := graphConversation(state)
-		shown.Read = true
-		found[id] = shown
-	}
-	return parts, nil
-}
-
-// messageNodes adds messages, which have all been read: graphMessages finds them in the loader.
-func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
-	for id, key := range ids.messages {
-		list, err := r.graphMessages(ctx, []services.MessageID{key})
-		if err != nil {
-			return err
-		}
-		if len(list) > 0 {
-			found[id] = list[0]
-		}
-	}
-	return nil
-}
-
-// notificationsOf reads the viewer's own notifications by their ids.
-func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
-	found, err := r.Notifications.At(ctx, viewer.Number, ids)
-	for id, n := range found {
-		if n.First == id { // only the first position of a notification is its ID
-			list = append(list, n)
-		}
-	}
-	return list, err
-}
-
-// notificationNodes adds the viewer's own notifications.
-func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
-	shown, err := r.graphNotifications(ctx, viewer, list)
-	for _, node := range shown {
-		found[node.ID] = node
-	}
-	return err
-}
-
-// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node.
-func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	for id, key := range ids.viewers {
-		if key == viewer.Key {
-			found[id] = *viewer
-		}
-	}
-	for id, key := range ids.badges {
-		if key != viewer.Key {
-			continue
-		}
-		badges, err := (&viewerResolver{r}).Badges(ctx, viewer)
-		if err != nil {
-			return err
-		}
-		found[id] = *badges
-	}
-	return nil
-}
-
-// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an operator.
-func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
-	if err != nil {
-		return err
-	}
-	for id, key := range ids.views {
-		if view, ok := touched[key]; ok {
-			found[id] = graphView(view)
-		}
-	}
-	if bearer, err := services.ViewerFrom(ctx); err != nil || !bearer.Has(services.ScopeAdmin) && !bearer.Has(services.ScopeIngest) {
-		return err
-	}
-	reports, err := r.Messages.Reports(ctx, slices.Collect(maps.Values(ids.reports)))
-	for id, key := range ids.reports {
-		if report, ok := reports[key]; ok {
-			found[id] = graphReport(report)
-		}
-	}
-	return err
-}
-
-// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person.
-func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
-		return err
-	}
-	if err := r.hostNodes(ctx, viewer, ids, found); err != nil {
-		return err
-	}
-	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
-		return err
-	}
-	if len(ids.announcements) > 0 {
-		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
-		if err != nil {
-			return err
-		}
-		for id, key := range ids.announcements {
-			if item, ok := items[key]; ok {
-				found[id] = graphItem(item)
-			}
-		}
-	}
-	if len(ids.siteMessages) == 0 {
-		return nil
-	}
-	siteMessages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
-	for id, key := range ids.siteMessages {
-		if message, ok := siteMessages[key]; ok {
-			found[id] = graphSiteMessage(message)
-		}
-	}
-	return err
 }

@@ -27,6 +27,7 @@ func orEmpty(text *string) string {
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
+		// An ID and a position of the same notification name the same row.
 		place, err := services.ParseNotificationID("id", id)
 		if services.IsUpTo(id) {
 			place, _, err = services.ParseUpTo("id", id)
@@ -56,12 +57,14 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
+	// What the client has marked is what its store should update.
 	if len(ids) > 0 {
 		if list := ifRead[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
 			return *list
 		}
 		return nil
 	}
+	// A mark of everything shows as much as one page can.
 	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
 	if page == nil {
 		return nil
@@ -92,6 +95,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
 		// It is about nothing.
 		case n.Host != nil:
+		// A follow has no subject; all others are about a post.
 		case n.Subject != 0:
 			keys.posts = append(keys.posts, n.Subject)
 		}
@@ -99,6 +103,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		if actions == nil {
 			continue
 		}
+		// Comments are shown as posts, likes and follows as people. Mentions and reminders are their subjects.
 		for _, action := range actions[i] {
 			switch n.Category {
 			case services.CategoryComment:
@@ -117,6 +122,7 @@ type actionsKey string
 // actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields with
 // different sizes share one read, and each shows its first ones.
 func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
+	// The greatest number that any field asks for; a field with a wrong argument reports it itself.
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
 	for _, field := range wantedOf(ctx)["Notification.causes"] {
 		if size, err := firstOf(field, variables); err == nil {
@@ -126,6 +132,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	if most == 0 || len(list) == 0 {
 		return nil, nil
 	}
+	// UpTo changes with each new cause, so a list that was read later is another key.
 	var key strings.Builder
 	for _, n := range list {
 		key.WriteString(n.UpTo())
@@ -173,6 +180,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 
 // graphNotifications adds the subjects and the actors of notifications, in one batch.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
+	// First the causes, then everything that causes, subjects and actors refer to, at once.
 	actions, err := r.actionsIn(ctx, viewer, list)
 	if err != nil {
 		return nil, err
@@ -192,6 +200,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, n.Subject
 		}
+		// A category of the application is HOST to clients that do not know its name.
 		if n.Host != nil {
 			postID, showID = addHostContent(&shown[i], n.Host)
 			shown[i].HostCategory = new(string(n.Category))
@@ -205,6 +214,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			started := r.graphShow(show, visible.people[show.Host])
 			shown[i].Show = &started
 		}
+		// The newest actors. ActorCount counts also those who are not in the sample.
 		for _, actor := range n.Sample {
 			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))

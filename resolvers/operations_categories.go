@@ -18,6 +18,7 @@ var notify = &operation[graph.NotifyInput]{
 		told := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
 		}
+		// Before the IDs are parsed: their number is what is expensive.
 		if err := notifications.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
@@ -27,6 +28,7 @@ var notify = &operation[graph.NotifyInput]{
 				return nil, err
 			}
 		}
+		// An empty key would group everything, which leaving it out does not.
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
@@ -64,6 +66,7 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 // about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the recipients
 // may see it is asked when they read the notification.
 func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
+	// The type decides where to look, and only two types can be shown.
 	kind, _, err := services.SplitGlobalID(id)
 	if err == nil && kind != services.PostType && kind != services.ShowType {
 		err = services.Errorf(services.Invalid, "%s is neither a post nor a show", services.Quote(id))
@@ -77,6 +80,7 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 	}
 	place, found := services.PostID(object.Number), false
 	if kind == services.PostType {
+		// By the source and not by the loader: ingest checks many subjects, and shows none of them.
 		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{place}, nil)
 		if err != nil {
 			return object, err
@@ -143,6 +147,7 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
 	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
+		// A wrong input is an outcome of the act, and is recorded as one.
 		category, err := definitionOf(input)
 		if err != nil {
 			return nil, err

@@ -34,6 +34,7 @@ type omittableIDs = graphql.Omittable[[]string]
 // namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know: the program
 // then does not start, where it would otherwise pass refs to a command as they are.
 func namedFieldsOf(input reflect.Type) namedFields {
+	// The schema tells which fields hold IDs; ref, url and data have fixed names in all inputs.
 	fields := namedFields{ids: graph.IDFields(input), ref: -1, url: -1, data: -1}
 	for i := range input.NumField() {
 		switch input.Field(i).Name {
@@ -60,6 +61,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 	for _, i := range n.ids {
 		name, _, _ := strings.Cut(input.Type().Field(i).Tag.Get("json"), ",")
 		switch field := input.Field(i); {
+		// A list that an edit may leave out: absent and null stay as they are.
 		case field.Kind() == reflect.Struct:
 			if ids := field.Interface().(omittableIDs).Value(); len(ids) > 0 {
 				replaced, err := eachOf(ids, name, replace)
@@ -74,6 +76,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 				return err
 			}
 			field.SetString(id)
+		// An optional ID that was not given.
 		case field.IsNil():
 		case field.Kind() == reflect.Pointer:
 			id, err := replace(name, field.Elem().String())
@@ -121,6 +124,7 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 // resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an
 // object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
+	// Most inputs have none, and pay one look at their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
 		return err
@@ -185,10 +189,12 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 // byRef finds the objects of refs that a user may see or has created, with joins also ROOMs. User 0 is the host application.
 // Refs are texts that people can guess, such as order numbers, so what a viewer may not see must look as if it did not exist.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
+	// The host application may see everything, and is not asked.
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
 		return found, err
 	}
+	// What the viewer made themselves needs no check. The rest is checked type by type, with one read for each.
 	numbers := map[string][]uint64{}
 	for _, holder := range found {
 		if holder.Owner != viewer {
@@ -208,6 +214,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 		}
 		note(seen, services.ConversationType, rooms)
 	}
+	// What is left out here is not told from what does not exist.
 	for ref, holder := range found {
 		if holder.Owner != viewer && !seen[holder.Object] {
 			delete(found, ref)
@@ -233,6 +240,7 @@ func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string,
 		}
 		note(seen, kind, visible.posts)
 		note(seen, kind, visible.shows)
+	// Only conversations that the viewer is in.
 	case services.ConversationType:
 		states, err := r.Chat.ByID(ctx, viewer, numbersAs[services.ConversationID](numbers))
 		note(seen, kind, states)

@@ -12,13 +12,13 @@ import (
 // Two fields with different arguments are two pages, also where the arguments read the same when they are put into one line.
 func TestPagesOfDifferentArgumentsAreNotShared(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
-	doc, faults := gqlparser.LoadQuery(schema, `query($code: String! = "news") { viewer {
+	doc, faults := gqlparser.LoadQueryWithRules(schema, `query($code: String! = "news") { viewer {
 		a: views(codes: ["news", "topic"], first: 5) { nodes { id } }
 		b: views(codes: ["news topic"]) { nodes { id } }
 		c: views(codes: [$code, "topic"], first: 7) { nodes { id } }
 		d: siteMessages(after: "x type:y") { nodes { id } }
 		e: siteMessages(after: "x", type: "y") { nodes { id } }
-	} }`)
+	} }`, nil)
 	if faults != nil {
 		t.Fatal(faults)
 	}

@@ -1,0 +1,166 @@
+package resolvers
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"tidings/graph"
+	"tidings/services"
+	"tidings/services/notifications"
+)
+
+// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages. A
+// message is there only for a member of its conversation.
+func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
+	// The states tell which conversations the viewer is in, also of single messages.
+	conversations := slices.Collect(maps.Values(ids.conversations))
+	for _, id := range ids.messages {
+		conversations = append(conversations, id.Conversation())
+	}
+	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
+	if err != nil {
+		return parts, err
+	}
+	for id, key := range ids.messages {
+		// Out of the list, so that nothing later shows it.
+		if _, member := states[key.Conversation()]; !member {
+			delete(ids.messages, id)
+			continue
+		}
+		parts.messages = append(parts.messages, key)
+	}
+	variables := graphql.GetOperationContext(ctx).Variables
+	for id, key := range ids.conversations {
+		state, ok := states[key]
+		if !ok {
+			continue
+		}
+		// Several fields may ask for one conversation, each with a selection of its own.
+		for _, asker := range ids.askers[id] {
+			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
+		}
+		// Read says that its parts are in the loader, so that its fields do not read them again.
+		shown := graphConversation(state)
+		shown.Read = true
+		found[id] = shown
+	}
+	return parts, nil
+}
+
+// messageNodes adds messages, which have all been read: graphMessages finds them in the loader.
+func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
+	for id, key := range ids.messages {
+		list, err := r.graphMessages(ctx, []services.MessageID{key})
+		if err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			found[id] = list[0]
+		}
+	}
+	return nil
+}
+
+// notificationsOf reads the viewer's own notifications by their ids.
+func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
+	found, err := r.Notifications.At(ctx, viewer.Number, ids)
+	for id, n := range found {
+		if n.First == id { // only the first position of a notification is its ID
+			list = append(list, n)
+		}
+	}
+	return list, err
+}
+
+// notificationNodes adds the viewer's own notifications.
+func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
+	shown, err := r.graphNotifications(ctx, viewer, list)
+	for _, node := range shown {
+		found[node.ID] = node
+	}
+	return err
+}
+
+// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node.
+func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	for id, key := range ids.viewers {
+		if key == viewer.Key {
+			found[id] = *viewer
+		}
+	}
+	for id, key := range ids.badges {
+		if key != viewer.Key {
+			continue
+		}
+		badges, err := (&viewerResolver{r}).Badges(ctx, viewer)
+		if err != nil {
+			return err
+		}
+		found[id] = *badges
+	}
+	return nil
+}
+
+// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an operator.
+func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	// A view that the viewer never touched has no node: it would have no count.
+	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
+	if err != nil {
+		return err
+	}
+	for id, key := range ids.views {
+		if view, ok := touched[key]; ok {
+			found[id] = graphView(view)
+		}
+	}
+	// For everybody else a report does not exist.
+	if bearer, err := services.ViewerFrom(ctx); err != nil || !bearer.Has(services.ScopeAdmin) && !bearer.Has(services.ScopeIngest) {
+		return err
+	}
+	reports, err := r.Messages.Reports(ctx, slices.Collect(maps.Values(ids.reports)))
+	for id, key := range ids.reports {
+		if report, ok := reports[key]; ok {
+			found[id] = graphReport(report)
+		}
+	}
+	return err
+}
+
+// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person.
+func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
+	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
+	if err := r.hostNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
+	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
+		return err
+	}
+	// Visible by the viewer's segments, and by time.
+	if len(ids.announcements) > 0 {
+		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
+		if err != nil {
+			return err
+		}
+		for id, key := range ids.announcements {
+			if item, ok := items[key]; ok {
+				found[id] = graphItem(item)
+			}
+		}
+	}
+	// Only the viewer's own copies are found.
+	if len(ids.siteMessages) == 0 {
+		return nil
+	}
+	siteMessages, err := r.Messages.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.siteMessages)))
+	for id, key := range ids.siteMessages {
+		if message, ok := siteMessages[key]; ok {
+			found[id] = graphSiteMessage(message)
+		}
+	}
+	return err
+}
