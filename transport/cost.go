@@ -167,6 +167,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		return cost{fixed: leafCost}
 	}
 	weight, named := c.weights[field.ObjectDefinition.Name+"."+field.Name]
+	// A leaf costs its own weight, however large its value.
 	if len(field.SelectionSet) == 0 {
 		if !named {
 			weight = leafCost
@@ -195,6 +196,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition.Type.Elem == nil {
 		return below
 	}
+	// Within a connection: as many as its page has.
 	if page != nil {
 		return below.times(*page)
 	}
@@ -209,6 +211,7 @@ func pageOf(field *ast.Field) *amount {
 		return nil
 	}
 	page := amount{otherwise: assumedItems}
+	// Validation has checked that the default is a number.
 	if definition.DefaultValue != nil {
 		if number, err := strconv.Atoi(definition.DefaultValue.Raw); err == nil {
 			page.otherwise = number

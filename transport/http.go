@@ -233,6 +233,7 @@ func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
 	}
+	// All headers of the name are one list, by the rules of HTTP.
 	best := 0.0
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
@@ -258,6 +259,7 @@ func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 		default:
 			continue
 		}
+		// A quality of 0 means that the client refuses the type, and is never above best.
 		if quality > best {
 			best, chosen = quality, media
 		}

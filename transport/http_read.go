@@ -61,6 +61,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	if err != nil {
 		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
 	}
+	// GraphQL's texts are UTF-8, and what is not would be shown as another text than the one that is stored.
 	for name := range values {
 		if !utf8.ValidString(values.Get(name)) {
 			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
@@ -87,6 +88,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 // because those are parsed and remembered: the longer limit of ingest is for events, which are variables. The error names the
 // parameter and repeats none of its content. what names the text itself in errors: the body, or the payload of a message.
 func parseParams(text []byte, what string, limit int64) (*params, error) {
+	// The parts stay raw, so that an error can name the one that is wrong.
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
 		DocumentID    json.RawMessage `json:"documentId"`

@@ -128,6 +128,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 // does not permit the request, INVALID for a malformed actAs or device, UNAVAILABLE if the keys cannot be read. The message
 // never contains any part of the token.
 func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (viewer services.Viewer, expires time.Time, err error) {
+	// Before anything is decoded: the length is all that a stranger's token may cost.
 	if len(token) > maxToken {
 		return viewer, expires, services.Errorf(services.Unauthenticated, "token: up to %d bytes are allowed, got %d", maxToken, len(token))
 	}
@@ -183,6 +184,7 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 		if err != nil {
 			return nil, err
 		}
+		// Or a key of one algorithm could verify a token of another.
 		if unverified.Method.Alg() != alg {
 			return nil, errAlgorithm
 		}

@@ -23,6 +23,7 @@ import (
 )
 
 const (
+	// A read that waits longer would let requests with a new key run out of time; a set of keys has a few kilobytes.
 	jwksTimeout = 3 * time.Second
 	jwksMax     = 1 << 20 // bytes
 )
@@ -30,7 +31,8 @@ const (
 // jwks is a set of keys with IDs, read from a configured place. While the place cannot be read, the keys of the last read stay:
 // an issuer that is down for an hour must not sign all users out.
 type jwks struct {
-	place  string
+	place string
+	// A file is read like an address, so that both are reloaded in the same way.
 	client *http.Client // nil reads a file
 	clock  services.Clock
 	log    *slog.Logger
@@ -85,6 +87,7 @@ func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
 // client tries again and does not sign its user out.
 func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
 	key, ok := s.find(kid)
+	// Only an unknown ID is a reason to ask the issuer; a token without one would be refused after the read too.
 	if !ok && kid != "" {
 		if err := s.refresh(ctx, kid); err != nil {
 			return nil, "", services.Wrapf(services.Unavailable, err, "token: the keys cannot be read, try again later")
@@ -175,6 +178,7 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 
 // readAtMost reads everything, or fails if that is more than limit bytes.
 func readAtMost(from io.Reader, limit int64) ([]byte, error) {
+	// One byte more than allowed is read, to tell a text of the limit from a longer one.
 	text, err := io.ReadAll(io.LimitReader(from, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = fmt.Errorf("more than %d bytes", limit)
@@ -200,6 +204,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	var set struct {
 		Keys []jsonWebKey `json:"keys"`
 	}
+	// The parser's own error may repeat a part of the text.
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, errors.New("not a JSON Web Key Set")
 	}
@@ -230,6 +235,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 		}
 		keys[one.Kid] = key
 	}
+	// A set without a usable key would refuse every token, so the last good one stays.
 	if len(keys) == 0 {
 		return nil, errors.New("no RSA key for RS256 and no Ed25519 key for EdDSA")
 	}

@@ -68,6 +68,7 @@ func parseMessage(text []byte) (message, error) {
 	case messageInit:
 		read.object, err = parseObject(parts.Payload, "payload")
 		return read, err
+	// A payload must be an object, and is returned as it came.
 	case messagePing, messagePong:
 		if _, err = parseObject(parts.Payload, "payload"); err == nil && !isNull(parts.Payload) {
 			read.raw = parts.Payload
@@ -78,6 +79,7 @@ func parseMessage(text []byte) (message, error) {
 	default:
 		return message{}, badMessage("type is not one that a client sends")
 	}
+	// The bound keeps a client from storing texts in a list that is compared with every message.
 	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxID {
 		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxID) + " bytes are needed")
 	}
@@ -95,6 +97,7 @@ func badMessage(what string) error { return services.Errorf(services.Invalid, "m
 // the payload has what they say. Client libraries spell the member either way.
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
+		// The first that is not empty counts.
 		if token, err = textIn(payload, name); token != "" || err != nil {
 			break
 		}

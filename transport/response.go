@@ -92,6 +92,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 		copied := *fault
 		code, _ := fault.Extensions["code"].(string)
 		switch code {
+		// gqlgen's codes are not in the closed list that clients are told of.
 		case "", errcode.ParseFailed, errcode.ValidationFailed:
 			copied.Extensions = maps.Clone(fault.Extensions)
 			if copied.Extensions == nil {
@@ -147,6 +148,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 // case, is not encoded for its length. A mutation has been executed, and its client must know that.
 func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
 	size := len(response.Data)
+	// The errors are part of the answer, and may be the longer one.
 	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
 		size = len(appendResponse(nil, response))
 	}
@@ -189,6 +191,7 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 	if len(response.Errors) > 0 {
 		to = appendField(to, "errors", brief(response.Errors))
 	}
+	// null where data could not be made at all, as the specification writes it.
 	if !isRequestError(response) {
 		to = appendName(to, "data")
 		if len(response.Data) == 0 {

@@ -61,6 +61,7 @@ type extent struct {
 // add adds the extent of a sibling to e: levels are compared, counts are summed. Fields of both with one name on the first level
 // are in one selection set, so they repeat each other.
 func (e *extent) add(other extent) {
+	// Levels first, then the names of the first level, then the sums.
 	e.depth, e.askedDepth = max(e.depth, other.depth), max(e.askedDepth, other.askedDepth)
 	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
 	if e.names == nil && len(other.names) > 0 {
@@ -112,6 +113,7 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newGuard(doc)
 	var whole extent
 	deepest, roots := 0, 0
+	// Each operation is a tree of its own; only one of them will run, but all are validated.
 	for _, operation := range doc.Operations {
 		one := g.operation(operation)
 		deepest, roots = max(deepest, one.depth), max(roots, one.roots)
@@ -195,8 +197,10 @@ func (g *guard) field(field *ast.Field) extent {
 	g.name(field.Alias)
 	g.arguments(field.Arguments)
 	whole := g.selections(field.SelectionSet)
+	// The field itself is one level and one field above what is below it, and the only root.
 	whole.depth, whole.fields, whole.roots = min(whole.depth+1, manyOf), min(whole.fields+1, manyOf), 1
 	whole.names = map[string]int{field.Alias: 1}
+	// What is below does not count against the bounds of ordinary fields.
 	if field.Name == "__schema" || field.Name == "__type" {
 		whole.askedDepth, whole.askedFields, whole.asked = max(whole.askedDepth, whole.depth), whole.askedFields+whole.fields, whole.asked+1
 		whole.depth, whole.fields = 1, 1
@@ -217,6 +221,7 @@ func (g *guard) fragment(name string) extent {
 		return known
 	}
 	definition := g.fragments[name]
+	// Validation names it.
 	if definition == nil {
 		return extent{}
 	}

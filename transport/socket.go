@@ -72,8 +72,8 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start starts the reading goroutine. A socket that comes during a drain, or with the wrong subprotocol, is closed by the protocol's
-// code: browsers show no status of a refused upgrade, so this is how their pages learn the reason.
+// start starts the reading goroutine. A socket that comes during a drain, or with the wrong subprotocol, is closed by the
+// protocol's code: browsers show no status of a refused upgrade, so this is how their pages learn the reason.
 func (s *socket) start() {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()
@@ -165,6 +165,7 @@ func (s *socket) init(payload map[string]any) {
 	// Nothing needs the headers any more: a socket lives for hours.
 	s.upgrade = nil
 	token, device, err := credentials(payload)
+	// What connection_init does not say, the headers of the upgrade may.
 	if err == nil && token == "" {
 		token, err = asked.token, asked.authorization
 	}
@@ -258,6 +259,7 @@ func (s *socket) send(text []byte) error {
 	err := s.conn.WriteMessage(websocket.TextMessage, text)
 	// After a partial frame nothing can follow, so the connection goes.
 	if err != nil && !errors.Is(err, websocket.ErrCloseSent) {
+		// Only a client that is too slow counts; one that went away is no sign of trouble.
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			s.sockets.slow.Add(1)
 		}
@@ -316,6 +318,7 @@ func shorten(reason string) string {
 	if len(reason) <= maxReason {
 		return reason
 	}
+	// Back to the beginning of a character.
 	cut := maxReason
 	for cut > 0 && !utf8.RuneStart(reason[cut]) {
 		cut--

@@ -109,6 +109,7 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 	// The status is sent before the resolver runs, so that a page knows at once that it is connected. Errors follow as events.
 	stream.attach(w)
 	parsed.Headers = nil // as on a socket, subscriptions with equal documents share the rest
+	// The operation runs beside; this goroutine keeps the response open, and notices when the client goes away.
 	go one.run(parsed)
 	stream.serve(r.Context())
 }
@@ -199,6 +200,7 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		refuseMutation(w)
 		return
 	}
+	// The address was charged when the request came.
 	if err := q.cfg.Limits.Operation(one.ctx, who.address, parsed, price); err != nil {
 		writeFault(w, statusOf(err), err)
 		return

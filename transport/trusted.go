@@ -29,6 +29,7 @@ func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Which of the two forms it is, the member format says, which no hash can be.
 	var apollo struct {
 		Format     string `json:"format"`
 		Operations []struct{ ID, Body string }

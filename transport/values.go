@@ -38,6 +38,7 @@ func createOperation(
 	// The client's own values are checked, even if the executor has found a fault: its message may speak of a converted one.
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
+		// The path is the one that the executor's errors have, so that clients see one form.
 		place := ast.Path{ast.PathName("variable"), ast.PathName(variable.Variable)}
 		if fault := wrongValue(documents.schema, variable.Type, value, place); given && fault != nil {
 			return operation, 0, gqlerror.List{fault}
@@ -83,6 +84,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	}
 	definition := schema.Types[kind.NamedType]
 	switch {
+	// Validation has refused the type.
 	case definition == nil:
 		return nil
 	// A value that is no object has no members here, and the executor refuses it.
@@ -115,6 +117,7 @@ func needed(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
 	switch {
+	// A string has no json.Number, and "" is no number, so a text is refused here too.
 	case definition.Name == "Int":
 		if _, err := strconv.ParseInt(string(number), 10, 32); err != nil {
 			return "an Int is a whole number from -2147483648 to 2147483647"
@@ -123,6 +126,7 @@ func needed(definition *ast.Definition, value any) string {
 		return "a String is a text"
 	case (definition.Name == "URL" || definition.Name == "Version") && !isText:
 		return "a " + definition.Name + " is a text"
+	// The specification takes whole numbers for IDs; they become texts.
 	case definition.Name == "ID" && !isText && !isNumber:
 		return "an ID is a text"
 	case definition.Name == "Time":
