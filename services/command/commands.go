@@ -124,6 +124,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	// Help is printed for a line with faults too: it is what somebody with faults asks for.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
 		return Command{Name: "help"}, helpOn(k, args)
+	// Anywhere in the line, as people put it.
 	case slices.Contains(args, "--version"):
 		args = []string{"version"}
 	}
@@ -200,8 +201,10 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		if !slices.Contains(importable, g.Imports.What) {
 			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
 		}
+		// From here on the name has the kind, by which flags are taken.
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
+		// Some key must be possible behind the prefix.
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
 			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKey-1))
 		}
@@ -246,6 +249,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 		var fault error
 		text, bad := unread[flag.Value]
 		switch {
+		// A flag that does nothing is a mistake. From the environment it may be meant for another command.
 		case !takes(g.Name, flag) && given[flag]:
 			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
 		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // tokens can be for any server, so these two are not checked

@@ -116,6 +116,7 @@ func joinValues(words []string) []string {
 // suggest lists what may follow the words; last is the beginning of the next one. It does not filter by last, except that a
 // dash asks for flags: the caller does.
 func suggest(words []string, last string) (list []suggestion) {
+	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model
 	flags := map[string]*kong.Flag{}
 	for _, flag := range model.Flags {
@@ -166,6 +167,7 @@ func suggest(words []string, last string) (list []suggestion) {
 		}
 	}
 	for _, flag := range model.Flags {
+		// A flag that was given is not offered again.
 		if flag.Name == "help" || takes(name, flag) && !given[flag] {
 			list = append(list, suggestion{"--" + flag.Name, firstWords(flag.Help)})
 		}

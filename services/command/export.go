@@ -53,6 +53,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 		}
 		return err
 	}
+	// A pipe cannot be taken back, so its reader sees by the exit code whether it has all.
 	if command.Export.Out == "" {
 		if err := write(out); err != nil {
 			return fmt.Errorf("the export is incomplete: %w", err)

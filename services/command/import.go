@@ -66,6 +66,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 
 // importFile runs the command's import of the file. What it adds to SQL goes to users' views by jobs of the nodes, which it queues.
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
+	// The clock of a process that is no node: its random part keeps its IDs apart from those of nodes.
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	refill := func(err error) error {
 		// Redis may still hold feeds that lack the imported data.
@@ -74,6 +75,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
 		active := thresholds.DormantSince(services.SystemClock{}.Now())
+		// Also when ctx has ended, or views would lack what SQL has until the audit finds it.
 		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}

@@ -108,6 +108,7 @@ func (r *reference) chapter(file, title string) {
 	}
 	var types []*ast.Definition
 	for _, definition := range r.schema.Types {
+		// A type is in the chapter of its file, and again where another file gives it fields.
 		own := fileOf(definition) == file || len(fieldsIn(definition, file)) > 0
 		if own && !definition.BuiltIn && !slices.Contains(operations, definition) {
 			types = append(types, definition)
@@ -172,6 +173,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 	var further []string
 	for _, capability := range capabilities {
 		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
+			// As Markdown makes it of the heading above.
 			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(capability.title), " ", "-"))
 			further = append(further, fmt.Sprintf("[%s](#%s)", strings.ToLower(capability.title), anchor))
 		}
@@ -202,6 +204,7 @@ func (r *reference) fields(fields ast.FieldList) {
 			signature = "(" + strings.Join(arguments, ", ") + ")"
 		}
 		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.kind(field.Type), fallback(field.DefaultValue))
+		// The backslash breaks the line within the item.
 		if field.Description != "" {
 			fmt.Fprintf(&r.out, "\\\n  %s", prose(field.Description))
 		}

@@ -93,6 +93,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	if slices.Contains(webhookReads, act) {
 		return do(ctx)
 	}
+	// Whoever may run this command has the database, so the act has no actor by name.
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
 	return kept.Do(ctx, acts.Act{Action: "tidings " + command.Name, Target: command.Webhooks.Name}, do)
 }
@@ -107,6 +108,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		return err
 	}
 	switch act {
+	// The secret is printed once: it is stored so that it can sign, and no command shows it again.
 	case "add":
 		secret, err := hooks.Add(ctx, webhooks.NewEndpoint{
 			Name: o.Name, URL: o.URL, Filter: webhooks.Filter{Away: o.Away, Totals: o.Totals, Sources: o.Sources}, FromStart: o.FromStart,
@@ -126,6 +128,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 			return err
 		}
 		return report("%s is removed\n", o.Name)
+	// A test that the receiver refused is a failure of the command, for scripts.
 	case "test":
 		tested, err := hooks.Test(ctx, o.Name)
 		if err != nil {
@@ -171,6 +174,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
 			{"  behind", behind(e.Since, now)}, {"  last success", when(e.OKAt)}, {"  last failure", strings.TrimSpace(when(e.FailedAt) + " " + e.Error)},
 		}
+		// Only the node that has the endpoint now, and only while one has.
 		if e.Delivers {
 			lines = append(lines, [2]string{"  delivered by", e.Node})
 		}

@@ -63,6 +63,7 @@ var Checks = map[string]func(c Config) string{
 		_, reason := ratelimit.Parse(c.RateLimits)
 		return reason
 	},
+	// Alone it would refuse every document.
 	"trusted-only": func(c Config) string {
 		return when(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
 	},
@@ -124,6 +125,7 @@ var Checks = map[string]func(c Config) string{
 		return when(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
 	},
 	"jwks": checkJWKS,
+	// A check that silently does not take place would be worse than none.
 	"jwt-audience": func(c Config) string {
 		return when(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
@@ -242,6 +244,7 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 		if err != nil || limit < 1 || limit > 9999 {
 			return nil, fmt.Sprintf("%s: 1 to 9999 is allowed after the =", services.Quote(item))
 		}
+		// The later one would win, and the operator would not see why.
 		if _, twice := caps[key]; twice {
 			return nil, fmt.Sprintf("%s is named twice", key)
 		}
@@ -268,6 +271,7 @@ func notificationExpiry(items []string) (expiry notifications.Expiry, reason str
 	expiry = notifications.Expiry{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
+		// Categories of the application have their days in their own definition.
 		category := services.Category(name)
 		if !slices.Contains(services.Categories, category) {
 			return nil, fmt.Sprintf("%s is not a category: expected one of %v, then = and the days", services.Quote(item), services.Categories)

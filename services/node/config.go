@@ -21,6 +21,8 @@ import (
 // A bound of a tag is where a value would certainly be a mistake, and not where it stops being wise. A setting with a check in
 // Checks needs the flag's name there.
 type Config struct {
+	// The defaults make a node that needs nothing and that only this machine reaches: SQLite, a private Redis where there is a
+	// redis-server, and loopback.
 	Listen   string `group:"Addresses and engines:" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"the address to serve on; port 0 means any free port; only loopback without a key for tokens"`
 	Data     string `default:"./data" placeholder:"FOLDER" for:"serve,import,export,erase,webhooks" help:"the folder for the files of SQLite and of the private Redis; created if missing"`
 	Database string `variable:"DATABASE_URL" placeholder:"URL" for:"serve,import,export,erase,webhooks" secret:"url" help:"the database, postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE; empty: tidings.db in the data folder"`
@@ -36,6 +38,7 @@ type Config struct {
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 
+	// At most one of the first three is set, see transport.IdentityConfig; none is development mode.
 	JWTSecret    string   `group:"Tokens and origins:" for:"serve,token" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`
@@ -47,25 +50,27 @@ type Config struct {
 	LogLevel      slog.Level `default:"info" placeholder:"LEVEL" words:"debug info warn error" help:"the lowest level that is logged: debug, info, warn or error"`
 	LogFormat     string     `default:"text" placeholder:"FORMAT" oneof:"text json" help:"the format of the log: text or json"`
 
+	// One operation may not take more than its share, whoever sends it: see transport.Config.
 	OperationTimeout time.Duration `group:"Limits of requests:" default:"5s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the longest time for one query or mutation"`
 	BodyLimit        int           `default:"65536" placeholder:"BYTES" min:"1024" max:"16777216" help:"the longest request body"`
 	IngestBodyLimit  int           `default:"1048576" placeholder:"BYTES" min:"1024" max:"16777216" help:"the longest request body with the scope ingest"`
 	QueryTokens      int           `default:"1000" placeholder:"TOKENS" min:"100" max:"100000" help:"the longest query document"`
 
-	QueryDepth            int           `default:"12" placeholder:"LEVELS" min:"1" max:"100" help:"the most levels of fields in a query; introspection has bounds of its own"`
-	QueryFields           int           `default:"300" placeholder:"FIELDS" min:"1" max:"10000" help:"the most fields in a query; a fragment counts wherever it is spread"`
-	QueryAliases          int           `default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most aliases in a query"`
-	QueryDirectives       int           `default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most directives in a query"`
-	QueryRootFields       int           `default:"10" placeholder:"FIELDS" min:"1" max:"1000" help:"the most fields at the root of a query, and so the most mutations in a document"`
-	QueryCost             int           `default:"30000" placeholder:"COST" min:"100" max:"1000000000" help:"the highest cost of one operation: each field counts 1 or more, times the items (first) of each list around it; the cost of an executed query is charged to READS of --rate-limits"`
-	QueryCache            int           `default:"33554432" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the memory for the cache of parsed queries, roughly"`
-	PersistedQueries      int           `default:"8388608" placeholder:"BYTES" min:"0" max:"1073741824" help:"the memory for automatic persisted queries, which clients send once with their hash and then by the hash alone; 0: no hashes are accepted"`
-	TrustedDocuments      string        `placeholder:"FILE" help:"a JSON manifest of queries that clients may name by an id (documentId or hash): an object with the text of each sha256:HASH, or the manifest of Apollo's tools"`
-	TrustedOnly           bool          `help:"execute only the queries of --trusted-documents"`
-	AnswerLimit           int           `default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
-	RequestDeadline       time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a request to arrive, its body included, and for a message of a socket"`
-	AnswerDeadline        time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a client to read one answer, after which it is disconnected"`
-	ConnectionsPerAddress int           `default:"3000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most connections of one address, sockets included; 0: no limit; it does not apply to trusted proxies or in development mode"`
+	QueryDepth       int           `default:"12" placeholder:"LEVELS" min:"1" max:"100" help:"the most levels of fields in a query; introspection has bounds of its own"`
+	QueryFields      int           `default:"300" placeholder:"FIELDS" min:"1" max:"10000" help:"the most fields in a query; a fragment counts wherever it is spread"`
+	QueryAliases     int           `default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most aliases in a query"`
+	QueryDirectives  int           `default:"30" placeholder:"COUNT" min:"1" max:"10000" help:"the most directives in a query"`
+	QueryRootFields  int           `default:"10" placeholder:"FIELDS" min:"1" max:"1000" help:"the most fields at the root of a query, and so the most mutations in a document"`
+	QueryCost        int           `default:"30000" placeholder:"COST" min:"100" max:"1000000000" help:"the highest cost of one operation: each field counts 1 or more, times the items (first) of each list around it; the cost of an executed query is charged to READS of --rate-limits"`
+	QueryCache       int           `default:"33554432" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the memory for the cache of parsed queries, roughly"`
+	PersistedQueries int           `default:"8388608" placeholder:"BYTES" min:"0" max:"1073741824" help:"the memory for automatic persisted queries, which clients send once with their hash and then by the hash alone; 0: no hashes are accepted"`
+	TrustedDocuments string        `placeholder:"FILE" help:"a JSON manifest of queries that clients may name by an id (documentId or hash): an object with the text of each sha256:HASH, or the manifest of Apollo's tools"`
+	TrustedOnly      bool          `help:"execute only the queries of --trusted-documents"`
+	AnswerLimit      int           `default:"4194304" placeholder:"BYTES" min:"65536" max:"1073741824" help:"the longest answer, and the longest event of a subscription; a longer one is replaced by an error"`
+	RequestDeadline  time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a request to arrive, its body included, and for a message of a socket"`
+	AnswerDeadline   time.Duration `default:"30s" placeholder:"DURATION" min:"100ms" max:"10m" help:"the longest time for a client to read one answer, after which it is disconnected"`
+	// It is above SocketsPerAddress, so that an address with all of its sockets open can still send requests.
+	ConnectionsPerAddress int `default:"3000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most connections of one address, sockets included; 0: no limit; it does not apply to trusted proxies or in development mode"`
 
 	SocketSubscriptions int           `group:"Sockets, rates and the drain:" default:"20" placeholder:"COUNT" min:"1" max:"1000" help:"the most subscriptions of one socket or event stream"`
 	SocketWriteDeadline time.Duration `default:"10s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the longest time for a client to read one message of a socket or event stream, after which it is disconnected"`
@@ -73,9 +78,11 @@ type Config struct {
 	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most open sockets and event streams of one address on this node; 0: no limit; behind a proxy set --trusted-proxies, or all clients count as one address"`
 	RateLimits          []string      `placeholder:"LIST" help:"the budgets a minute of one user, host application or address, on all nodes together: WRITES=600,FOLLOWS=120; 0 means no limit, and off alone removes all limits; docs/limits.md lists the budgets and their defaults"`
 	TrustedProxies      []string      `placeholder:"LIST" help:"the addresses and networks (10.0.0.0/8) of proxies in front of this server; the client of their requests is the last other address in X-Forwarded-For; empty: the header is ignored"`
-	Drain               time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
+	// The most is below goneWithin, so that requests and jobs have time to end after the last socket.
+	Drain time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
 
-	Workers          int           `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
+	Workers int `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
+	// The first two are the node's proposal: an admin may have set others, which stand in SQL.
 	ActiveFor        time.Duration `default:"720h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis holds nothing of them until they return; an admin can change it while the server runs"`
 	IdleAfter        time.Duration `default:"168h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is idle: posts of big authors are not pushed to them, and their feed is completed when they return; it is compared by whole days and is at most active-for; an admin can change it while the server runs"`
 	BigFollowers     int           `default:"5000" placeholder:"COUNT" min:"1" max:"2147483647" help:"an author with this many followers is big: their posts are pushed only to followers who are not idle; an admin can change it while the server runs"`
@@ -99,11 +106,13 @@ type Config struct {
 	Categories       []string      `placeholder:"LIST" help:"categories of notifications of the application, up to 32, which are defined at the start: NAME, or NAME=OPTIONS with a + between the options: 1 to 7, the days for which an unseen notification counts (7), or never; single: notifications are not grouped; dot: shown as a dot, not in the total; apart: a number that is not in the total: orders=never+single,promotions=dot; a category that is removed from the list stays until removeCategory"`
 	SiteMessageTypes []string      `default:"general" placeholder:"LIST" for:"serve,import,webhooks" help:"the types of site messages, 1 to 8, each with a count of its own; the first is the default; messages of a type that is removed from the list are not shown"`
 	DisplayCaps      []string      `placeholder:"LIST" help:"the largest counts shown in full, 1 to 9999: TOTAL=99,CONVERSATIONS=999; sources are HOME_FEED, NOTIFICATIONS, SITE_MESSAGES, ANNOUNCEMENTS, CONVERSATIONS, LIVE_BOARD, VIEWS; 99 for the others"`
-	PushInterval     time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
-	SweepInterval    time.Duration `default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
-	LogInterval      time.Duration `default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
-	AuditEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
-	CleanEvery       time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
+	// A number that has changed is on an open page within PushInterval; if a hint was lost, within SweepInterval; if many
+	// share the change, and its hint was lost, within LogInterval.
+	PushInterval  time.Duration `default:"100ms" placeholder:"DURATION" min:"10ms" max:"10s" help:"the shortest time between two events of one subscription"`
+	SweepInterval time.Duration `default:"1s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the interval of reconciliation, which compares the open subscriptions with Redis and so finds what a lost hint left behind"`
+	LogInterval   time.Duration `default:"500ms" placeholder:"DURATION" min:"50ms" max:"1m" help:"the interval at which a node reads the changelog of shared data (shows, announcements, authors' modes) without a hint"`
+	AuditEvery    time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the longest interval at which each active user's badges are compared with the facts, and repaired"`
+	CleanEvery    time.Duration `default:"10m" placeholder:"DURATION" min:"10s" max:"24h" help:"the interval of the cleaner, which trims inboxes in Redis and removes the data of dormant users and keys that belong to nobody"`
 
 	Changes         bool          `group:"Change stream:" for:"serve,webhooks" help:"write the change stream, which admin.changes reads and webhooks are sent from"`
 	ChangesInterval time.Duration `default:"1s" placeholder:"DURATION" min:"10ms" max:"1m" help:"the time that changes of one user's badges are gathered for: the change stream has one change of a user in it at most"`

@@ -39,6 +39,7 @@ var shownMetrics = []struct {
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; what it has
 // from the node directly is only read.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
+	// Without the compiled answers: an operator's page is rare, and needs every error.
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
@@ -119,6 +120,7 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}
 	for _, family := range families {
+		// Counters and gauges alike; the metrics of the list have one value each.
 		for _, metric := range family.GetMetric() {
 			value := metric.GetGauge().GetValue()
 			if metric.GetCounter() != nil {

@@ -94,6 +94,7 @@ const (
 // checkDemo has refused any Redis that is not the demo's own.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	// Two guards, because a page of another site must not empty even a toy.
 	if r.Header.Get(flushHeader) == "" {
 		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
 		return
@@ -147,6 +148,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	keepAlive := time.NewTicker(iconKeepAlive)
 	defer keepAlive.Stop()
 	for sent := ""; ; {
+		// changed is closed with the next icon, so none is missed between this line and the select.
 		icon, changed := s.world.Icon()
 		if icon.Version != sent {
 			sent = icon.Version

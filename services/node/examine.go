@@ -41,6 +41,7 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x.tokens(ctx)
 	x.addresses()
 	x.machine()
+	// What the engines would log is in the findings.
 	quiet := slog.New(slog.DiscardHandler)
 	database, done := context.WithTimeout(ctx, examineWithin)
 	defer done()

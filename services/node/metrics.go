@@ -37,6 +37,7 @@ func (s *Server) registry() *prometheus.Registry {
 		registry.MustRegister(prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Namespace: "tidings", Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
+	// Clients: connections, sockets and pushes.
 	counter("connections_refused_total", "Connections closed at once because their address was at its limit.", s.Connections.Refused)
 	gauge("sockets_open", "Open WebSockets.", func() float64 { return float64(s.sockets.Stats().Open) })
 	gauge("event_streams_open", "Open event streams (SSE), reserved ones included.", func() float64 { return float64(s.sockets.Stats().Streams) })
@@ -51,6 +52,8 @@ func (s *Server) registry() *prometheus.Registry {
 	counter("push_conflicts_total", "Users with two different badge states under one version.", func() uint64 { return s.Hub.Stats().Conflicts })
 	counter("push_render_errors_total", "Failed renderings of badges.", func() uint64 { return s.Hub.Stats().RenderErrors })
 	counter("rate_limited_total", "Requests, operations and sockets refused by rate limits.", s.Limiter.Refused)
+	// Projections: rebuilds, and what the audit had to mend. Of these, some are always 0 unless there is a fault, and alarms
+	// watch them.
 	counter("rebuilds_total", "Projections in Redis that were rebuilt from the facts.", func() uint64 { return s.Projector.RebuildStats().Begun })
 	gauge("rebuilds_running", "Projections in Redis that are being rebuilt now.", func() float64 { return float64(s.Projector.RebuildStats().Running) })
 	counter("badge_audited_total", "Users whose badges were compared with the facts.", func() uint64 { return s.audit.Stats().Visited })
@@ -61,6 +64,7 @@ func (s *Server) registry() *prometheus.Registry {
 	counter("replays_delivered_total", "Replays written into the replay lists of followers.", s.Live.ReplaysDelivered)
 	counter("unread_clamped_total", "Negative counts of unread messages that were clamped to 0. Always 0 unless there is a fault.", s.Projector.Clamped)
 	gauge("badge_audit_lap_seconds", "Age of the audit's current lap at this node's last turn. More than audit-every means that the audit does not keep up.", func() float64 { return s.audit.Stats().Lap.Seconds() })
+	// The engines, as this node sees them.
 	gauge("clock_ahead_seconds", "Seconds by which this node's clock is ahead of the database's; negative when behind. Always 0 on SQLite, which has no clock of its own.", func() float64 {
 		ahead, _ := s.Projector.ClockAhead()
 		return ahead.Seconds()
@@ -85,6 +89,7 @@ func (s *Server) registry() *prometheus.Registry {
 	} {
 		counter("cleaner_"+freed.kind+"_total", freed.help, func() uint64 { return freed.count(s.cleaner.Stats()) })
 	}
+	// Parts that may be switched off have metrics all the same, which then stay at 0 or are absent.
 	s.streamMetrics(gauge, counter)
 	s.webhookMetrics(gauge, counter)
 	registry.MustRegister(&webhookCollector{on: s.webhooks.On, list: s.webhooks.Endpoints, now: s.clock.Now})
@@ -150,6 +155,7 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	// A scrape has its own timeout, because Prometheus waits for the whole page.
 	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store)
 	if err != nil {
 		return
@@ -175,8 +181,8 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(changesLag, prometheus.GaugeValue, late)
 }
 
-// clockTolerance is how far a node's clock may differ from the database's while the node takes traffic. IDs, expiries and
-// leases are by clocks; the hybrid clock of IDs bears such a difference, and people do not see it.
+// clockTolerance is how far a node's clock may differ from the database's while the node takes traffic. IDs follow the
+// database's clock, but tokens, expiries and timers go by the node's own.
 const clockTolerance = 2 * time.Second
 
 // clockText says how far this node's clock is off.
@@ -215,12 +221,15 @@ func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():
 		return http.StatusServiceUnavailable, "not ready\n"
+	// A node that served before would show boards without shows.
 	case !r.knows():
 		return http.StatusServiceUnavailable, "not ready: the shows of the live board are being loaded\n"
+	// Reads would work, but another node may be able to write too.
 	case r.refuses():
 		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
 	ahead, known := r.ahead()
+	// Its tokens would expire early or late, and its show starts and expiries come at other times than on other nodes.
 	if known && ahead.Abs() > clockTolerance {
 		return http.StatusServiceUnavailable, "not ready: " + clockText(ahead) + "\n"
 	}

@@ -149,6 +149,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err = s.Projector.BeginActivity(ctx); err == nil {
 		err = root.Notifications.Begin(ctx)
 	}
+	// The people of the tour are there from the start, so that its first query finds them.
 	if err == nil && cfg.Development() {
 		_, err = root.Social.Make(ctx, web.People)
 	}
@@ -162,6 +163,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.Ready.ahead = s.Projector.ClockAhead
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
+	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
 	// Subscriptions to badges wake, because everybody has one. Those to lists are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
@@ -170,6 +172,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
 		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
+	// The same limits, identity and schema as the sockets have.
 	var graphql http.Handler = transport.Handler(transport.Config{
 		Schema: resolvers.Hot(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
