@@ -107,6 +107,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 		}
 		payload := &graph.RecountBadgesPayload{Differed: differed}
 		if badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, user)); badges != nil {
+			// What was read may be shared, so a copy gets the key.
 			theirs := **badges
 			theirs.Key = key
 			payload.Badges = &theirs
@@ -143,6 +144,7 @@ func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetAct
 
 // pinAuthorMode holds an author in a mode, whatever their number of followers, or lets it follow that number again.
 func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
+	// For the record of the act: null in the input ends a pin.
 	mode := "unpinned"
 	if input.Mode != nil {
 		mode = input.Mode.String()

@@ -31,6 +31,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
 	found = found[:min(size, len(found))]
+	// What is new in a change depends on how far the reader had everything: see Position.
 	for _, change := range found {
 		part.List = append(part.List, changeShown(change, position.FullTo))
 	}

@@ -87,6 +87,7 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 // list has read ahead.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
+	// Who is in the messages is known only when they are read, and the people are then read at once.
 	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
 	if err != nil {
 		return nil, err
@@ -153,6 +154,7 @@ func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, erro
 	if err != nil {
 		return graph.Message{}, err
 	}
+	// The viewer may have been removed since the commit.
 	found, err := r.Chat.ReadMessages(ctx, done.viewer.Number, []services.MessageID{id})
 	if err != nil {
 		return graph.Message{}, err

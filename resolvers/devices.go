@@ -117,6 +117,7 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
 		OldestUnsentAt: orNever(c.Oldest), LastError: orNull(c.Error),
 	}
+	// The node that sends now; nobody does while Web Push is off or the node has just died.
 	if c.Sends {
 		shown.Node = orNull(c.Node)
 	}

@@ -19,6 +19,7 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 		details = "further lines"
 	}
 	return asAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
+		// Within the act, so that a wrong input is recorded too.
 		size, err := sizeUpTo(first, defaultExport, maxExport)
 		if err != nil {
 			return nil, err

@@ -41,6 +41,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
+	// The application's own IDs may stand wherever an ID does.
 	lastID, err := r.refIDs(ctx, viewer, "lastId", ask.lastID)
 	if err != nil {
 		return feed.Page{}, err
@@ -71,6 +72,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 
 // homeFeedAbove reads the page directly above a position: the posts that a client scrolls back up to.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
+	// Every wrong combination has an error of its own, because clients meet them while they are written.
 	switch {
 	case ask.last == nil:
 		return feed.Page{}, services.Errorf(services.Invalid, "before: it needs last")

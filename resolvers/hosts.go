@@ -83,6 +83,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
+	// Many users at once: one statement and one round trip, however many there are.
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {

@@ -84,6 +84,7 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	switch {
 	case plan == nil:
 	case plan.field != nil:
+		// Refused here, it is refused once more by the schema, with its error.
 		if handler := h.subscribe(ctx, operation, plan); handler != nil {
 			return handler
 		}
@@ -103,6 +104,7 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	if ok {
 		return known
 	}
+	// Without the lock: to compile takes longer than to look up, and others need not wait.
 	made := planOf(operation)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,6 +141,7 @@ func planOf(operation *ast.OperationDefinition) *plan {
 		}
 	case operation.Operation == ast.Query && field.Name == "viewer":
 		return viewerPlan(field)
+	// What load balancers and clients ask to see whether the server answers.
 	case operation.Operation == ast.Query && field.Name == "__typename":
 		return &plan{before: append(appendKey([]byte{'{'}, field), `"Query"`...), after: []byte{'}'}}
 	}
@@ -224,6 +227,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 			reading, last = reading+1, i
 		}
 	}
+	// One part needs no goroutine.
 	if reading <= 1 {
 		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
 	}

@@ -89,6 +89,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
 	}
+	// Not nil: null in the payload would mean that they could not be read.
 	list := []graph.SiteMessage{}
 	if len(ids) == 0 {
 		page := ifRead[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
@@ -110,6 +111,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 	if found == nil {
 		return nil
 	}
+	// In the order in which the mark named them.
 	for _, place := range places {
 		if message, ok := (*found)[place]; ok {
 			list = append(list, graphSiteMessage(message))

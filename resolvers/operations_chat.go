@@ -13,6 +13,7 @@ import (
 var createConversation = &operation[graph.CreateConversationInput]{
 	name: "createConversation", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
+		// A block or a policy is not asked here but in the commit, where it cannot change any more.
 		others, err := c.r.numbers(ctx, "memberIds", in.MemberIds)
 		if err != nil {
 			return nil, err
@@ -115,6 +116,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 			return nil, err
 		}
 		mark := chat.Mark{Token: orEmpty(in.ReadToken)}
+		// An empty token is a mistake of the client. Taken for none, it would make the mark an act of now.
 		if in.ReadToken != nil && mark.Token == "" {
 			return nil, services.Errorf(services.Invalid, "readToken: \"\" is not a token of a conversation")
 		}

@@ -14,6 +14,7 @@ import (
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType,
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
+		// Before the IDs are parsed: their number is what is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
@@ -27,6 +28,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		if hosts(ctx) {
 			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
+		// The scope of operators alone creates nobody.
 		known, err := c.r.Social.KnownAll(ctx, message.To)
 		if err != nil {
 			return nil, err

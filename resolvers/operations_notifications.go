@@ -40,6 +40,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
+		// One way to write what the mark covers, so that a retry with the same key in another order is the same request.
 		in.Categories, in.HostCategories = sameCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
@@ -56,6 +57,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			return nil, err
 		}
 		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
 			if !services.IsUpTo(id) {
@@ -76,6 +78,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			return nil, err
 		}
 		in.All = nil // false is the same as absent
+		// Beside IDs the categories mean something else, see MarkRead, and stay as they were given.
 		if len(in.Ids) == 0 {
 			in.Categories, in.HostCategories = sameCategories(of), nil
 		}
@@ -120,6 +123,7 @@ func inCategories(categories []services.Category, hosts []string) ([]services.Ca
 	if hosts == nil {
 		return categories, nil
 	}
+	// Never nil, because nil means all categories.
 	all := append(make([]services.Category, 0, len(categories)+len(hosts)), categories...)
 	for _, name := range hosts {
 		if err := services.CheckHostCategory("hostCategories", services.Category(name)); err != nil {
@@ -144,6 +148,7 @@ func notificationPlace(upTo *string) (services.PostID, error) {
 		return 0, nil
 	}
 	place, reach, err := services.ParseUpTo("upTo", *upTo)
+	// A frequent mistake: the ID of a row, where its upTo is meant.
 	if err != nil && strings.HasPrefix(*upTo, services.NotificationType+":") {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))
 	}

@@ -65,6 +65,7 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 
 // draft is the post of an input. If the host application acts, mentioned users who do not exist are created.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
+	// For users, a mention of nobody is NOT_FOUND in the commit.
 	if hosts(ctx) {
 		if _, err := c.r.numbers(ctx, "mentions", mentions); err != nil {
 			return draft, err
@@ -76,6 +77,7 @@ func (c *call) draft(ctx context.Context, body string, parentID *string, mention
 			return draft, err
 		}
 	}
+	// Keys, because the commit looks for the users among those of the body too.
 	for _, id := range mentions {
 		key, err := services.ParseUserID("mentions", id)
 		if err != nil {

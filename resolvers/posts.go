@@ -19,6 +19,7 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	if err != nil {
 		return services.Engagement{}, err
 	}
+	// Called only if nobody has asked for this post's counts yet.
 	together := func() []services.PostID {
 		ids := make([]services.PostID, len(post.Together))
 		for i, other := range post.Together {

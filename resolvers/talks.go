@@ -22,6 +22,7 @@ type talkParts struct {
 // add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports it.
 func (p *talkParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
+		// The IDs of messages follow from the conversation's count, so that no statement is needed to find them.
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
 		p.messages = append(p.messages, newest...)
 	}
@@ -124,6 +125,7 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts talkParts
 	variables := graphql.GetOperationContext(ctx).Variables
+	// Two fields may show the same conversations with different selections and sizes.
 	for _, asker := range askers {
 		fields := wantedBelow(asker.field.SelectionSet, variables)
 		for _, state := range states[:min(asker.size, len(states))] {

@@ -58,6 +58,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 		return nil, err
 	}
 	loader := dataloader.From(ctx)
+	// Both lists have the same form and different statements.
 	load, read := loader.Followers, r.Social.Followers
 	if kind == followeesCursor {
 		load, read = loader.Followees, r.Social.Followees
@@ -91,6 +92,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
+	// The statement leaves out what the viewer may not see, and reads the counts of the posts too.
 	list, err := dataloader.From(ctx).Published(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
 		return r.Feed.Published(ctx, viewer.Number, pages)
 	})
@@ -102,6 +104,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 		shown.Edges[i] = graph.PostEdge{Cursor: placeText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
 	}
 	shown.PageInfo = userPageInfo(publishedCursor, page, list.UserList, func(i int) *string { return &shown.Edges[i].Cursor })
+	// A feed says why it ends; this one ends because there are no more posts.
 	if !list.More {
 		end := services.EndOfFeed
 		shown.End = &end

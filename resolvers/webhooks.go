@@ -71,6 +71,7 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 // addWebhook returns the secret, this once: it is not read back.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
+		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
 		secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
 			Name: input.Name, URL: input.URL, FromStart: input.FromStart,
 			Filter: webhooks.Filter{Away: input.Away, Totals: input.Totals, Sources: input.Sources},
@@ -121,6 +122,7 @@ func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput
 
 // replayWebhook sends dead letters again: of one user, or of all.
 func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
+	// Whom it is about is not recorded: nothing would find it here when the user is erased.
 	details := ""
 	if input.UserID != nil {
 		details = "of one user"

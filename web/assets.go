@@ -95,6 +95,7 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+	// Of the content, because two builds may compress it differently.
 	digest := sha256.New()
 	size, err := io.Copy(digest, r)
 	if err != nil {

@@ -140,6 +140,7 @@ func (r *record) add(event any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := event.(type) {
+	// Requests and sockets by their IDs; events of one that began before the record are dropped.
 	case *network.EventRequestWillBeSent:
 		r.addRequest(e)
 	case *network.EventResponseReceived:
@@ -163,6 +164,7 @@ func (r *record) add(event any) {
 		if socket := r.sockets[e.RequestID]; socket != nil {
 			socket.Closed = true
 		}
+	// What a page in order does not do.
 	case *runtime.EventExceptionThrown:
 		r.complain("exception", exceptionText(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:

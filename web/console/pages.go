@@ -43,6 +43,7 @@ func (c *Console) overview(v *visit) {
 		overviewAnswer
 		State State
 	}
+	// Both parts are shown as far as they could be read.
 	c.read(v, v.ctx, overviewDocument, nil, &body.overviewAnswer)
 	body.State = c.cfg.State(v.ctx)
 	v.page.Faults = append(v.page.Faults, body.State.Faults...)
@@ -98,6 +99,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 		if list[i].Dead == 0 {
 			continue
 		}
+		// One more document for each webhook that has some: mostly none.
 		var letters struct {
 			Admin *struct{ WebhookDeadLetters []deadLetter }
 		}
@@ -134,6 +136,7 @@ func (c *Console) testWebhook(v *visit) {
 func (c *Console) replayWebhook(v *visit) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
+	// Without a user, all are sent again.
 	if user := v.r.PostFormValue("user"); user != "" {
 		variables["user"] = user
 	}
@@ -188,6 +191,7 @@ func (c *Console) acts(v *visit) {
 		Late bool   // it is not the first page
 	}
 	status := http.StatusOK
+	// A wrong cursor is the reader's mistake, and is shown as an error and not as a part that is missing.
 	if errs := c.cfg.Execute(v.ctx, actsDocument, variables, &answer); len(errs) > 0 {
 		status, v.page.Error = statusOf(errs[0]), said(errs[0])
 	} else {

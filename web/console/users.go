@@ -161,6 +161,7 @@ type userBody struct {
 // would create them. Its error is the outcome of the act that is recorded.
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
+	// From here on everything is read as the user, and as no visit of theirs.
 	observed := asUser(v, key)
 	if !c.read(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
 		return services.Errorf(services.Unavailable, "The user cannot be read now.")
