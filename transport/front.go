@@ -108,9 +108,6 @@ func (f *Front) lastly(handler http.Handler) http.Handler {
 // Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. It may be called for
 // several listeners, and starts one goroutine for each, and one for each connection.
 func (f *Front) Serve(listener net.Listener) error {
-	if f.quick == nil {
-		return f.next.Serve(listener)
-	}
 	// The HTTP server sees a listener that yields only what the front hands on.
 	handed := &frontListener{
 		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), add: f.add,
@@ -122,7 +119,8 @@ func (f *Front) Serve(listener net.Listener) error {
 	return f.next.Serve(handed)
 }
 
-// accept takes connections until the listener fails or is closed. Each gets a goroutine of its own.
+// accept takes connections until the listener fails or is closed. Each gets a goroutine of its own, unless the front hands all of
+// them on.
 func (f *Front) accept(from *frontListener) {
 	const longest = time.Second
 	wait := time.Duration(0)
@@ -145,6 +143,10 @@ func (f *Front) accept(from *frontListener) {
 			return
 		}
 		wait = 0
+		if f.quick == nil { // also then a drain must end the listener and count the connections
+			from.give(&handedConn{Conn: conn})
+			continue
+		}
 		one := &frontConn{front: f, conn: conn, to: from}
 		if !f.enter(one) {
 			_ = conn.Close() // the server has ended

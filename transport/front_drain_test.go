@@ -48,6 +48,26 @@ func TestFrontDrains(t *testing.T) {
 	}
 }
 
+// With tracing, for instance, a handler is around that of Handler, and the HTTP server answers everything.
+func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
+	kept := f.keep()
+	if last, err := kept.ask(raw(query("{ who }"))); err != nil || last {
+		t.Fatalf("before the drain: the last answer: %v, %v", last, err)
+	}
+	f.front.Drain(time.Minute)
+	if conn, err := net.Dial("tcp", f.at); err == nil {
+		conn.Close()
+		t.Error("a connection is accepted during the drain")
+	}
+	if last, err := kept.ask(raw(query("{ who }"))); err != nil || !last {
+		t.Errorf("during the drain: the last answer: %v, %v", last, err)
+	}
+	if err := f.front.Shutdown(t.Context()); err != nil {
+		t.Errorf("the shutdown: %v", err)
+	}
+}
+
 func TestFrontShutdownGivesUp(t *testing.T) {
 	f := newFronted(t, false, nil)
 	begun, gate := make(chan struct{}), make(chan struct{})
