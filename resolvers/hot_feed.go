@@ -150,7 +150,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 				if page.engagements != nil {
 					edge.engagement = page.engagements[edge.Post.ID]
 				}
-				// Reading a nil map is fine: without labels, this is the empty one.
+				// Without labels the map is nil, and this is the empty label.
 				edge.label = page.labels[postObject(edge.Post.ID)]
 				edge.author = shownUser{&edge.Author, page.relations[edge.Author.Number]}
 				to = write(to, &edge)

@@ -43,7 +43,6 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 		return nil, err
 	}
 	nodes := make([]graph.Node, len(ids))
-	// An interface that holds a nil pointer is not nil, so an absent node is left out and not assigned.
 	for i, id := range ids {
 		if node, ok := found[id]; ok {
 			nodes[i] = node

@@ -233,8 +233,8 @@ func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
 	}
-	// All headers of the name are one list, by the rules of HTTP.
 	best := 0.0
+	// All headers of the name are one list, by the rules of HTTP.
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {

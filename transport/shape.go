@@ -28,9 +28,9 @@ const (
 	maxRepeats   = 30 // fields of one name in one selection set
 	maxFragments = 12 // levels of fragments, inline or spread
 
+	maxName = 100 // bytes of a name in a document
 	// manyOf keeps sums and products far from the greatest number, and is far above every limit.
-	maxName = 100  // bytes of a name in a document
-	manyOf  = 1e12 // counts stop here
+	manyOf = 1e12 // counts stop here
 )
 
 // withDefaults sets the bounds that are zero to their defaults.

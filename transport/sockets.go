@@ -115,7 +115,7 @@ type Sockets struct {
 
 	base context.Context // the parent context of every event stream: without end and without a viewer
 
-	// mu guards the four below. draining is never reset.
+	// mu guards the three below. draining is never reset.
 	mu       sync.Mutex
 	open     map[*peer]struct{}
 	reserved map[string]*stream // event streams of the single connection mode, by token

@@ -73,13 +73,13 @@ type Config struct {
 	QueryTokens      int           // tokens of a GraphQL document; default 1,000
 	Shape            Shape         // the form of a GraphQL document
 
+	QueryCost int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
+	Weights   map[string]int // the costs of fields that cost more than others, by Type.field
+	Pages     map[string]int // the most items of a page where it is not 100, by Type.field
 	// The memory for documents has two bounds, because a document's text says little about what it takes when it is parsed.
-	QueryCost       int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
-	Weights         map[string]int // the costs of fields that cost more than others, by Type.field
-	Pages           map[string]int // the most items of a page where it is not 100, by Type.field
-	QueryCache      int            // documents kept parsed and validated; default 1,000
-	QueryCacheBytes int64          // bytes of these documents, roughly; default 32 MB
-	AnswerLimit     int            // bytes of an answer; default 4 MB
+	QueryCache      int   // documents kept parsed and validated; default 1,000
+	QueryCacheBytes int64 // bytes of these documents, roughly; default 32 MB
+	AnswerLimit     int   // bytes of an answer; default 4 MB
 
 	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
 	Trusted     *TrustedDocuments
