@@ -59,6 +59,7 @@ func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context
 // load does the read that a claim owns, and then waits for those of others.
 func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
+		// The values that others get if fetch panics: settle runs in any case.
 		found, err := map[K]V(nil), errBroken
 		func() {
 			defer func() { b.settle(c, found, err) }() // also if fetch panics, so that no caller waits for ever
@@ -164,6 +165,7 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A slice of its own capacity, because appending must not write into the caller's keys.
 	taken := keys[:1:1]
 	if b.reads[keys[0]] == nil {
 		for _, other := range keys[1:] {
@@ -204,6 +206,7 @@ func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 	defer b.mu.Unlock()
 	c.own.found, c.own.err = found, err
 	if err != nil {
+		// Forgotten, so that the next caller tries again.
 		for _, key := range c.keys {
 			delete(b.reads, key)
 		}
@@ -217,6 +220,7 @@ func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map
 	for i, key := range keys {
 		r := c.reads[i]
 		select {
+		// Looked at first: a value that is there is returned even if ctx has just ended.
 		case <-r.done:
 		default:
 			select {

@@ -29,6 +29,7 @@ type ShowSource interface {
 
 // Sources are the readers of a loader: this node's caches.
 type Sources struct {
+	// The node's caches stand behind both, so that a loader needs to know no engine.
 	Posts PostSource
 	Shows ShowSource
 }
@@ -57,6 +58,7 @@ type memory struct {
 	parts    postParts
 	labels   labels
 
+	// What the viewer is to users, and the pages of users' lists.
 	relations Batch[services.UserID, services.Relation]
 	lists     userLists
 
@@ -132,6 +134,7 @@ func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []serv
 	if err != nil {
 		return nil, nil, err
 	}
+	// users has only the people who were asked for. The authors are in the memory, where the read has put them.
 	var authors []services.UserID
 	for id, post := range posts {
 		if post.Deleted {
@@ -153,6 +156,7 @@ func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []serv
 // read reads posts and people at once, and remembers the authors that come with the posts.
 func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	m := l.memory()
+	// Both claims before the read, so that one round trip serves both.
 	posts, users := m.posts.claim(ids), m.users.claim(numbers)
 	if posts.own != nil || users.own != nil {
 		var foundPosts map[services.PostID]services.Post
@@ -170,6 +174,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 			foundPosts, foundUsers, err = l.sources.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
 		}()
 	}
+	// Its own read is settled, and now it waits for those of others.
 	foundPosts, err := m.posts.collect(ctx, ids, posts)
 	if err != nil {
 		return nil, nil, err

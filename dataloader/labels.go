@@ -28,6 +28,7 @@ func (l *Loader) MeetObjects(ids []string) {
 		m.met = map[string][]services.Object{}
 	}
 	for _, id := range ids {
+		// An ID of a type without labels is none of ours.
 		if object, err := services.ParseObject("id", id); err == nil {
 			m.met[object.Type] = append(m.met[object.Type], object)
 		}
@@ -48,6 +49,7 @@ func (m *memory) together(kind string) (list []services.Object) {
 	case services.PostType:
 		return objects(kind, m.posts.keys())
 	case services.ShowType:
+		// The shows of a response are guarded by the lock of their reminders.
 		m.asking.Lock()
 		defer m.asking.Unlock()
 		return objects(kind, slices.Collect(maps.Keys(m.met)))

@@ -51,6 +51,7 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 		m.reminds = map[services.PostID]bool{}
 	}
 	for _, id := range ids {
+		// Also those without a reminder, or they would be asked for again.
 		m.reminds[id] = found[id]
 	}
 	return m.reminds[show], nil

@@ -34,6 +34,7 @@ const itemsTogether = 10_000
 func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
 	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
+			// Users who were read by one read are mostly beside each other on the page.
 			for _, owner := range m.users.together(page.Owner) {
 				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
 			}
@@ -82,6 +83,7 @@ func (l *Loader) Published(ctx context.Context, page services.UserPage, read Rea
 				together = append(together, post.Post)
 			}
 			if len(list.Items) > 0 {
+				// All posts of a list have one author.
 				authors = append(authors, list.Items[0].By)
 			}
 		}

@@ -47,6 +47,7 @@ type Conversation struct {
 	Muted       bool
 	ReadToken   string
 
+	// State is what its lists are read by. Read is set by what has read them ahead, so that they are not read again one by one.
 	State chat.State
 	Read  bool // what the operation shows of it was read with others
 }
@@ -56,9 +57,10 @@ func (Conversation) IsNode() {}
 
 // View is a view as its viewer has it.
 type View struct {
-	ID           string
-	Code         string
-	Key          string
+	ID   string
+	Code string
+	Key  string
+	// A view is of one viewer, so its times are theirs.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time
 	LastAccessAt time.Time
@@ -77,6 +79,8 @@ type Post struct {
 	PublishedAt time.Time
 	EditedAt    *time.Time
 
+	// Key and Answers are the numbers behind the IDs, which resolvers of fields need. Together is shared by all posts of a
+	// list, and is not changed.
 	Key      services.PostID
 	AuthorID services.UserID
 	Answers  services.PostID // the post that it answers; 0 for none
@@ -108,6 +112,7 @@ type Notification struct {
 	Data         *string
 	GroupKey     *string
 
+	// Found is nil if no field asks for causes, and empty if there are none that the viewer may see.
 	Found []NotificationCause // as many as the operation asks for at most
 }
 
@@ -149,7 +154,8 @@ type LiveBoardEdge struct {
 	PlannedAt time.Time
 	StartedAt time.Time
 	EndedAt   time.Time
-	Node      Show
+	// Status and times of the edge decide its place, and stay as they are for as long as the session lasts.
+	Node Show
 }
 
 // User is a user as a viewer sees them; what they are to each other is read when it is asked for.
@@ -159,6 +165,7 @@ type User struct {
 	Name      *string
 	AvatarURL *string
 
+	// Number is the dense ID, which no answer has.
 	Number   services.UserID
 	Together []services.UserID // the users of the event that it is in, so that one question is enough for all
 }
@@ -174,6 +181,7 @@ type NotificationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
+	// The page as it was read for the event; the objects in it are read when the event is rendered.
 	Shown []notifications.Notification
 	More  bool
 	Next  notifications.Position // the position of the last that was read
@@ -185,6 +193,7 @@ type ConversationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
+	// As above: messages and members are read when the event is rendered.
 	Shown []chat.State
 	More  bool
 }
