@@ -167,6 +167,7 @@ func appendID(to []byte, kind, key string) []byte {
 // appendEscaped escapes the characters that JSON requires and, like execution, no others: not even invalid UTF-8.
 func appendEscaped(to []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
+	// Runs without a special character are copied at once.
 	start := 0
 	for i := range len(text) {
 		c := text[i]

@@ -98,6 +98,7 @@ func (k cursorKind) text(viewer services.UserID, place uint64) string {
 
 // append appends the text of a position; its letters need no escapes in JSON.
 func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []byte {
+	// On the stack: a page has many cursors.
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))

@@ -35,6 +35,7 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 		if argument := argumentAt(field, err); argument != "" {
 			err = services.About(argument, err)
 		}
+		// The error of a field has no path of its own yet; one of the language has.
 		shown := present(log, services.RequestID(ctx), err)
 		if shown.Path == nil {
 			shown.Path = field

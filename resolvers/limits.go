@@ -47,6 +47,7 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	case err != nil:
 	case viewer.Has(services.ScopeIngest):
 		subject, reads, writes = host, ratelimit.HostReads, ratelimit.HostWrites
+	// An operator pays twice: once as one, and then like any user.
 	case viewer.Has(services.ScopeAdmin):
 		if err := l.Limiter.Take(ratelimit.Admin, admins, 1); err != nil {
 			return err
@@ -68,6 +69,7 @@ func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Bud
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
 		spendings[0].Amount += events(field, operation)
 		budget, bounded := fieldBudgets[field.Name]
+		// The application's own budget is the only one that it has.
 		if !bounded || writes == ratelimit.HostWrites {
 			continue
 		}

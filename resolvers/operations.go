@@ -152,6 +152,7 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 	if o.ofDevice {
 		cmd.Input = inputOfDevice{c.device, input}
 	}
+	// Without a time both stay zero, and the commit takes the present.
 	if cmd.Moment = c.moment; c.at != nil {
 		cmd.Input = inputAt{*c.at, cmd.Input}
 	}
@@ -213,11 +214,13 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 		if d.viewer, err = r.viewer(ctx); err != nil {
 			return nil, err
 		}
+		// The device is part of who acts: some operations concern it alone.
 		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), device(ctx)
 	} else {
 		if err = r.host(ctx); err != nil {
 			return nil, err
 		}
+		// The application may name users who do not exist yet, also in a mutation.
 		ctx = byScope(ctx)
 	}
 	key := takeKey(&input)

@@ -40,6 +40,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Most operations have none, and then no file.
 		variables, err := fs.ReadFile(files, strings.TrimSuffix(name, path.Ext(name))+".json")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -116,7 +116,9 @@ func (e *usageError) Unwrap() []error { return e.faults }
 // error is for the user: print it and exit with 2.
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
 	var g grammar
+	// What cannot be read is kept here, and reported with the other faults.
 	unread := reader{}
+	// kong ends a process that it has printed help for; here it only says so.
 	helped := false
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
 	args = twoDashes(args)

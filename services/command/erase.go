@@ -46,6 +46,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var erasure erasures.Erasure
+	// The record of the act is in the same database, so that admin { acts } shows what was done by hand too.
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
 	err = kept.Do(ctx, acts.Act{Action: "tidings erase"}, func(ctx context.Context) (err error) { // the record of the act does not name the key, which is to disappear
 		erasure, _, err = erasures.Begin(ctx, db, command.Erase.User)
@@ -87,6 +88,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 
 // printErasure prints how far an erasure is, and what was removed until now.
 func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
+	// One write, so that a pipe gets all of it or nothing.
 	var text strings.Builder
 	switch {
 	case erasure.Done():

@@ -164,6 +164,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	if words := strings.Fields(flag.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text(flag)) {
 		return fault(flag, text(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
+	// A check of its own knows the whole configuration, because some settings exclude others.
 	if special := node.Checks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {
 			return fault(flag, text(flag), "%s", reason)
@@ -174,6 +175,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 
 // limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid.
 func limit(flag *kong.Flag, text string) int64 {
+	// Read as the flag's own values are, so that 100ms is a bound of a duration.
 	bound := reflect.New(flag.Target.Type()).Elem()
 	if err := read(text, bound); err != nil {
 		panic(err)

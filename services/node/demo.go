@@ -57,6 +57,7 @@ func followForDemo(cfg *Config) {
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// Always the same seed: each demo has the same people, so that texts about it can name them.
 	s.world = demo.New(demo.Config{
 		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, Pace: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
 	})

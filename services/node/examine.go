@@ -67,6 +67,7 @@ func (x *examination) tokens(ctx context.Context) {
 	if x.cfg.Development() {
 		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeeded+".")
 	} else {
+		// The keys are read, and from an address too; the goroutine that would reload them ends with the command.
 		_, err := transport.NewIdentity(ctx, transport.IdentityConfig{
 			HMACSecret: x.cfg.JWTSecret, PublicKeyFile: x.cfg.JWTPublicKey, JWKS: x.cfg.JWKS, Audience: x.cfg.JWTAudience, Issuer: x.cfg.JWTIssuer,
 			Log: slog.New(slog.DiscardHandler),
@@ -118,6 +119,7 @@ func (x *examination) addresses() {
 
 // machine checks the limits of this process and its machine. What cannot be known on a system is not shown.
 func (x *examination) machine() {
+	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFiles(); known {
 		sockets := max(int64(limit)-filesBeside, 0)
 		x.weigh(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")

@@ -17,6 +17,7 @@ func (s *Server) wireStream() {
 		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
 		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
 	})
+	// Every job that changes badges marks its users, while the stream is on.
 	s.Projector.OnMark(s.stream.Mark, s.stream.On)
 	s.wireWebhooks()
 	s.wireDevices()

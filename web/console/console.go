@@ -81,6 +81,7 @@ func New(cfg Config) http.Handler {
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
 	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
 	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
+	// Each page is a function of a visit, so that none can forget to ask who is looking.
 	for pattern, serve := range map[string]func(*visit){
 		"GET " + root:                       c.overview,
 		"GET " + root + "/{$}":              c.overview,
