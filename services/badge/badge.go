@@ -52,7 +52,7 @@ type Config struct {
 	// Patience bounds the time of one source in SQL, and the wait for a turn there of a user whose last badges this node
 	// remembers; 0 means 500 ms.
 	Patience time.Duration
-	// Remembered is how many users' last badges this node keeps, about 2 KB each; 0 means 20,000.
+	// Remembered is how many users' last badges this node keeps, about 1.5 KB each; 0 means 20,000.
 	Remembered int
 }
 
@@ -365,5 +365,5 @@ func (s *Service) view(document rdb.Document, at source.Moment) *view {
 
 // shown is what known remembers of a rendering. The view holds the document, for sources that carry more than counts.
 func (s *Service) shown(v *view, badges *services.Badges) known {
-	return known{s.sources, source.Shown{View: &v.View, Badges: badges, At: v.Now}}
+	return known{s.sources, &s.settings, source.Shown{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
 }

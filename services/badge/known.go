@@ -19,9 +19,10 @@ type lastKnown struct {
 	users *lru.LRU[services.UserID, known]
 }
 
-// known is the badges shown to a user at a moment.
+// known is the badges shown to a user at a moment, with what all users share: the sources and their settings.
 type known struct {
-	sources sourceList
+	sources  sourceList
+	settings *source.Settings
 	source.Shown
 }
 
@@ -67,7 +68,9 @@ func (k known) stale() *services.Badges {
 		k.age(count)
 	}
 	badges.Notifications.Version, badges.Conversations.List = 0, services.ListVersion{} // the lists may have changed since
-	(&view{View: *k.View, sources: k.sources}).sum(&badges)
+	v := view{sources: k.sources, View: source.View{Settings: k.settings}}
+	v.Document.Policy = k.Policy
+	v.sum(&badges)
 	return &badges
 }
 

@@ -218,7 +218,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
 		v.sum(badges)
-		return known{shownSources, source.Shown{View: &v.View, Badges: badges, At: noon}}
+		return known{shownSources, v.Settings, source.Shown{Policy: v.Document.Policy, Badges: badges, At: noon}}
 	}
 	version := func(user services.UserID) string {
 		known, ok := l.of(user)
@@ -252,7 +252,7 @@ func TestAStaleCopySharesNoMemory(t *testing.T) {
 			v.Document.Policy.Turned = map[services.Source]bool{services.SourceSiteMessages: true}
 		}
 		shown, before := v.render(), v.render()
-		got := known{shownSources, source.Shown{View: &v.View, Badges: shown, At: noon}}.stale()
+		got := known{shownSources, v.Settings, source.Shown{Policy: v.Document.Policy, Badges: shown, At: noon}}.stale()
 		if difference := cmp.Diff(before, shown); difference != "" {
 			t.Fatalf("what was shown has changed:\n%s", difference)
 		}

@@ -25,7 +25,7 @@ func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
 // Carry takes the earlier policy, without which the earlier counts would make another total.
 func (displayPolicy) Carry(v *source.View, badges *services.Badges, earlier source.Shown) {
-	v.Document.Policy, badges.Quiet = earlier.View.Document.Policy, earlier.Badges.Quiet
+	v.Document.Policy, badges.Quiet = earlier.Policy, earlier.Badges.Quiet
 }
 
 // Explain has no items: the policy has no count.

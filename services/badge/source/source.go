@@ -120,9 +120,10 @@ func (v *View) Expires(source services.Source, value int) {
 	}
 }
 
-// Shown is the badges that a view showed at a moment. Their readers share it: it must not be changed.
+// Shown is the badges that a view showed at a moment, with the display policy by which it showed them. Their readers share it: it must
+// not be changed. It holds no View: a document is larger than the badges, by the lists of authors that its user follows.
 type Shown struct {
-	View   *View
+	Policy services.DisplayPolicy
 	Badges *services.Badges
 	At     time.Time
 }
