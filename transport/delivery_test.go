@@ -2,7 +2,6 @@ package transport
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"runtime/pprof"
 	"slices"
@@ -101,24 +100,28 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: one for each socket, and one for each subscription that does
-// not wake.
+// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: one for each subscription that does not wake, and one for each socket that
+// is not watched.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
 		c.subscribe("first", "subscription { ticks }")
+		sockets := 1
+		if w.watched {
+			sockets = 0
+		}
 		for round, field := range []string{"ticks", "plain"} {
 			for i := range 9 {
 				c.subscribe(fmt.Sprintf("%s%d", field, i), "subscription { "+field+" }")
 			}
 			synctest.Wait()
-			if got, want := ownGoroutines(t), 1+round*9; got != want {
+			if got, want := ownGoroutines(t), sockets+round*9; got != want {
 				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
 			}
 		}
 		w.schema.hub.publish(1) // and the workers end when there is no work
 		synctest.Wait()
-		if got, want := ownGoroutines(t), 10; got != want {
+		if got, want := ownGoroutines(t), sockets+9; got != want {
 			t.Errorf("after the events: %d goroutines, want %d", got, want)
 		}
 	})
@@ -138,22 +141,10 @@ func ownGoroutines(t *testing.T) int {
 // TestAThousandSocketsOverTCP wakes a thousand real sockets at once.
 func TestAThousandSocketsOverTCP(t *testing.T) {
 	const count = 1000
-	w := newWorld(t, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: w.server.Handler}
-	go server.Serve(listener)
-	t.Cleanup(func() {
-		w.server.Close()
-		w.listener.Close()
-		server.Close()
-	})
+	w := overTCP(t)
 	conns := make([]*websocket.Conn, count)
 	for i := range conns {
-		dialer := websocket.Dialer{Subprotocols: []string{protocol}, ReadBufferSize: 512, WriteBufferSize: 512}
-		conn, _, err := dialer.Dial("ws://"+listener.Addr().String(), nil)
+		conn, err := w.dial(nil, protocol)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,7 @@ func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
 		}
 	}
 	inWorld(t, change, func(w *world) {
+		gone = nil
 		open := func(key, device string) *client {
 			header := http.Header{}
 			if device != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -61,7 +62,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
 func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case l.conns <- server:
+	case l.conns <- &peekedConn{Conn: server}:
 		return client, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -75,17 +76,52 @@ type world struct {
 	sockets  *Sockets
 	identity *Identity
 	listener *pipeListener
+	network  func(ctx context.Context, network, address string) (net.Conn, error) // where clients dial
 	server   *http.Server
+	watched  bool // sockets that wait are watched, and have no goroutine
 }
 
-// inWorld runs a test in its own world, and checks that no goroutine or socket is left.
+// inWorld runs a test in two worlds of its own, with sockets that wait in goroutines and with sockets that are watched, and checks that
+// no goroutine or socket is left.
 func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, change)
-		test(w)
-		w.shut()
+	for _, watched := range []bool{false, true} {
+		t.Run(fmt.Sprint("watched=", watched), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, change)
+				var watches peeking
+				if w.watched = watched; watched {
+					w.sockets.readiness = &watches
+				}
+				test(w)
+				w.shut()
+				if left := watches.watches.Load(); left > 0 {
+					t.Errorf("%d watches are left", left)
+				}
+			})
+		})
+	}
+}
+
+// overTCP is a world whose clients come over TCP, in real time.
+func overTCP(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.network = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
+	}
+	server := &http.Server{Handler: w.server.Handler}
+	go server.Serve(listener)
+	t.Cleanup(func() {
+		w.server.Close()
+		w.listener.Close()
+		server.Close()
 	})
+	return w
 }
 
 func newWorld(t *testing.T, change func(*SocketConfig)) *world {
@@ -100,6 +136,7 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 		change(&cfg)
 	}
 	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
+	w.network = w.listener.dial
 	w.server = &http.Server{
 		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentCodes, Recover: quietRecover, Log: quiet, PersistedBytes: 1 << 20}),
 		ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelError),
@@ -162,7 +199,7 @@ func (w *world) connectWith(header http.Header, protocols ...string) *client {
 }
 
 func (w *world) dial(header http.Header, protocols ...string) (*websocket.Conn, error) {
-	dialer := websocket.Dialer{NetDialContext: w.listener.dial, Subprotocols: protocols}
+	dialer := websocket.Dialer{NetDialContext: w.network, Subprotocols: protocols}
 	conn, response, err := dialer.DialContext(w.Context(), "ws://tidings.test/graphql", header)
 	if err != nil && response != nil {
 		return nil, &refusal{status: response.StatusCode, header: response.Header}

@@ -81,6 +81,7 @@ func TestRateLimitedSocketIsRefused(t *testing.T) {
 	limits := &fakeLimits{}
 	inWorld(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
 		limits.socket.Store(true)
+		limits.address.Store(false)
 		c := w.connect()
 		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
 		if closing := c.expectClose(closeTooMany); closing.Text != "WRITES: too many" {

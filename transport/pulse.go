@@ -7,20 +7,26 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, or sends a ping. The
-// timer calls it. It sets the timer again, unless the socket is ending.
+// tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, sends a ping, or ends the socket
+// of a client that is dead or does not answer our close. The timer calls it. It sets the timer again, unless the socket is ending.
 func (s *socket) tick() {
 	// What to do is decided under the lock, and done without it, because each of it may wait for the client.
 	s.mu.Lock()
+	now := time.Now()
 	waiting, closing := !s.acked, s.closing
+	dead := closing && !s.lingers.IsZero() && !now.Before(s.lingers)
 	var expired, ping bool
 	if !waiting && !closing {
+		dead = !now.Before(s.silentAt)
 		if expired, ping = s.due(); !expired {
 			s.schedule()
 		}
 	}
 	s.mu.Unlock()
 	switch {
+	case dead:
+		s.cut()
+	case closing: // its timer was set again
 	case waiting:
 		s.close(closeInitTimeout, "connection_init did not come in time")
 	case expired:
@@ -31,32 +37,24 @@ func (s *socket) tick() {
 	}
 }
 
-// schedule sets the timer to the next time at which work is due. The lock is held. One timer serves pings and the expiry, because
-// ten thousand sockets have ten thousand of them.
-func (s *socket) schedule() { s.timer.Reset(s.untilDue()) }
+// schedule sets the timer to the next time at which work is due. The lock is held. One timer serves pings, the expiry and the silence of
+// the client, because ten thousand sockets have ten thousand of them.
+func (s *socket) schedule() { s.timer.Reset(min(s.untilDue(), time.Until(s.silentAt))) }
 
 // jittered varies an interval by up to a tenth, so that sockets that opened together do not stay in step.
 func jittered(interval time.Duration) time.Duration {
 	return interval + rand.N(interval/5+1) - interval/10
 }
 
-// pinged answers a ping of the WebSocket protocol. The ping counts as a message, or a flood of pings would cost nothing. The
-// reading goroutine calls it, within NextReader or while it reads a message. It returns no error, which would end the reading.
-func (s *socket) pinged(payload string) error {
+// pinged answers a ping of the WebSocket protocol. The ping counts as a message, or a flood of pings would cost nothing.
+func (s *socket) pinged(payload []byte) {
 	if !s.allowed() {
 		s.close(closeTooMany, "too many messages")
-		return nil
+		return
 	}
 	if s.renew() {
-		_ = s.conn.WriteControl(websocket.PongMessage, []byte(payload), deadline(controlTime))
+		_ = s.conn.WriteControl(websocket.PongMessage, payload, deadline(controlTime))
 	}
-	return nil
-}
-
-// ponged takes the answer to a ping of ours. It costs the client nothing of its allowance.
-func (s *socket) ponged(string) error {
-	s.renew()
-	return nil
 }
 
 // allowed counts one message against the socket's allowance, which grows with time up to burst. Only the reading goroutine calls
@@ -80,6 +78,7 @@ func (s *socket) renew() bool {
 	}
 	// A client answers each ping. One that is silent for two intervals and a little is gone.
 	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
+	s.silentAt = patience // tick looks at it, because nothing reads while the socket is watched
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
 	}

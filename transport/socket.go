@@ -1,13 +1,10 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -25,20 +22,24 @@ const (
 	maxReason   = 123             // bytes of a close reason, by the protocol
 )
 
-// socket is a peer's WebSocket. Its goroutine reads; other goroutines write while they hold the lock write. Its life: newSocket,
-// start, connection_init and the acknowledgement, messages, close or cut, end. Only its reading goroutine calls end.
+// socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be
+// watched; other goroutines write while they hold the lock write. Its life: newSocket, start, connection_init and the acknowledgement,
+// messages, close or cut, end. Only the goroutine that reads calls end.
 type socket struct {
 	peer
-	conn *websocket.Conn
+	conn  *websocket.Conn
+	watch watch // nil: a goroutine reads all the time
 
 	allowance float64   // messages that may arrive now; used only by the reading goroutine
 	counted   time.Time // when allowance was last computed
 	whole     time.Time // deadline of the message that is being read; zero between messages; used only by the reading goroutine
 	upgrade   *upgrade  // the headers of the upgrade, until connection_init
 
-	// timer is for connection_init first, then for pings and the expiry of the token, see tick. It is never nil.
-	timer *time.Timer // guarded by mu, as is acked
-	acked bool
+	// These are guarded by mu. Times are those of the machine's clock.
+	timer    *time.Timer // for connection_init first, then for what tick does. It is never nil
+	acked    bool
+	silentAt time.Time // a client of whom nothing has come by then is dead
+	lingers  time.Time // when the connection is closed although the client has not answered our close; zero: we have not closed
 }
 
 // upgrade is the viewer by the headers of the upgrade. Browsers cannot set these headers; other clients can. What
@@ -59,10 +60,9 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
 	s.ctx = context.Background()
-	// Beyond the limit, the library closes the connection with 1009.
-	conn.SetReadLimit(owner.cfg.MessageLimit)
-	conn.SetPingHandler(s.pinged)
-	conn.SetPongHandler(s.ponged)
+	if owner.readiness != nil {
+		s.watch = owner.readiness.add(conn.NetConn(), s.read)
+	}
 	s.mu.Lock()
 	s.timer = time.AfterFunc(owner.cfg.InitTimeout, s.tick)
 	s.mu.Unlock()
@@ -72,8 +72,8 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start starts the reading goroutine. A socket that comes during a drain, or with the wrong subprotocol, is closed by the
-// protocol's code: browsers show no status of a refused upgrade, so this is how their pages learn the reason.
+// start begins to read. A socket that comes during a drain, or with the wrong subprotocol, is closed by the protocol's code: browsers
+// show no status of a refused upgrade, so this is how their pages learn the reason.
 func (s *socket) start() {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()
@@ -84,39 +84,98 @@ func (s *socket) start() {
 	}
 }
 
-// inputs are reused. A buffer is borrowed when a message has begun, so that ten thousand silent sockets keep none.
-var inputs = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// read reads until the connection ends. It continues after a close, so that the client has time to read the reason: closing a
-// connection with unread input discards the data that was sent last.
+// read handles what has come, and then leaves the socket to its watch; without one it waits in the next read. After a close it goes
+// on, so that the client has time to read the reason: closing a connection with unread input discards the data that was sent last.
 func (s *socket) read() {
-	defer s.end()
+	in := newInput()
 	for {
-		kind, reader, err := s.conn.NextReader()
-		if err != nil {
+		if err := s.readFrame(in); err != nil {
+			in.free()
+			s.end()
 			return
 		}
-		// A message that was begun must be complete in time, or a client could hold the buffer with a byte a minute.
-		s.whole = deadline(s.sockets.cfg.MessageTimeout)
-		// Closing: the rest is drained, until the deadline that close has set.
-		if !s.renew() {
-			if _, err := io.Copy(io.Discard, reader); err != nil {
-				return
-			}
-			continue
-		}
-		input := inputs.Get().(*bytes.Buffer)
-		input.Reset()
-		if _, err = input.ReadFrom(reader); err == nil {
-			s.whole = time.Time{}
-			s.renew()
-			s.received(kind, input.Bytes())
-		}
-		inputs.Put(input)
-		if err != nil {
+		if s.watch != nil && in.between() && !hasRead(s.conn.NetConn()) {
+			in.free()
+			s.watch.arm() // from here on another goroutine may read
 			return
 		}
 	}
+}
+
+// readFrame reads and handles one frame. An error ends the socket.
+func (s *socket) readFrame(in *input) error {
+	f, err := in.next(s.conn.NetConn())
+	if err != nil {
+		return s.refuse(err)
+	}
+	switch f.opcode {
+	case websocket.PingMessage, websocket.PongMessage, websocket.CloseMessage:
+		payload, err := in.control(s.conn.NetConn(), f)
+		if err != nil {
+			return err
+		}
+		switch f.opcode {
+		case websocket.PingMessage:
+			s.pinged(payload)
+		case websocket.PongMessage:
+			s.renew()
+		default:
+			return s.closed(payload)
+		}
+		return nil
+	default:
+		return s.readData(in, f)
+	}
+}
+
+// readData reads a frame of a message, and handles the message after its last frame. While the socket is closing, frames are dropped.
+func (s *socket) readData(in *input, f frame) error {
+	if !in.begun {
+		in.kind = f.opcode
+		in.message.Reset()
+		// It must be complete in time, or a client could hold the memory with a byte a minute.
+		s.whole = deadline(s.sockets.cfg.MessageTimeout)
+	}
+	in.begun = !f.final
+	if f.length > s.sockets.cfg.MessageLimit-int64(in.message.Len()) {
+		return s.refuse(errTooBig)
+	}
+	if !s.renew() { // from then on it is so for every frame
+		return in.skip(s.conn.NetConn(), f)
+	}
+	if err := in.payload(s.conn.NetConn(), f); err != nil {
+		return err
+	}
+	if f.final {
+		s.whole = time.Time{}
+		s.renew()
+		s.received(in.kind, in.message.Bytes())
+	}
+	return nil
+}
+
+// refuse tells the client what was wrong with a frame, and returns the error.
+func (s *socket) refuse(err error) error {
+	code := websocket.CloseProtocolError
+	var fault errProtocol
+	switch {
+	case errors.Is(err, errTooBig):
+		code = websocket.CloseMessageTooBig
+	case !errors.As(err, &fault):
+		return err // of the connection
+	}
+	_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, shorten(err.Error())), deadline(controlTime))
+	return err
+}
+
+// closed answers the client's close frame, and returns the error that ends the socket.
+func (s *socket) closed(payload []byte) error {
+	code, err := closeAnswer(payload)
+	if err != nil {
+		return s.refuse(err)
+	}
+	_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), deadline(controlTime))
+	return errClosed
 }
 
 // received handles one message. It does not keep text, which the caller reuses. It does not wait for operations, only for the
@@ -279,14 +338,20 @@ func (s *socket) close(code int, reason string) {
 		s.cut()
 		return
 	}
-	// The reading goroutine ends the socket, at the client's answer or at this deadline.
-	_ = s.conn.SetReadDeadline(deadline(lingerTime))
+	// The goroutine that reads ends the socket, at the client's answer; else tick cuts it.
+	s.mu.Lock()
+	s.lingers = deadline(lingerTime)
+	s.timer.Reset(lingerTime)
+	s.mu.Unlock()
 }
 
 // cut ends the socket without a close frame. The reading goroutine finds the end, and releases the rest.
 func (s *socket) cut() {
 	s.shut()
 	_ = s.conn.Close()
+	if s.watch != nil {
+		s.watch.fire() // the read finds that the connection is closed, and ends the socket
+	}
 }
 
 // shut ends all operations and refuses new ones; true for the first caller.
@@ -310,6 +375,9 @@ func (s *socket) dismiss() {
 // end releases everything of a socket. It is called once.
 func (s *socket) end() {
 	s.cut()
+	if s.watch != nil {
+		s.watch.stop()
+	}
 	s.gone()
 }
 

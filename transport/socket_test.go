@@ -130,6 +130,28 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 	})
 }
 
+// A tick that comes while the close frame is being written does not cut the client off, who has not read the reason yet.
+func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.open("alice")
+		for one := range w.sockets.open {
+			closing := one.line.(*socket)
+			mark := func(on bool) {
+				closing.mu.Lock()
+				closing.closing = on
+				closing.mu.Unlock()
+			}
+			mark(true)
+			closing.tick()
+			synctest.Wait()
+			mark(false)
+		}
+		if open := w.sockets.Stats().Open; open != 1 {
+			w.Errorf("%d sockets are open, want 1", open)
+		}
+	})
+}
+
 func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 	const secret = "s3cret"
 	for _, text := range []string{

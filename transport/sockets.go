@@ -86,16 +86,16 @@ func (c SocketConfig) withDefaults() SocketConfig {
 const (
 	protocol = "graphql-transport-ws"
 
-	// An idle socket keeps the first only: messages of clients are short. The second is shared by all sockets that write.
-	readBuffer  = 512     // bytes, kept by each socket
+	// gorilla/websocket does not read the frames of clients, so it gets the least. The second is shared by all sockets that write.
+	readBuffer  = 1       // bytes, kept by each socket
 	writeBuffer = 4 << 10 // bytes, borrowed for one write
 
 	drainStep = 10 * time.Millisecond // sockets are closed in groups this far apart
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:
-// both have the same limits, hub and workers. It starts no goroutine of its own: each socket has one, which ends with it. It is
-// safe for concurrent use.
+// both have the same limits, hub and workers. All sockets that wait have one goroutine together, see readiness; it ends with the
+// last of them. It is safe for concurrent use.
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.
@@ -104,7 +104,8 @@ type Sockets struct {
 	origins   origins
 	upgrader  websocket.Upgrader
 	workers   workers
-	backlog   backlog // of the handler
+	readiness readiness // nil: sockets wait in goroutines of their own
+	backlog   backlog   // of the handler
 	shared    shared
 	devices   devices
 
@@ -146,7 +147,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 	sockets := &Sockets{
 		cfg: cfg, backlog: backlog{limit: cfg.Backlog}, waking: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies},
 		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
-		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))},
+		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))}, readiness: newReadiness(),
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
 			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, WriteBufferPool: &sync.Pool{},

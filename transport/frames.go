@@ -1,0 +1,211 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// The frames of a client, as RFC 6455 has them, section 5.2. gorilla/websocket writes the frames of the server. Its reader is not
+// used, because it keeps a buffer and waits for the next message within a read.
+const (
+	finalBit     = 0x80 // of the first byte: the last frame of its message
+	reservedBits = 0x70 // of the first byte: for extensions, of which the server knows none
+	maskBit      = 0x80 // of the second byte: set by every client
+	maxControl   = 125  // bytes of a ping, a pong or a close
+	keptMessage  = 4096 // bytes of memory for a message that an input keeps
+
+	continuationFrame = 0
+)
+
+// input is what was read of a connection and not used yet, and the message of which a part has come. Sockets borrow one while
+// they read.
+type input struct {
+	buffer   [512]byte
+	from, to int // of buffer
+	message  bytes.Buffer
+	kind     int  // of the message: text or binary
+	begun    bool // a frame of the message has come, and not its last
+}
+
+var inputs = sync.Pool{New: func() any { return new(input) }}
+
+func newInput() *input {
+	in := inputs.Get().(*input)
+	in.from, in.to, in.begun = 0, 0, false
+	in.message.Reset()
+	return in
+}
+
+// free gives the input back. The memory of a long message goes.
+func (in *input) free() {
+	if in.message.Cap() > keptMessage {
+		in.message = bytes.Buffer{}
+	}
+	inputs.Put(in)
+}
+
+// between reports whether everything that was read has been used, and no message has begun.
+func (in *input) between() bool { return in.from == in.to && !in.begun }
+
+// need reads until n bytes are in the buffer, and returns them as used. They are valid until the next read.
+func (in *input) need(from io.Reader, n int) ([]byte, error) {
+	if in.from+n > len(in.buffer) {
+		in.to = copy(in.buffer[:], in.buffer[in.from:in.to])
+		in.from = 0
+	}
+	for in.to-in.from < n {
+		read, err := from.Read(in.buffer[in.to:])
+		if in.to += read; err != nil && in.to-in.from < n {
+			return nil, err
+		}
+	}
+	in.from += n
+	return in.buffer[in.from-n : in.from], nil
+}
+
+// frame is the head of a frame.
+type frame struct {
+	opcode int
+	final  bool
+	length int64
+	mask   [4]byte
+}
+
+// errProtocol is a frame that no client may send. Its text is the reason of the close.
+type errProtocol struct{ reason string }
+
+func (e errProtocol) Error() string { return e.reason }
+
+// next reads the head of the next frame.
+func (in *input) next(from io.Reader) (f frame, err error) {
+	head, err := in.need(from, 2)
+	if err != nil {
+		return f, err
+	}
+	f = frame{opcode: int(head[0] & 0x0f), final: head[0]&finalBit != 0, length: int64(head[1] &^ maskBit)}
+	if faults := in.faults(f, head); len(faults) > 0 {
+		return f, errProtocol{strings.Join(faults, ", ")}
+	}
+	switch f.length {
+	case 126:
+		if head, err = in.need(from, 2); err != nil {
+			return f, err
+		}
+		f.length = int64(binary.BigEndian.Uint16(head))
+	case 127:
+		if head, err = in.need(from, 8); err != nil {
+			return f, err
+		}
+		if f.length = int64(binary.BigEndian.Uint64(head)); f.length < 0 {
+			return f, errProtocol{"bad length"}
+		}
+	}
+	if head, err = in.need(from, len(f.mask)); err == nil {
+		copy(f.mask[:], head)
+	}
+	return f, err
+}
+
+// faults are the rules that the two first bytes of a frame break.
+func (in *input) faults(f frame, head []byte) (faults []string) {
+	check := func(broken bool, fault string) {
+		if broken {
+			faults = append(faults, fault)
+		}
+	}
+	check(head[0]&reservedBits != 0, "reserved bits set")
+	switch f.opcode {
+	case websocket.CloseMessage, websocket.PingMessage, websocket.PongMessage:
+		check(f.length > maxControl, "control frame longer than 125 bytes")
+		check(!f.final, "control frame without FIN")
+	case websocket.TextMessage, websocket.BinaryMessage:
+		check(in.begun, "message before the end of another one")
+	case continuationFrame:
+		check(!in.begun, "continuation of no message")
+	default:
+		check(true, fmt.Sprintf("unknown opcode %d", f.opcode))
+	}
+	check(head[1]&maskBit == 0, "no mask")
+	return faults
+}
+
+// payload reads the payload of a frame to the end of the message. The memory grows with what comes, and not with what was announced.
+func (in *input) payload(from io.Reader, f frame) error {
+	start := in.message.Len()
+	buffered := in.buffer[in.from:in.to]
+	buffered = buffered[:min(int64(len(buffered)), f.length)]
+	in.message.Write(buffered)
+	in.from += len(buffered)
+	if left := f.length - int64(len(buffered)); left > 0 {
+		read, err := in.message.ReadFrom(io.LimitReader(from, left))
+		if err != nil {
+			return err
+		}
+		if read < left {
+			return io.ErrUnexpectedEOF
+		}
+	}
+	unmask(in.message.Bytes()[start:], f.mask)
+	return nil
+}
+
+// control reads the payload of a ping, a pong or a close.
+func (in *input) control(from io.Reader, f frame) ([]byte, error) {
+	payload, err := in.need(from, int(f.length))
+	unmask(payload, f.mask)
+	return payload, err
+}
+
+// skip drops the payload of a frame.
+func (in *input) skip(from io.Reader, f frame) error {
+	buffered := min(int64(in.to-in.from), f.length)
+	in.from += int(buffered)
+	_, err := io.CopyN(io.Discard, from, f.length-buffered)
+	return err
+}
+
+func unmask(payload []byte, mask [4]byte) {
+	for i := range payload {
+		payload[i] ^= mask[i&3]
+	}
+}
+
+var (
+	errClosed = errors.New("the client has closed the connection")
+	errTooBig = errors.New("the message is too long")
+)
+
+// closeAnswer is the code to answer a close frame with.
+func closeAnswer(payload []byte) (code int, err error) {
+	if len(payload) == 0 {
+		return websocket.CloseNoStatusReceived, nil
+	}
+	if len(payload) == 1 {
+		return 0, errProtocol{"close frame of 1 byte"}
+	}
+	code = int(binary.BigEndian.Uint16(payload))
+	if !mayClose(code) {
+		return 0, errProtocol{fmt.Sprintf("bad close code %d", code)}
+	}
+	if !utf8.Valid(payload[2:]) {
+		return 0, errProtocol{"close reason that is not UTF-8"}
+	}
+	return code, nil
+}
+
+// mayClose reports whether a client may send a code, by section 7.4 of RFC 6455 and the registry of IANA.
+func mayClose(code int) bool {
+	switch code {
+	case websocket.CloseNoStatusReceived, websocket.CloseAbnormalClosure, 1004:
+		return false
+	}
+	return code >= websocket.CloseNormalClosure && code <= 1014 || code >= 3000 && code <= 4999
+}

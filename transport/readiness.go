@@ -1,0 +1,50 @@
+package transport
+
+import (
+	"net"
+	"syscall"
+)
+
+// readiness tells sockets that their connections have input. Most sockets wait most of the time: with it such a socket has no
+// goroutine, whose stack is 4 KB, and no buffer.
+type readiness interface {
+	// add returns the watch of a connection, which is not armed; nil if this connection cannot be watched. ready is called in a
+	// goroutine of its own.
+	add(conn net.Conn, ready func()) watch
+}
+
+// watch is a connection that is watched. Of its methods only fire may be called at the same time as another one.
+type watch interface {
+	// arm makes ready be called once: when the connection has input, or has ended, or after fire.
+	arm()
+	// fire calls ready if the watch is armed.
+	fire()
+	// stop ends the watch.
+	stop()
+}
+
+// watchable returns the access to a connection's descriptor, beneath the wrappers of this package; nil if it has none.
+func watchable(conn net.Conn) syscall.RawConn {
+	for {
+		switch outer := conn.(type) {
+		case *handedConn:
+			conn = outer.Conn
+		case *boundConn:
+			conn = outer.Conn
+		case syscall.Conn:
+			raw, err := outer.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		default:
+			return nil
+		}
+	}
+}
+
+// hasRead reports whether a connection holds input that was read before it was handed on: its descriptor does not show that.
+func hasRead(conn net.Conn) bool {
+	handed, ok := conn.(*handedConn)
+	return ok && len(handed.before) > 0
+}

@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// epoll is a readiness by Linux' epoll. Go's runtime watches the same descriptors for goroutines that are in a read; the two do not
+// know each other. One goroutine waits for all connections, as long as there are some.
+type epoll struct {
+	mu      sync.Mutex
+	file    *os.File // of the descriptor; nil while nothing is watched
+	number  int      // the descriptor
+	watches map[uint64]*epollWatch
+	last    uint64 // the newest key of watches; a key is never used again, as a descriptor is
+}
+
+// epollWatch is a watch of an epoll.
+type epollWatch struct {
+	epoll *epoll
+	key   uint64
+	conn  syscall.RawConn
+	ready func()
+	armed atomic.Bool
+}
+
+func newReadiness() readiness { return &epoll{watches: map[uint64]*epollWatch{}} }
+
+// eventsAtOnce is how many connections one call of epoll_wait reports at most.
+const eventsAtOnce = 256
+
+func (e *epoll) add(conn net.Conn, ready func()) watch {
+	raw := watchable(conn)
+	if raw == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.file == nil && !e.open() {
+		return nil
+	}
+	e.last++
+	w := &epollWatch{epoll: e, key: e.last, conn: raw, ready: ready}
+	if !w.control(e.number, syscall.EPOLL_CTL_ADD, 0) {
+		e.closeUnused()
+		return nil
+	}
+	e.watches[w.key] = w
+	return w
+}
+
+// open makes the descriptor and the goroutine that waits. The lock is held.
+func (e *epoll) open() bool {
+	number, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	if err := syscall.SetNonblock(number, true); err != nil { // os.NewFile then lets the runtime wait for the descriptor
+		_ = syscall.Close(number)
+		return false
+	}
+	file := os.NewFile(uintptr(number), "epoll")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		_ = file.Close()
+		return false
+	}
+	e.file, e.number = file, number
+	go e.wait(raw)
+	return true
+}
+
+// closeUnused ends the goroutine if nothing is watched. The lock is held.
+func (e *epoll) closeUnused() {
+	if len(e.watches) == 0 {
+		_ = e.file.Close()
+		e.file = nil
+	}
+}
+
+// wait fires watches until the descriptor is closed.
+func (e *epoll) wait(raw syscall.RawConn) {
+	events := make([]syscall.EpollEvent, eventsAtOnce)
+	for {
+		count := 0
+		err := raw.Read(func(descriptor uintptr) bool {
+			var err error
+			count, err = syscall.EpollWait(int(descriptor), events, 0)
+			return count > 0 && err == nil
+		})
+		if err != nil {
+			return
+		}
+		for _, event := range events[:count] {
+			e.mu.Lock()
+			w := e.watches[watchOf(event)]
+			e.mu.Unlock()
+			if w != nil {
+				w.fire()
+			}
+		}
+	}
+}
+
+// watchOf is the key of the watch in the two halves of an event's data.
+func watchOf(event syscall.EpollEvent) uint64 {
+	return uint64(uint32(event.Pad))<<32 | uint64(uint32(event.Fd))
+}
+
+// control changes what epoll reports of the connection; false if the connection is closed. The call of arm, with events, makes epoll
+// report the connection once, also if its input came before.
+func (w *epollWatch) control(epoll, operation int, events uint32) bool {
+	event := syscall.EpollEvent{Events: events | syscall.EPOLLONESHOT, Fd: int32(uint32(w.key)), Pad: int32(uint32(w.key >> 32))}
+	var failed error
+	err := w.conn.Control(func(descriptor uintptr) {
+		failed = syscall.EpollCtl(epoll, operation, int(descriptor), &event)
+	})
+	return err == nil && failed == nil
+}
+
+func (w *epollWatch) arm() {
+	w.armed.Store(true)
+	// The number is that of the open descriptor: it stays open while it has this watch.
+	if !w.control(w.epoll.number, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
+		w.fire()
+	}
+}
+
+func (w *epollWatch) fire() {
+	if w.armed.Swap(false) {
+		go w.ready()
+	}
+}
+
+func (w *epollWatch) stop() {
+	w.epoll.mu.Lock()
+	defer w.epoll.mu.Unlock()
+	delete(w.epoll.watches, w.key) // the kernel forgets the connection when its descriptor is closed
+	w.epoll.closeUnused()
+}

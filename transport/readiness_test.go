@@ -1,0 +1,92 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// peekedConn is a connection in memory that can be watched: a watch reads the first bytes of what comes.
+type peekedConn struct {
+	net.Conn
+	mu       sync.Mutex
+	before   []byte // what the watch has read
+	failed   error  // of its read
+	watching bool
+	deadline time.Time // for reads; a watch has none
+}
+
+func (c *peekedConn) Read(to []byte) (int, error) {
+	c.mu.Lock()
+	n, err := copy(to, c.before), c.failed
+	c.before = c.before[n:]
+	c.mu.Unlock()
+	if n > 0 || err != nil {
+		return n, err
+	}
+	return c.Conn.Read(to)
+}
+
+func (c *peekedConn) SetReadDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = at
+	if c.watching {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+// peek reads the first bytes, without a deadline. As epoll, it does not notice that its own side was closed.
+func (c *peekedConn) peek(tell func()) {
+	var first [3]byte // fewer than the head of a frame
+	n, err := c.Conn.Read(first[:])
+	c.mu.Lock()
+	c.before, c.failed, c.watching = append(c.before, first[:n]...), err, false
+	_ = c.Conn.SetReadDeadline(c.deadline)
+	c.mu.Unlock()
+	if !errors.Is(err, io.ErrClosedPipe) {
+		tell()
+	}
+}
+
+// peeking is a readiness of connections in memory.
+type peeking struct{ watches atomic.Int64 }
+
+type peekingWatch struct {
+	of    *peeking
+	conn  *peekedConn
+	ready func()
+	armed atomic.Bool
+}
+
+func (p *peeking) add(conn net.Conn, ready func()) watch {
+	p.watches.Add(1)
+	return &peekingWatch{of: p, conn: conn.(*peekedConn), ready: ready}
+}
+
+func (w *peekingWatch) arm() {
+	w.armed.Store(true)
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	if len(w.conn.before) > 0 || w.conn.failed != nil {
+		w.fire()
+		return
+	}
+	if !w.conn.watching {
+		w.conn.watching = true
+		_ = w.conn.Conn.SetReadDeadline(time.Time{})
+		go w.conn.peek(w.fire)
+	}
+}
+
+func (w *peekingWatch) fire() {
+	if w.armed.Swap(false) {
+		go w.ready()
+	}
+}
+
+func (w *peekingWatch) stop() { w.of.watches.Add(-1) }
