@@ -87,9 +87,11 @@ func (e *epoll) wait(raw syscall.RawConn) {
 	for {
 		count := 0
 		err := raw.Read(func(descriptor uintptr) bool {
-			var err error
-			count, err = syscall.EpollWait(int(descriptor), events, 0)
-			return count > 0 && err == nil
+			err := error(syscall.EINTR)
+			for err == syscall.EINTR { // else the runtime would wait for further events before these are told
+				count, err = syscall.EpollWait(int(descriptor), events, 0)
+			}
+			return count > 0
 		})
 		if err != nil {
 			return
