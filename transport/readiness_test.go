@@ -64,8 +64,12 @@ type peekingWatch struct {
 }
 
 func (p *peeking) add(conn net.Conn, ready func()) watch {
+	peeked, ok := conn.(*peekedConn)
+	if !ok {
+		return nil
+	}
 	p.watches.Add(1)
-	return &peekingWatch{of: p, conn: conn.(*peekedConn), ready: ready}
+	return &peekingWatch{of: p, conn: peeked, ready: ready}
 }
 
 func (w *peekingWatch) arm() {
