@@ -1,10 +1,10 @@
 // Package transport is GraphQL over HTTP, over WebSocket (gorilla) and over event streams (SSE), our own; and the
 // authentication of requests.
 //
-// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and
-// refusing a request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than
-// its limit; a socket costs one goroutine, an event stream that of its request, and a subscription none; a slow reader
-// delays no other; every mistake of a client ends in a documented status or close code.
+// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and refusing
+// a request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than its limit;
+// a socket that waits and a subscription cost no goroutine (off Linux a socket one), an event stream that of its request; a
+// slow reader delays no other; every mistake of a client ends in a documented status or close code.
 //
 // On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket that does not
 // take its frames within the write deadline is cut off, and its client reconnects and gets the full state. When the server
