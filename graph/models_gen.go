@@ -70,7 +70,7 @@ type AddWebhookInput struct {
 	URL string `json:"url"`
 	// Send only what concerns users without an open socket.
 	Away bool `json:"away"`
-	// Send only changes of the total, and of quiet hours.
+	// Send only changes of the total, of quiet hours, and what alerts.
 	Totals bool `json:"totals"`
 	// Send only changes of these sources, as SOURCE or SOURCE:PART, such as CONVERSATIONS or NOTIFICATIONS:MENTION; empty: of all.
 	Sources []string `json:"sources"`
@@ -2445,7 +2445,7 @@ type Webhook struct {
 	URL string `json:"url"`
 	// Whether only what concerns users without an open socket is sent. Those who have one get their newest change after they have closed it.
 	Away bool `json:"away"`
-	// Whether only changes of the total, and of quiet hours, are sent, without the counts behind the total.
+	// Whether only changes of the total, of quiet hours, and what alerts are sent, without the counts behind the total.
 	Totals bool `json:"totals"`
 	// The sources whose changes are sent, as SOURCE or SOURCE:PART; empty: all.
 	Sources []string `json:"sources"`

@@ -22,7 +22,7 @@ const (
 // Filter chooses the changes that an endpoint gets. The zero value chooses all.
 type Filter struct {
 	Away    bool     // only of users without an open socket; those who have one get theirs once they have closed it
-	Totals  bool     // only changes of the total, and of quiet hours, without the counts behind the total
+	Totals  bool     // only changes of the total, of quiet hours, and what alerts, without the counts behind the total
 	Sources []string // only changes of these: SOURCE, or SOURCE:PART; none: all
 }
 
