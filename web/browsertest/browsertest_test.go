@@ -128,6 +128,11 @@ func pages(t *testing.T) (origin string) {
 			new Promise((resolve) => { new WebSocket('ws://127.0.0.1:1/socket').onclose = resolve }),
 		]).then(() => { document.title = 'done' });
 	</script>`)
+	page("/onward", `<script>
+		const visits = Number(sessionStorage.visits ?? 0);
+		sessionStorage.visits = visits + 1;
+		if (visits < 40) { setTimeout(() => location.reload(), 10) } else { document.title = 'done' }
+	</script>`)
 	mux.HandleFunc("GET /answer", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = fmt.Fprint(w, "answered")
@@ -252,6 +257,20 @@ func (f *failing) Helper() {}
 func (f *failing) Fatalf(format string, args ...any) {
 	f.said = fmt.Sprintf(format, args...)
 	panic(errFailed)
+}
+
+// A wait goes on in the page that replaces the one in which it began.
+func TestAWaitSurvivesItsPage(t *testing.T) {
+	origin := pages(t)
+	tab := New(t)
+	Navigate(tab, t, origin+"/onward")
+	WaitFor(tab, t, "the last page is there", `document.title === 'done'`)
+	if visits := Evaluate[string](tab, t, `sessionStorage.visits`); visits != "41" {
+		t.Errorf("%s pages were there, want 41", visits)
+	}
+	if said := saidBy(t, func(tb testing.TB) { WaitFor(tab, tb, "nothing", "nobody.at.all") }); !strings.Contains(said, "nobody is not defined") {
+		t.Errorf("it said %q", said)
+	}
 }
 
 func TestStepsFailTheTest(t *testing.T) {

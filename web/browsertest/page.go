@@ -3,13 +3,16 @@ package browsertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -212,11 +215,30 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	return found
 }
 
-// WaitFor waits until a JavaScript expression is true in the page; what says what is waited for, for the failure.
+// WaitFor waits until a JavaScript expression is true in the page; what says what is waited for, for the failure. Where one page
+// replaces another meanwhile, it waits in the new one.
 func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	tb.Helper()
-	run(ctx, tb, "wait until "+what, chromedp.Poll[any](`Boolean(`+expression+`)`,
-		chromedp.WithPollingInterval(pollInterval), chromedp.WithPollingTimeout(0)))
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err := chromedp.Run(bounded, chromedp.Poll[any](`Boolean(`+expression+`)`,
+			chromedp.WithPollingInterval(pollInterval), chromedp.WithPollingTimeout(0)))
+		if err == nil {
+			return
+		}
+		if bounded.Err() != nil || !leftPage(err) {
+			tb.Fatalf("wait until %s: %v\n%s", what, err, describe(ctx))
+		}
+	}
+}
+
+// leftPage reports whether a step failed because its page was replaced by another one.
+func leftPage(err error) bool {
+	var refused *cdproto.Error
+	return errors.As(err, &refused) && slices.ContainsFunc([]string{"Cannot find context", "context was destroyed", "target navigated"}, func(reason string) bool {
+		return strings.Contains(refused.Message, reason)
+	})
 }
 
 // Evaluate answers the value of a JavaScript expression in the page.
