@@ -98,7 +98,7 @@ func (e *epoll) wait(raw syscall.RawConn) {
 		}
 		for _, event := range events[:count] {
 			e.mu.Lock()
-			w := e.watches[watchOf(event)]
+			w := e.watches[keyIn(event)]
 			e.mu.Unlock()
 			if w != nil {
 				w.fire()
@@ -107,8 +107,8 @@ func (e *epoll) wait(raw syscall.RawConn) {
 	}
 }
 
-// watchOf is the key of the watch in the two halves of an event's data.
-func watchOf(event syscall.EpollEvent) uint64 {
+// keyIn is the key of a watch, from the two halves of an event's data.
+func keyIn(event syscall.EpollEvent) uint64 {
 	return uint64(uint32(event.Pad))<<32 | uint64(uint32(event.Fd))
 }
 
