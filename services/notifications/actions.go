@@ -23,6 +23,7 @@ type Action struct {
 // Actions reads the newest actions behind some of a user's notifications, newest first, at most limit of each. The i-th list
 // belongs to the i-th notification. One query reads all.
 func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
+	// i travels with each row and comes back: groups without a cause that stands have no rows, and their list stays nil.
 	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
 	for i, n := range of {
 		// The time of the newest cause says in which half day the group is.
@@ -32,6 +33,7 @@ func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notifi
 		var i int
 		var action Action
 		err := scan(&i, &action.Actor, &action.Object)
+		// The statement ends at a time and not at a row, so several causes of the last time may exceed the limit.
 		if len(actions[i]) < limit {
 			actions[i] = append(actions[i], action)
 		}

@@ -36,6 +36,7 @@ var Erase = []erase.Step{
 	{Name: "told", Run: eraseTold},
 	{Name: "causes", Run: eraseActor},
 	{Name: "toldAlone", Run: eraseToldAlone},
+	// From here on the user's own rows. The last argument is the primary key, by which a batch is picked.
 	erase.Rows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
 	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
 	erase.Rows("", "notification_state", "recipient", "recipient, category"),
@@ -60,6 +61,7 @@ func eraseToldAlone(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {
 		return erase.Done{}, err
 	}
+	// Without such a job every notification has all the recipients that it will ever have.
 	until := services.MaxPostID
 	// What was told after that may still get recipients.
 	if first > 0 {
@@ -98,6 +100,7 @@ func eraseActor(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error
 	if _, err := tx.Run(ctx, keepErased, recipient, at.User); err != nil {
 		return erase.Done{}, err
 	}
+	// After keepErased, which reads the rows that go now.
 	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)
 	if err == nil {
 		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))

@@ -32,31 +32,7 @@ const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
 var (
-	// An upsert locks the row whether it is there or not, in the order of the rows given.
-	lockHeads = sql.NewStatement("lock notification heads", `
-INSERT INTO notification_heads AS h (recipient, head, gen, undo, undo_at)
-SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHERE TRUE ORDER BY n
-ON CONFLICT (recipient) DO UPDATE SET head = h.head
-RETURNING recipient, head, gen, undo, undo_at`)
-
-	// The rows are locked by lockHeads, so that no other transaction writes them meanwhile.
-	setHeads = sql.NewStatement("set notification heads", `
-UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
-FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
-WHERE notification_heads.recipient = c.recipient`)
-
-	// As lockHeads: a counter without a row gets one of version 0, so that every counter that is named can be raised.
-	ensureStates = sql.NewStatement("read notification states", `
-INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
-SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
-ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
-RETURNING recipient, category, head, seen, read_to, undo_to`)
-
-	raiseVersions = sql.NewStatement("raise notification versions", `
-UPDATE notification_state AS s SET ver = s.ver + c.raised, head = c.head, seen = c.seen, read_to = c.read_to, undo_to = c.undo_to
-FROM {rows $1 recipient BIGINT, category TEXT, raised BIGINT, head BIGINT, seen BIGINT, read_to BIGINT, undo_to BIGINT} AS c
-WHERE s.recipient = c.recipient AND s.category = c.category`)
-
+	// It ignores no conflict: the recipients are locked and what is stored was read, so a row that is there is a defect and an error.
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
@@ -68,6 +44,7 @@ WHERE s.recipient = c.recipient AND s.category = c.category`)
 	// A cause that the facts no longer support stays as a row: if it returns, it has its old position and is not new.
 	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
 
+	// Position and half day stay as well: what was seen before the cause ended is still seen.
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
 
 	// The newest position and time are looked up, since the newest cause may have been undone. The count is updated by a
@@ -84,42 +61,6 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
-// counter names one count of notifications: a recipient's in one category. It is what is locked, counted and projected.
-type counter struct {
-	recipient services.UserID
-	category  services.Category
-}
-
-func (a counter) compare(b counter) int {
-	return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.category, b.category))
-}
-
-// head is the locked row of a recipient: the last position that was given, the generation of marks, and the last mark of everything.
-type head struct {
-	place     services.PostID
-	gen, undo uint64
-	undoAt    int64
-	changed   bool
-}
-
-// mark is the row of a counter, and whether this transaction changes it.
-type mark struct {
-	head, seen services.PostID
-	// readTo is how far marks have read. It covers what is told later and happened before: see Cause.Moment. undoTo is what it was before the
-	// last mark that can be undone.
-	readTo, undoTo services.PostID
-	changed        bool // the version rises
-	kept           bool // readTo or undoTo changed. That shows nothing, and may tell of a hidden cause: the version stays
-}
-
-// lockedCounters are the locked counters of a transaction, with the rows as they were read under the lock. save writes those that changed.
-type lockedCounters struct {
-	tx    *sql.Tx
-	order []counter
-	heads map[services.UserID]*head
-	marks map[counter]*mark
-}
-
 // group is one line of a list: a subject in one half day.
 type group struct {
 	counter
@@ -134,6 +75,7 @@ type group struct {
 // by one if anything shown in it changed. It returns the state of every (recipient, category) named, changed or not, in
 // their order.
 func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
+	// Equal causes are one: the maps below go by the key, and each must move its group once.
 	causes, moments := identified(causes)
 	named := make([]counter, len(causes))
 	for i, cause := range causes {
@@ -180,41 +122,6 @@ func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, rec
 	return states, causes[len(causes)-1], len(causes) == limit, err
 }
 
-// lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other
-// but never deadlock. The lock is the head's row; the states are read under it.
-func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCounters, error) {
-	named = slices.Clone(named)
-	slices.SortFunc(named, counter.compare)
-	b := &lockedCounters{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[counter]*mark{}}
-	if len(b.order) == 0 {
-		return b, nil
-	}
-	var recipients, counters sql.Rows
-	for i, key := range b.order {
-		if i == 0 || b.order[i-1].recipient != key.recipient {
-			recipients = append(recipients, []any{i, key.recipient})
-		}
-		counters = append(counters, []any{i, key.recipient, key.category})
-	}
-	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
-		var recipient services.UserID
-		var h head
-		err := scan(&recipient, &h.place, &h.gen, &h.undo, &h.undoAt)
-		b.heads[recipient] = &h
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
-		var key counter
-		var m mark
-		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo, &m.undoTo)
-		b.marks[key] = &m
-		return err
-	})
-}
-
 // raised is a cause that is stored for the first time.
 type raised struct {
 	Cause
@@ -228,13 +135,16 @@ type raised struct {
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
-	readTo     services.PostID // a mark reached beyond a cause of a past time that is told only now
-	causes     int
+	// readTo is not 0 if a mark reached beyond a cause of a past time that is told only now.
+	readTo services.PostID
+	// causes is a difference, and 0 for a group of which only hidden causes changed: its row is written for top alone.
+	causes int
 }
 
 // compare withdraws the counted causes that the facts no longer support, and restores the withdrawn ones that they support
 // again.
 func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) error {
+	// All changes of a group are one row of moveGroups: an upsert must not meet the same row twice.
 	moved := map[group]*moves{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		key := counter{c.Recipient, c.Category}
@@ -279,6 +189,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 	if err := b.place(ctx, missing); err != nil {
 		return err
 	}
+	// A new cause is in the half day of its time and not of its arrival: a late job must not open a group of today.
 	for _, r := range missing {
 		if r.standing {
 			move(r.Cause, bucketOf(r.at), r.place, 1)
@@ -313,6 +224,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
 	})
+	// Read once for all: next then hands the positions out in memory.
 	past, err := b.pastPlaces(ctx, missing)
 	if err != nil {
 		return err
@@ -349,40 +261,11 @@ func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves)
 	if len(moved) == 0 {
 		return nil
 	}
+	// The order does not matter: all of these groups are under the locks of their recipients.
 	list := make(sql.Rows, 0, len(moved))
 	for g, by := range moved {
 		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo})
 	}
 	_, err := b.tx.Run(ctx, moveGroups, list)
 	return err
-}
-
-// save writes the changes of the counters and reads their states.
-func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
-	var heads, marks sql.Rows
-	for recipient, h := range b.heads {
-		if h.changed {
-			heads = append(heads, []any{recipient, h.place, h.gen, h.undo, h.undoAt})
-		}
-	}
-	for _, key := range b.order {
-		if m := b.marks[key]; m.changed || m.kept {
-			raised := 0
-			if m.changed {
-				raised = 1
-			}
-			marks = append(marks, []any{key.recipient, key.category, raised, m.head, m.seen, m.readTo, m.undoTo})
-		}
-	}
-	for _, change := range []struct {
-		sql.Statement
-		sql.Rows
-	}{{setHeads, heads}, {raiseVersions, marks}} {
-		if len(change.Rows) > 0 {
-			if _, err := b.tx.Run(ctx, change.Statement, change.Rows); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return statesOf(ctx, b.tx, b.order)
 }

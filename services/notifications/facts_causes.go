@@ -46,6 +46,7 @@ func unseen(author string) string {
 // factsByCategory has the statements of each category of Tidings' own; a new category adds its two here. MATERIALIZED, because
 // with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads every like of the post.
 var factsByCategory = map[services.Category]causeFacts{
+	// A like has no ID, so its time is a column. Only a block by the recipient hides it: a like publishes nothing that its actor could hide.
 	services.CategoryLike: {
 		named: sql.NewStatement("likes that notify", `
 WITH liked AS MATERIALIZED (
@@ -59,6 +60,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
 	},
+	// The object is the answer and the subject its parent: several answers of one actor to one post are several causes.
 	services.CategoryComment: {
 		byID: true,
 		named: sql.NewStatement("comments that notify", `
@@ -73,6 +75,7 @@ WITH own AS MATERIALIZED (
 )
 SELECT c.recipient, c.subject, o.author, o.id, o.id, `+unseen("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
+	// The subject is the post that mentions, which is the author's and not the recipient's: ownPost does not hold here.
 	services.CategoryMention: {
 		byID: true,
 		named: sql.NewStatement("mentions that notify", `
@@ -89,6 +92,7 @@ WITH mentioned AS MATERIALIZED (
 SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
+	// All follows of a half day are one group, so the subject is 0. The time is the ID that the edge got.
 	services.CategoryFollow: {
 		byID: true,
 		named: sql.NewStatement("follows that notify", `
@@ -98,6 +102,7 @@ WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.
 SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
+	// The cause is the start of a show for those who asked. A reminder of a show that has not started supports nothing yet.
 	services.CategoryReminder: {
 		named: sql.NewStatement("reminders that notify", `
 WITH wanted AS MATERIALIZED (
@@ -158,6 +163,7 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 		}
 	}
 	supported := make(map[Cause]support, len(causes))
+	// Each statement names its columns in the order of the key, then the time, then whether it is hidden.
 	read := func(category services.Category, facts causeFacts, st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
 			return nil
@@ -196,7 +202,9 @@ func readKnown(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]held,
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		}
 	}
+	// Keyed as supported is: compare looks for each key in the other map.
 	known := make(map[Cause]held, len(causes))
+	// A statement with an empty list would cost a round trip and find nothing.
 	read := func(st sql.Statement, list sql.Rows) error {
 		if len(list) == 0 {
 			return nil

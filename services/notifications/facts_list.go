@@ -27,9 +27,9 @@ type listQuery struct {
 	categories []services.Category
 	only       filter
 	before     Position // only entries after it; the zero position: from the top
-	limit      int
-	each       bool // limit applies to each category, not to all together
-	bare       bool // without the actors, and with a group whose last cause was undone meanwhile
+	limit      int      // 0: no entry, only the generation
+	each       bool     // limit applies to each category, not to all together
+	bare       bool     // without the actors, and with a group whose last cause was undone meanwhile
 	expiry     Expiry
 }
 
@@ -62,7 +62,9 @@ ORDER BY g.at DESC, w.rank DESC, g.subject DESC LIMIT $5`
 
 // listBy has the statement of each filter.
 var listBy = map[filter]sql.Statement{
+	// The condition of notification_groups_listed. newest is 0 in a group none of whose causes stands: it is not shown.
 	everything: sql.NewStatement("list notifications", fmt.Sprintf(listText, `g.newest > 0`, "")),
+	// The condition of notification_groups_listed_unread, which has the same order.
 	onlyUnread: sql.NewStatement("list unread notifications", fmt.Sprintf(listText, `g.newest > g.read_to`, "")),
 	// The unseen groups are the counted range of notification_groups_unread, and few, so they are sorted. A walk in the order
 	// of the list would pass every group that was seen and never read.
@@ -130,6 +132,7 @@ func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
 		// Groups of one time are listed by the category's rank, and then by the subject.
+		// 0 is below every subject: of a category ranked after before's, the groups of that time were on the page already.
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
@@ -157,6 +160,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if len(q.categories) == 0 || q.limit <= 0 {
 		return page, nil
 	}
+	// The top of the list: every time is before it, and below is the greatest subject.
 	before := int64(math.MaxInt64)
 	if !q.before.At.IsZero() {
 		before = sql.Micros(q.before.At)
@@ -221,6 +225,7 @@ func readAt(ctx context.Context, db *sql.DB, user services.UserID, places []serv
 		if asked[l.first] == nil {
 			groups = append(groups, l)
 		}
+		// By the ID of the group, which describe keeps; the groups that it omits leave their positions absent.
 		asked[l.first] = append(asked[l.first], place)
 		return err
 	})
@@ -288,6 +293,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 		}
 		return nil
 	})
+	// bare has put the count of causes there, which is that of actors in the other categories.
 	if err == nil && len(counted) > 0 {
 		err = db.Each(ctx, countActors, []any{user, counted}, func(scan func(...any) error) error {
 			var i, actors int

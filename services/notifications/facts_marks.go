@@ -140,7 +140,9 @@ func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest,
 // placed is the group that contains a position. first is its ID.
 type placed struct {
 	group
-	first, newest services.PostID
+	first services.PostID
+	// newest is 0 if none of its causes stands: the group is not shown.
+	newest services.PostID
 }
 
 // readGroupsAt finds the groups of some positions of a user. A position that is not in the user's list is absent.
@@ -202,6 +204,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 	if err != nil {
 		return nil, err
 	}
+	// The statement leaves out groups that were read further already, so a repeated mark raises no version.
 	if _, err := b.change(ctx, user, readGroups, user, list, int64(read.Gen)); err != nil {
 		return nil, err
 	}
@@ -257,10 +260,12 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	if err != nil {
 		return 0, err
 	}
+	// The engine's lists take texts.
 	categories := make([]string, len(read.Categories))
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
+	// First what is shown: whether anything of it changed decides whether there is something to undo.
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
@@ -289,6 +294,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	// The next number, whether it is used or not: it is stored only if something changed.
 	changed, err := b.readAll(ctx, user, h, readMark{Categories: all, UpTo: upTo, Gen: gen}, h.undo+1)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -313,6 +319,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	if err != nil {
 		return nil, err
 	}
+	// Zero after an undo, and after a mark by category: see markRead.
 	if h.undoAt == 0 {
 		return nil, services.Errorf(services.Conflict, "there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
 			int(undoWithin.Seconds()))

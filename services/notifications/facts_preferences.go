@@ -11,14 +11,17 @@ import (
 )
 
 var (
-	// The row is there to be locked; version 0 is that of no preference.
+	// The row is there to be locked: FOR UPDATE locks no row that does not exist, and of two first preferences at once one would be lost.
+	// Version 0 is that of no preference.
 	bearPreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
 
+	// Without a lock, for readers.
 	onePreferences = sql.NewStatement("category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1`)
 
 	lockPreferences = sql.NewStatement("lock category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1 {for update}`)
 
+	// The row exists and is locked.
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
 )
 
@@ -75,6 +78,7 @@ func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, user s
 	}
 	for category, one := range list {
 		preference := Preference{NoPush: one.Push != nil && !*one.Push}
+		// A name that is not among them is a newer node's.
 		for mode, name := range modeNames {
 			if one.Mode == name {
 				preference.Mode, preference.Chosen = mode, true

@@ -12,6 +12,8 @@ import (
 // State is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
 // half day) is unseen while one of its counted causes is after Seen and unread. Days[i] counts the unseen groups of the day
 // Day-i, Older those before Day-7.
+//
+// Days and Older depend on Day, so they are right for one day only; Render moves them to the day on which it is called.
 type State struct {
 	Recipient  services.UserID
 	Category   services.Category
@@ -30,6 +32,7 @@ func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCo
 	if !s.Category.IsHostCategory() {
 		return counts, slices.Contains(services.Categories, s.Category) // another is a newer node's
 	}
+	// The ID names the fields, so that a category that is defined anew never reads the counts of the one before.
 	host, defined := hosts.Find(s.Category)
 	counts.Host = host.ID
 	return counts, defined && s.Head != 0
@@ -97,6 +100,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
 			return err
 		}
+		// A group without a state before it cannot be: its counter is in the same snapshot.
 		if bucket < 0 {
 			states = append(states, read)
 		} else {

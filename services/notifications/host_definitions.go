@@ -84,6 +84,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	switch category.ID = had.ID; {
 	case err != nil:
 		return false, false, err
+	// Its ID and rows are still there: a definition now would take them over.
 	case removed != 0:
 		return false, false, services.Errorf(services.Conflict, "name: %s is being removed: its notifications are deleted first", services.Quote(string(category.Name)))
 	case found && had == category:
@@ -139,6 +140,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		return nil, err
 	}
 	return s.redefine("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+		// A definition at the same time waits, and then finds the category as it is being removed.
 		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
 			return nil, err
 		}
@@ -154,6 +156,7 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		if _, err := tx.Run(ctx, removeDefinition, string(name), tx.Now); err != nil {
 			return nil, err
 		}
+		// In the same transaction: a crash after it leaves the job, without which the name would be taken for ever.
 		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
 			return nil, err
 		}
@@ -226,6 +229,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// An operator may define them otherwise from now on: the configuration does not undo that until the next start.
 	s.configured = nil
 	if changed {
 		return s.Memory.refresh(ctx)

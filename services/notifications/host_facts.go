@@ -16,8 +16,10 @@ type HostContent struct {
 	Title    string
 	Body     string // "" for none
 	GroupKey string // "" for none
-	About    services.Object
-	Label    services.Label
+	// About is the zero value for nothing of ours. It may name a post or show that has been deleted since: readers of it check.
+	About services.Object
+	// Label is the ref, the address and the data that the host attached.
+	Label services.Label
 }
 
 // ofHostCauses is the condition of the index that finds the recipients of a notification of the host application.
@@ -109,6 +111,7 @@ func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []
 	if err != nil {
 		return err
 	}
+	// The address and data that the host attached; objects are those of ids, also of those that are left out.
 	labels, err := refs.Labels(ctx, db, objects)
 	for i := range list {
 		if content, ok := found[newest[i]]; ok && list[i].Category.IsHostCategory() {

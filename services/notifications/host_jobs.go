@@ -22,6 +22,8 @@ const (
 const hostChunkSize = 250
 
 // hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until that has run, nothing else names them.
+//
+// It has no texts: those are stored once, and a withdrawal before the job runs is then seen by it.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
@@ -65,6 +67,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	}
 	var states []State
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		// The function may run again, and the first run's states would be projected if the notification is withdrawn by then.
 		states = nil
 		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
 		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds them.
@@ -151,10 +154,12 @@ const purgePage = 50
 func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	category := services.Category(job.Key)
 	var id int
+	// The ID names the fields in documents. Once the row is gone the fields could not be found.
 	if removed, err := s.db.One(ctx, removedID, []any{string(category)}, &id); err != nil || !removed {
 		return err
 	}
 	for more := true; more; {
+		// The states name the holders: every counter with a notification or a mark has one.
 		users, err := sql.Column[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
 		if err == nil {
 			err = s.purgeUsers(ctx, category, id, users)
@@ -210,6 +215,7 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	if _, err := lockCounters(ctx, tx, named); err != nil {
 		return err
 	}
+	// keepPurged reads the states, so it comes before they go.
 	for _, st := range []sql.Statement{keepPurged, purgeCauses, purgeGroups, purgeStates} {
 		if _, err := tx.Run(ctx, st, users, string(category)); err != nil {
 			return err

@@ -16,11 +16,14 @@ import (
 // Memory is this node's cache of the categories of the host application. It is safe for concurrent use. The definitions are one
 // immutable value: who reads it renders all of one badge by one version.
 type Memory struct {
-	db      *sql.DB
-	log     *changelog.Follower
+	db  *sql.DB
+	log *changelog.Follower
+	// install tells the reader of documents which fields there are. nil: nobody reads documents.
 	install func(*services.HostCategories)
+	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.
 	current atomic.Pointer[services.HostCategories]
-	mu      sync.Mutex // of the change of current
+	// mu is held while current is compared and changed, so that install sees versions in their order.
+	mu sync.Mutex
 }
 
 // newMemory makes an empty cache that follows the log. It calls install with the definitions before it shows them. Without a
@@ -102,6 +105,7 @@ func (m *Memory) all() []services.Category {
 	if len(hosts) == 0 {
 		return services.Categories
 	}
+	// A clone: appending to the shared list could write into its array.
 	return append(slices.Clone(services.Categories), hostNames(hosts)...)
 }
 
@@ -137,6 +141,7 @@ func ParseConfigured(items []string) (list []services.HostCategory, reason strin
 // parseConfigured parses one item. reason is "" if it is right.
 func parseConfigured(item string) (category services.HostCategory, reason string) {
 	name, options, given := strings.Cut(item, "=")
+	// The defaults of an item without options.
 	category = services.HostCategory{Name: services.Category(name), Expiry: services.MaxExpiryDays, Grouped: true}
 	if !category.Name.IsHostCategory() {
 		return category, services.Quote(name) + " is not a name: 1 to 32 of a-z, 0-9, '.', '_' and '-' are allowed, a letter first"

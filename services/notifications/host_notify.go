@@ -12,12 +12,13 @@ import (
 	"tidings/services/sql"
 )
 
-// The bounds of what the host application tells.
+// The bounds of what the host application tells. Texts are bounded in characters.
 const (
+	// The payload of the jobs, 40 chunks, is written in the command's own transaction.
 	maxRecipients = 10_000
 	maxTitle      = 255
 	maxBody       = 4096
-	// MaxGroupKey bounds a group key, in characters.
+	// MaxGroupKey bounds a group key: it is stored with every notification, and its hash stands for it in the rows of recipients.
 	MaxGroupKey = 128
 )
 
@@ -68,6 +69,7 @@ func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.P
 	if !grouped || n.GroupKey == "" {
 		return id
 	}
+	// The category is part of it, because keys are unique within one category. 0 is no subject, so the least is 1.
 	sum := sha256.Sum256([]byte(string(n.Category) + "\n" + n.GroupKey))
 	return services.PostID(max(1, binary.BigEndian.Uint64(sum[:])&uint64(services.MaxPostID)))
 }
@@ -135,6 +137,7 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 				}
 				return nil, err
 			}
+			// Withdrawn before: a repetition is a success without a job.
 			return ids, jobs.ErrUnchanged
 		},
 	}
@@ -142,7 +145,9 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 
 // Told is a notification of the host application, as the host application sees it.
 type Told struct {
-	Category   services.Category
+	Category services.Category
+	// Recipients is the number when it was told, without the actor. It stays when users are erased, and counts users who were told by
+	// jobs that have not run yet.
 	Recipients int
 	Withdrawn  bool
 }

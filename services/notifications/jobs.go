@@ -101,6 +101,7 @@ func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []e
 		s.notifyTogether(ctx, jobs, causes, batch, outcomes)
 		batch, size = nil, 0
 	}
+	// A job whose payload is broken fails alone, before it is in a batch.
 	for i, job := range jobs {
 		if causes[i], outcomes[i] = causesOf(job); outcomes[i] != nil {
 			continue
@@ -165,6 +166,7 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
 			return err
 		}
+		// In the same transaction: a job that lost its lease fails here, and nothing of it is written twice.
 		if err := jobs.Finish(ctx, tx, claimed...); err != nil {
 			return err
 		}
@@ -209,5 +211,6 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 		}
 		after = last
 	}
+	// Once for all pages, and read anew: the states of each page are older by now.
 	return s.projectCounts(ctx, recipient)
 }

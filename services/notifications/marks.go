@@ -23,6 +23,7 @@ func (s *Service) mark(name string, user services.UserID, write func(ctx context
 			}
 			return ids, jobs.Enqueue(ctx, tx, CountsJob(user))
 		},
+		// The states that were read under the lock. If this fails, the caller answers from SQL and the job repeats it.
 		AfterCommit: func(ctx context.Context) error { return s.project(ctx, states) },
 	}
 }
@@ -62,6 +63,7 @@ func (s *Service) MarkRead(user services.UserID, read Reading) (*jobs.Command, e
 	if err != nil {
 		return nil, err
 	}
+	// All categories are locked, as a named notification may be of any of them.
 	marked := readMark{UpTo: read.UpTo, Gen: gen, All: s.Memory.all()}
 	named := len(read.IDs) + len(read.Shown)
 	switch ranged := read.Categories != nil || read.UpTo != 0; {
@@ -106,6 +108,7 @@ func (s *Service) MarkAllRead(user services.UserID, upTo services.PostID, token 
 		if until.IsZero() {
 			return states, nil, err
 		}
+		// Stored with the command, which is all that a repetition has of the first answer.
 		return states, []string{strconv.FormatInt(until.UnixMicro(), 10)}, err
 	}), nil
 }

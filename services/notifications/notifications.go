@@ -52,10 +52,12 @@ type Service struct {
 	log       *slog.Logger
 	expiry    Expiry
 
+	// mu is held for a whole try to define what is configured. configured are those that are not defined yet: nil once all are.
 	mu         sync.Mutex
-	configured []services.HostCategory // those that are not defined yet
+	configured []services.HostCategory
 
-	causesAtOnce int // how many causes of one actor one transaction handles
+	// causesAtOnce is causesPerPage, which tests lower to need several pages.
+	causesAtOnce int
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
@@ -64,6 +66,7 @@ func New(cfg Config) *Service {
 		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
 		configured: cfg.Categories, causesAtOnce: causesPerPage,
 	}
+	// Without Redis nobody reads documents, so nobody has to know their fields.
 	var install func(*services.HostCategories)
 	if cfg.Redis != nil {
 		install = cfg.Redis.SetCategories

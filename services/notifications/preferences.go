@@ -22,7 +22,9 @@ type Preference struct {
 	Chosen bool
 	NoPush bool // changes of the count are silent in the change stream
 
-	since time.Time // when it began to alert after it had not; zero if it always did
+	// since is when it began to alert after it had not; zero if it always did. Items from before are not alerted of, as the user
+	// had turned that off when they came.
+	since time.Time
 }
 
 // in is the mode of a category that counts in the usual mode for others.
@@ -68,6 +70,7 @@ func (s *Service) Preferences(ctx context.Context, user services.UserID) ([]Cate
 	list := make([]CategoryPreference, len(all))
 	for i, category := range all {
 		list[i] = CategoryPreference{category, found.of[category]}
+		// The mode that holds, so that a client need not know the definitions.
 		list[i].Mode = list[i].in(s.Memory.usual(category))
 	}
 	return list, nil
@@ -84,6 +87,7 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 		Name: "setCategoryPreference", Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			changed, err := changePreference(ctx, tx, user, category, s.Memory.usual(category), func(p *Preference) {
+				// NoPush stays: whether a category alerts is chosen apart from how it counts.
 				if change.Usual {
 					p.Chosen = false
 				} else if change.Mode != nil {
@@ -154,6 +158,7 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 // counted are those of some categories that count for a user, as a number or a dot. Lists of what counts, and digests, have only these.
 func (p preferences) counted(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
+		// The zero value counts: a preference that chose no mode has the mode CategoryCounted.
 		if p.of[category].Mode != services.CategoryOff {
 			list = append(list, category)
 		}

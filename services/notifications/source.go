@@ -107,6 +107,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			if !defined {
 				continue
 			}
+			// The expiry is in the definition and not in the configuration.
 			one := shown.HostCount(counts.Category)
 			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
 		}
@@ -162,6 +163,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	if err != nil {
 		return err
 	}
+	// A position begins with its time, so those of causes since then are at least the first ID of that moment.
 	first, all := services.PostIDAt(since), preferences.counted(s.memory.all())
 	page, err := readPage(ctx, s.db, listQuery{
 		user: user, categories: all, limit: source.MostExplained, each: true, bare: true, expiry: s.expiry.with(s.memory.Now()),

@@ -109,6 +109,7 @@ func (e Expiry) oldestDay(category services.Category, today int64) int64 {
 
 // with adds the expiry of the host application's categories, which its own list does not have.
 func (e Expiry) with(hosts *services.HostCategories) Expiry {
+	// The common case shares the map, which nobody writes.
 	if len(hosts.All()) == 0 {
 		return e
 	}
@@ -155,6 +156,7 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		case category == services.CategoryHost:
 			checked = append(checked, hostNames(hosts.All())...)
 			continue
+		// Also one that another node defined just now and of which the log has not told this node yet.
 		case category.IsHostCategory() && !defined:
 			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
 		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):
@@ -162,5 +164,6 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		}
 		checked = append(checked, category)
 	}
+	// Sorted, for the lock and the ranges of a list; CategoryHost beside a name of it gives duplicates.
 	return slices.Compact(slices.Sorted(slices.Values(checked))), nil
 }

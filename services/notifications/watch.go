@@ -9,7 +9,8 @@ import (
 
 // Change is the first page of a user's notifications, with the user's badges. It is a whole state and not a difference.
 type Change struct {
-	Page   Page
+	Page Page
+	// Badges are those by which the page was last found unchanged. Callers must not change them: the hub shares them.
 	Badges *services.Badges
 }
 
@@ -17,6 +18,7 @@ type Change struct {
 // only the latest. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
 // the badges say that it changed. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
+	// Without a buffer: Derive replaces a state that nobody has taken yet, which it could not do in one.
 	changes := make(chan Change)
 	var last Change
 	// Only the goroutine below calls look.
@@ -28,6 +30,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, 
 				return next, err
 			}
 		}
+		// Only after the page was read: with an error the same badges cause another try.
 		last = next
 		return next, nil
 	}

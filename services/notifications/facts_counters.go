@@ -1,0 +1,152 @@
+package notifications
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"tidings/services"
+	"tidings/services/sql"
+)
+
+// Every change of notifications goes through here: it locks the counters that it may change, and saves them at its end. The lock is the
+// row of the recipient's head, so all changes of one recipient run one after the other, and those of different recipients at once.
+
+var (
+	// An upsert locks the row whether it is there or not, in the order of the rows given.
+	lockHeads = sql.NewStatement("lock notification heads", `
+INSERT INTO notification_heads AS h (recipient, head, gen, undo, undo_at)
+SELECT recipient, 0, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT} AS c WHERE TRUE ORDER BY n
+ON CONFLICT (recipient) DO UPDATE SET head = h.head
+RETURNING recipient, head, gen, undo, undo_at`)
+
+	// The rows are locked by lockHeads, so that no other transaction writes them meanwhile.
+	setHeads = sql.NewStatement("set notification heads", `
+UPDATE notification_heads SET head = c.head, gen = c.gen, undo = c.undo, undo_at = c.undo_at
+FROM {rows $1 recipient BIGINT, head BIGINT, gen BIGINT, undo BIGINT, undo_at BIGINT} AS c
+WHERE notification_heads.recipient = c.recipient`)
+
+	// As lockHeads: a counter without a row gets one of version 0, so that every counter that is named can be raised.
+	ensureStates = sql.NewStatement("read notification states", `
+INSERT INTO notification_state AS s (recipient, category, ver, head, seen)
+SELECT recipient, category, 0, 0, 0 FROM {rows $1 n BIGINT, recipient BIGINT, category TEXT} AS c WHERE TRUE ORDER BY n
+ON CONFLICT (recipient, category) DO UPDATE SET ver = s.ver
+RETURNING recipient, category, head, seen, read_to, undo_to`)
+
+	// ver is raised by a difference, as the states were not read with their versions. raised is 0 for a change that shows nothing.
+	raiseVersions = sql.NewStatement("raise notification versions", `
+UPDATE notification_state AS s SET ver = s.ver + c.raised, head = c.head, seen = c.seen, read_to = c.read_to, undo_to = c.undo_to
+FROM {rows $1 recipient BIGINT, category TEXT, raised BIGINT, head BIGINT, seen BIGINT, read_to BIGINT, undo_to BIGINT} AS c
+WHERE s.recipient = c.recipient AND s.category = c.category`)
+)
+
+// counter names one count of notifications: a recipient's in one category. It is what is locked, counted and projected.
+type counter struct {
+	recipient services.UserID
+	category  services.Category
+}
+
+func (a counter) compare(b counter) int {
+	return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.category, b.category))
+}
+
+// head is the locked row of a recipient: the last position that was given, the generation of marks, and the last mark of everything.
+type head struct {
+	place services.PostID // only rises: the next cause is after it
+	gen   uint64          // rises with each "mark unread" and each undo; lists show it, and marks bring it back
+	// undo is the number of the last mark of everything. Groups that it changed have the number. 0: there was none.
+	undo uint64
+	// undoAt is when that mark happened, in microseconds. 0: it cannot be undone, or was undone.
+	undoAt  int64
+	changed bool // save writes the row
+}
+
+// mark is the row of a counter, and whether this transaction changes it.
+type mark struct {
+	// head is the greatest position that was ever shown in the category, seen how far it was shown. Neither goes back.
+	head, seen services.PostID
+	// readTo is how far marks have read. It covers what is told later and happened before: see Cause.Moment. undoTo is what it was before the
+	// last mark that can be undone.
+	readTo, undoTo services.PostID
+	changed        bool // the version rises
+	kept           bool // readTo or undoTo changed. That shows nothing, and may tell of a hidden cause: the version stays
+}
+
+// lockedCounters are the locked counters of a transaction, with the rows as they were read under the lock. save writes those that changed.
+type lockedCounters struct {
+	tx *sql.Tx
+	// order has each counter once, sorted: the order of the locks, and that of the states which save returns.
+	order []counter
+	// heads has every recipient of order, and marks every counter of it. A counter that was not named is not locked and is absent:
+	// a mark then finds rows of a category that is being removed, and leaves them alone.
+	heads map[services.UserID]*head
+	marks map[counter]*mark
+}
+
+// lockCounters locks the recipients, always in the same order: two transactions that share some recipients wait for each other
+// but never deadlock. The lock is the head's row; the states are read under it.
+func lockCounters(ctx context.Context, tx *sql.Tx, named []counter) (*lockedCounters, error) {
+	named = slices.Clone(named)
+	slices.SortFunc(named, counter.compare)
+	b := &lockedCounters{tx: tx, order: slices.Compact(named), heads: map[services.UserID]*head{}, marks: map[counter]*mark{}}
+	if len(b.order) == 0 {
+		return b, nil
+	}
+	var recipients, counters sql.Rows
+	for i, key := range b.order {
+		if i == 0 || b.order[i-1].recipient != key.recipient {
+			recipients = append(recipients, []any{i, key.recipient})
+		}
+		// i is the order of locking in both statements. It is that of b.order, so every transaction takes the rows alike.
+		counters = append(counters, []any{i, key.recipient, key.category})
+	}
+	err := tx.Each(ctx, lockHeads, []any{recipients}, func(scan func(...any) error) error {
+		var recipient services.UserID
+		var h head
+		err := scan(&recipient, &h.place, &h.gen, &h.undo, &h.undoAt)
+		b.heads[recipient] = &h
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, tx.Each(ctx, ensureStates, []any{counters}, func(scan func(...any) error) error {
+		var key counter
+		var m mark
+		err := scan(&key.recipient, &key.category, &m.head, &m.seen, &m.readTo, &m.undoTo)
+		b.marks[key] = &m
+		return err
+	})
+}
+
+// save writes the changes of the counters and reads their states.
+func (b *lockedCounters) save(ctx context.Context) ([]State, error) {
+	var heads, marks sql.Rows
+	for recipient, h := range b.heads {
+		if h.changed {
+			heads = append(heads, []any{recipient, h.place, h.gen, h.undo, h.undoAt})
+		}
+	}
+	for _, key := range b.order {
+		if m := b.marks[key]; m.changed || m.kept {
+			// A change that shows nothing is written, and must not look like a newer state.
+			raised := 0
+			if m.changed {
+				raised = 1
+			}
+			marks = append(marks, []any{key.recipient, key.category, raised, m.head, m.seen, m.readTo, m.undoTo})
+		}
+	}
+	for _, change := range []struct {
+		sql.Statement
+		sql.Rows
+	}{{setHeads, heads}, {raiseVersions, marks}} {
+		if len(change.Rows) > 0 {
+			if _, err := b.tx.Run(ctx, change.Statement, change.Rows); err != nil {
+				return nil, err
+			}
+		}
+	}
+	// After the writes: the counts belong to the versions that were just raised.
+	return statesOf(ctx, b.tx, b.order)
+}
