@@ -251,6 +251,9 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
+	// A key for each kind of command: the projection of a mark that is committed with it would serve for both and wake nobody. Of one
+	// kind the last command has the newest head.
+	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // it is 0 if the result was stored under the idempotency key before
 			s.Sequences.Moved(*head)

@@ -1,0 +1,44 @@
+package chat
+
+import (
+	"testing"
+
+	"tidings/services/jobs"
+)
+
+// Of a member's commands that are committed together one projection serves all. Each kind of them that moves the conversation wakes
+// its watchers all the same: they do not wait for the next read of SQL.
+func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
+	n := served(t)
+	users := n.Users(2)
+	ada, bob := users[0], users[1]
+	id := n.create(Group, ada, bob)
+	theirs, own := n.send(bob, id), n.send(ada, id)
+	moved, forget := n.Sequences.watch(id)
+	defer forget()
+	for _, test := range []struct {
+		name     string
+		together func() []*jobs.Command
+	}{
+		{"a message and a mark", func() []*jobs.Command {
+			return []*jobs.Command{must(n.Send(ada, id, "hello", nil)), n.Service.MarkUnread(ada, theirs)}
+		}},
+		{"a recall and a mark", func() []*jobs.Command {
+			return []*jobs.Command{n.Recall(ada, own), must(n.MarkRead(ada, id, Mark{UpTo: theirs})), n.Service.MarkUnread(ada, theirs)}
+		}},
+	} {
+		n.Must(n.Sequences.look(t.Context()))
+		select { // what happened until now
+		case <-moved:
+		default:
+		}
+		for _, err := range n.fan.Commit(t.Context(), test.together()...) {
+			n.Must(err)
+		}
+		select {
+		case <-moved:
+		default:
+			t.Errorf("%s: the watchers were not woken", test.name)
+		}
+	}
+}
