@@ -211,3 +211,14 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 		t.Errorf("another edit under the same key: %v", err)
 	}
 }
+
+// A job whose post is gone, as after a restore of SQL from a backup, writes no copy: that of no post would be one of ID 0.
+func TestNoCopyOfAPostThatIsGone(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	n := newNode(w)
+	w.Must(n.projectCopy(t.Context(), 7))
+	copies, err := w.Redis.Commands().Keys(t.Context(), "p:*").Result()
+	if err != nil || len(copies) > 0 {
+		t.Fatalf("copies %v, error %v", copies, err)
+	}
+}

@@ -25,10 +25,10 @@ func (s *Service) runCopy(ctx context.Context, _ jobs.Job, post services.PostID)
 }
 
 // projectCopy writes a post into its copy in Redis. Until then a node that has applied the log's entry refuses the
-// older copy and asks SQL.
+// older copy and asks SQL. A post that is gone gets none, and its job ends: facts that were restored from a backup may lack it.
 func (s *Service) projectCopy(ctx context.Context, id services.PostID) error {
 	found, err := posts.ByID(ctx, s.store, []services.PostID{id})
-	if err != nil {
+	if err != nil || len(found) == 0 {
 		return err
 	}
 	return s.redis.PutCopies(ctx, []services.Post{found[id]}, nil)
