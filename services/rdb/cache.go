@@ -53,6 +53,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if err := c.Trusted(); err != nil {
 		return nil, nil, err
 	}
+	// A reader waits less than a writer: SQL has everything that is asked for here.
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
@@ -75,6 +76,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 			}
 			continue
 		}
+		// The commands were queued in this order: all posts, and then all users.
 		if i < len(posts) {
 			if post, ok := parsePostCopy(epoch, posts[i], text); ok {
 				foundPosts[post.ID] = post
@@ -89,6 +91,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 // PutCopies writes copies, unless Redis has newer ones. It is called after the commit of each change, and after a read
 // from SQL, in any order: the version in each copy decides.
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
+	// The epoch is taken before the writes: a Redis that loses data between the two rejects the copies, instead of trusting them.
 	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
 	// put adds the call for one copy. All copies of one call have one epoch, read before: should Redis lose data
 	// meanwhile, they count as missing.
@@ -157,6 +160,7 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 	if len(text) <= versionDigits {
 		return changed, false
 	}
+	// Digit by digit: ParseInt takes a sign, which no version has.
 	var micros int64
 	for _, digit := range []byte(text[:versionDigits]) {
 		if digit < '0' || digit > '9' {
@@ -164,6 +168,7 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 		}
 		micros = micros*10 + int64(digit-'0')
 	}
+	// Of an epoch that only begins like this one a rest is left, which is no JSON.
 	body, known := strings.CutPrefix(text[versionDigits:], epoch)
 	return time.UnixMicro(micros).UTC(), known && json.Unmarshal([]byte(body), into) == nil
 }

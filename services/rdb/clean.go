@@ -90,6 +90,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 // find checks those of the keys that are ours, in one round trip. It asks for the least that picks a key: an expiry, a
 // length, whether a document exists. The commands' answers are taken in the order of the keys, one or two for each.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
+	// Foreign keys count too: the walk's pace and its progress are those of Redis and not of our keys.
 	found.Keys = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {
@@ -100,12 +101,14 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 			owned = append(owned, one)
 		}
 	}
+	// An empty pipeline would be a round trip for nothing.
 	if len(owned) == 0 {
 		return found, nil
 	}
 	// A plain pipeline and not Read: a walk must not repair whatever it passes.
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
+			// Its user need not have a document, so only its expiry says whether it is left over.
 			if one.endsItself() {
 				p.PTTL(ctx, one.name)
 				continue
@@ -194,6 +197,7 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 // Erase deletes every key of a user, for the removal of the user for good. Unlike DropUsers it asks nothing: nobody may
 // have come back.
 func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
+	// No script leaves mergeKey behind: it is here for a script that failed midway.
 	keys := append(allKeys(user), profileKey(user), mergeKey(user))
 	for _, part := range leases {
 		keys = append(keys, redis.UserKey(user, ":"+part))

@@ -41,6 +41,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
+		// Each state has two arguments beside the first one, so this is statesPerCall states.
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
 			// The first argument is a place for the step of a rebuild, see redis.Chain.
 			calls = append(calls, redis.Call{

@@ -115,6 +115,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 		if err != nil {
 			return nil, redis.Unavailable(err)
 		}
+		// While a document is being built, n says nothing of what a reader would be shown.
 		if values[0] == "1" && values[1] == epoch {
 			n, _ := values[2].(string)
 			versions[i], _ = strconv.ParseUint(n, 10, 64)
@@ -135,6 +136,7 @@ func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, sho
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
+	// Missing documents are lost anyway, so the results are not looked at.
 	_, err := c.Results(ctx, documentLost, calls)
 	return err
 }

@@ -15,9 +15,10 @@ const (
 
 	// The flag is last, so that the two entries of one post, which differ in it, are neighbours and a script finds its
 	// twin.
-	flagCounts  = '+'
-	flagListed  = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
-	sentinel    = '!' // sorts before every ID; the floor follows it
+	flagCounts = '+'
+	flagListed = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
+	sentinel   = '!' // sorts before every ID; the floor follows it
+	// 85 is the least base in which 5 letters hold 32 bits.
 	authorBase  = 85
 	authorFirst = '!' // '!' to 'u'
 )

@@ -21,6 +21,7 @@ var HostsFields = []string{"st", "e", string(Hosts), liveField, "d"}
 // ParseHosts parses the values of HostsFields. A document of another epoch is missing, and so is one with a broken
 // field.
 func ParseHosts(values []any, epoch string) (state HostsState) {
+	// The order is that of HostsFields.
 	if values[0] != "1" || values[1] != epoch {
 		return state
 	}

@@ -79,6 +79,7 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 		args[1] = "1"
 	}
 	if merge.Uncounted {
+		// The value 2 includes 1: it fences, and also asks the script whether trimmed posts may have counted.
 		args[1] = "2"
 	}
 	for _, entry := range merge.Entries {
@@ -99,6 +100,7 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 // post is Same, and their inbox is fenced all the same.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
+	// Without the flag: the deletion must hit the entry, whether it counts or not.
 	stem := entryStem(post, author)
 	for i, reader := range readers {
 		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{stem}}
@@ -130,6 +132,7 @@ func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.
 // user without a document gets none: their next read rebuilds it, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]redis.Call, len(users))
+	// The keys of a view are of one user, so each call is one master's: on a cluster the calls go out to all masters at once.
 	for i, user := range users {
 		calls[i] = redis.Call{Keys: viewKeys(user), Args: []any{day, secondsToLive(lifetime)}}
 	}
@@ -181,6 +184,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		return InboxPage{}, nil
 	}
 	page.Above = int(commands[4].(*redis.IntCmd).Val())
+	// With fewer entries than are listed nothing is cut, and 0 is below every post.
 	var oldest services.PostID
 	if last := commands[2].(*redis.StringSliceCmd).Val(); len(last) == 1 {
 		entry, _ := parseEntry(last[0])
@@ -188,6 +192,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	}
 	for _, member := range commands[3].(*redis.StringSliceCmd).Val() {
 		entry, ok := parseEntry(member)
+		// Entries beyond the listed ones are slack, which the next trim removes. They are older posts all the same: the feed is cut.
 		if ok && entry.Post >= oldest {
 			page.Entries = append(page.Entries, entry)
 		}

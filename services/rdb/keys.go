@@ -77,6 +77,7 @@ func (k ownedKey) isList() bool {
 func parseKey(name string) (key ownedKey, ours bool) {
 	key.name = name
 	if rest, found := strings.CutPrefix(name, "{u"); found {
+		// The tag in braces decides the master of a key on a cluster, and all keys of a user share it.
 		number, part, _ := strings.Cut(rest, "}:")
 		user, err := strconv.ParseUint(number, 10, 32)
 		key.user, key.part = services.UserID(user), part
@@ -92,6 +93,7 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name
 	}
 	if rest, found := strings.CutPrefix(name, "p:"); found {
+		// Another program may well use the prefix p: only 13 letters of an ID make it ours.
 		_, err := services.ParsePostID(rest)
 		key.part = copyPart
 		return key, err == nil

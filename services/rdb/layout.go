@@ -28,7 +28,7 @@ type layout struct {
 	mayLack     []bool        // of fields: whether it may be absent
 }
 
-// unborn is a versioned field before its first version. It is short, so that the document of a user without any items stays
+// unborn is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is short, so that the document of a user without any items stays
 // small.
 const unborn = "0"
 
@@ -64,6 +64,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	if expiry.Expires(services.SourceConversations) {
 		register(leavesOnField, unborn, `^%d+$`)
 	}
+	// From here on the fields have versions. Their order is that of parser.registers.
 	l.plain = len(l.fields)
 	for _, fixed := range fixedRegisters {
 		birth := unborn
@@ -209,11 +210,13 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 		return Document{}
 	}
 	// A missing field that may lack reads as unborn. Any other one was lost.
+	// Dots come last and may all lack: they are dealt with at the end.
 	fixed := len(texts) - len(l.dots)
 	for i, text := range texts[:fixed] {
 		if text != redis.Absent {
 			continue
 		}
+		// late needs no check of i: the first fields are plain, and never late.
 		if lacks := l.late[i] && texts[i-1] == unborn || l.mayLack[i]; !lacks {
 			return Document{}
 		}
@@ -222,6 +225,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	p := &parser{texts: texts[2:fixed]}
 	d := Document{Ready: true, Categories: l.hosts}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
+	// The sign is a suffix, so that a script can compare the whole field with a recount as text.
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
 	d.Pulled = p.unpackNamed(PulledAuthors, p.next())

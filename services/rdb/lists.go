@@ -84,6 +84,7 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 		if err != nil {
 			return nil, err
 		}
+		// entries are in the order of calls, and places leads back to the order of long.
 		for i, at := range places {
 			cut[at] = entries[i]
 		}

@@ -14,6 +14,8 @@ import (
 // OnlineShards is the number of shards of the users who are online. One set of all would be one key, on one master, and
 // a chunk of a fan-out reads some shards and not all. Changed, it would lose those who are online until they renew
 // their leases.
+//
+// Fan-out gives each of its chunks of online users some shards, so there can be no more such chunks than shards.
 const OnlineShards = 64
 
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
@@ -23,6 +25,7 @@ func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 // writes twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: all of it
 // ends with the lease.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
+	// The node's clock and not Redis': the readers of the ends compare them with theirs.
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)
@@ -75,6 +78,7 @@ func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID,
 	}
 	users := make([]services.UserID, 0, len(members))
 	for _, member := range members {
+		// A member that is no ID was written by something else: fan-out must not fail because of it.
 		if number, err := strconv.ParseUint(member, 10, 32); err == nil {
 			users = append(users, services.UserID(number))
 		}
@@ -115,6 +119,7 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	for _, user := range users {
 		byShard[onlineShard(user)] = append(byShard[onlineShard(user)], user)
 	}
+	// The order of a map differs at each walk, and the answers below need the order of the commands.
 	shards := slices.Collect(maps.Keys(byShard))
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, shard := range shards {

@@ -54,11 +54,13 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 		return nil, err
 	}
 	p := &Projections{Client: client}
+	// Only this package knows which keys one wrong key takes along.
 	client.EmptyBy(p.empty)
 	types := shape.MessageTypes
 	if len(types) == 0 {
 		types = []string{services.DefaultMessageType}
 	}
+	// Dots and categories come later, with SetDots and SetCategories. Until then their fields are not read.
 	p.layout.Store(newLayout(types, nil, nil, shape.Expiry))
 	return p, nil
 }

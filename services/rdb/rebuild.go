@@ -25,6 +25,7 @@ var (
 // to be read. With refill it also opens the inboxes below their floors. What is whole stays: readers go on with it
 // until the end.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
+	// All users share the arguments: how a field is born does not depend on the user.
 	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
 	if refill {
 		args[0] = "1"
@@ -99,6 +100,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 // rebuildSteps are the writing steps of a rebuild, in their order.
 func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	steps := slices.Clone(parts)
+	// The merge gets the last step's name: it finds a gap in the chain by asking whether that one was reached.
 	last := redis.Chain(steps)
 	// The order is that of ARGV in rebuild_merge.lua.
 	args := []any{

@@ -143,6 +143,7 @@ func registerValue(version uint64, parts ...string) string {
 // CategoryRegisters are the versioned fields of one category of notifications. Both have the version of the counts, so
 // they win or lose together.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
+	// The ID and not the name: it is shorter, and a name may be defined again.
 	var count, newest string
 	if counts.Host > 0 {
 		count, newest = hostFields(counts.Host)
@@ -266,6 +267,7 @@ func (p *parser) modes() (modes services.CategoryModes) {
 		return modes
 	}
 	modes.Of = map[services.Category]services.CategoryMode{}
+	// Names of categories have no comma: see services.CheckHostCategory.
 	for item := range strings.SplitSeq(list, ",") {
 		mode, known := modeOf(item)
 		if !known {

@@ -21,7 +21,7 @@ const (
 	Absent  Wholeness = iota // there is no document
 	Partial                  // something is missing, broken or being built
 	Whole
-	WrongType // a key is of the wrong type, or holds a value that stops the scripts
+	WrongType // a key is of the wrong type, or holds a value that the scripts refuse
 )
 
 // Snapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
@@ -95,6 +95,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 		return snapshot, nil
 	}
 	// The document is parsed as Documents does, so that the audit sees what readers see.
+	// nil stands for a field that is not there, as in the answer to HMGET.
 	values := make([]any, len(l.fields))
 	for i, field := range l.fields {
 		if value, ok := snapshot.Fields[field]; ok {
@@ -102,6 +103,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 		}
 	}
 	snapshot.Document = l.parse(values, epoch)
+	// A rebuild does not look at every state that is there: the view has to be emptied.
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: WrongType}, nil
 	}
@@ -141,7 +143,7 @@ func (s *Snapshot) inbox(members []string) bool {
 	return true
 }
 
-// conversations parses the states, and reports whether all are readable: the scripts fail on an unreadable one.
+// conversations parses the states, and reports whether all are readable: the scripts refuse an unreadable one.
 func (s *Snapshot) conversations(states map[string]string) (readable bool) {
 	s.Conversations = make(map[services.ConversationID]services.Membership, len(states))
 	for field, text := range states {

@@ -7,7 +7,7 @@ import (
 	"tidings/services/redis"
 )
 
-// spendingLife is how long a total is kept: longer than any window that still counts.
+// spendingLife is how long a total is kept after its last addition: longer than any window that still counts. Totals need no cleaner.
 const spendingLife = time.Minute
 
 // Spend adds this node's use of some rate limits to the totals of all nodes, in one round trip, and returns the totals.

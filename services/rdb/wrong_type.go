@@ -34,6 +34,7 @@ func (c *Projections) empty(ctx context.Context, keys []string) error {
 			return err
 		}
 	}
+	// All calls run, whatever one of them answers; the first error is returned, and the next reader tries again.
 	replies, err := c.Run(ctx, viewReset, calls)
 	for _, reply := range replies {
 		if err == nil {

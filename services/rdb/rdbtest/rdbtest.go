@@ -24,6 +24,7 @@ func Open(tb testing.TB, options redis.Options, shape rdb.Shape) *rdb.Projection
 func Each(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
 	t.Helper()
 	redistest.Each(t, func(t *testing.T, url string) {
+		// The servers are shared by tests and slow under the race detector, so a timeout says nothing about the code under test.
 		run(t, Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{}))
 	})
 }

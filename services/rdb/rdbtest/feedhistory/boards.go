@@ -7,7 +7,8 @@ import (
 	"tidings/services/redis"
 )
 
-// Boards is what boards of shows add to a history.
+// Boards is what boards of shows add to a history. Package rdb lies below shows, so the package of shows brings it and runs its histories
+// there.
 type Boards interface {
 	// Event runs one event, of a kind that is BoardKinds or greater.
 	Event(kind int, user, other services.UserID) error

@@ -25,7 +25,8 @@ type snapshot struct {
 	hosts      []services.FollowedAuthor
 }
 
-// snapshots reads several users' feeds in one round trip, without the methods under test.
+// snapshots reads several users' feeds in one round trip, without the methods under test: a fault that their parsers share with the
+// scripts would hide itself.
 func snapshots(w *World) (map[services.UserID]snapshot, error) {
 	commands, err := w.Client.Pipeline(w.Ctx, func(p redis.Pipeliner) {
 		for _, user := range w.Users {
@@ -90,6 +91,7 @@ func (s snapshot) fault() error {
 			count++
 		}
 	}
+	// The count is capped, and "+" says that more may count: beyond the cap, or among the trimmed ones.
 	want := strconv.Itoa(min(count, services.Retention))
 	if count > services.Retention || s.ft > s.seen.String() {
 		want += "+"
@@ -112,6 +114,7 @@ func (w *World) Check() error {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
 		before, had := w.shown[user]
+		// The next reader rebuilds it. What was shown last stays in w.shown, and the rebuilt state is compared with that.
 		if !now.whole || now.st != "1" {
 			continue // no reader sees this state
 		}
@@ -122,6 +125,7 @@ func (w *World) Check() error {
 		if now.seen < before.seen {
 			return fmt.Errorf("user %d: seen up to %d after %d: the mark moved back", user, now.seen, before.seen)
 		}
+		// A client takes a state only if its version is newer: a change under the same version would never reach it.
 		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
 			!slices.Equal(now.pulled, before.pulled) || !slices.Equal(now.hosts, before.hosts)
 		if order := strings.Compare(now.n, before.n); order < 0 || order == 0 && changed {
@@ -134,9 +138,10 @@ func (w *World) Check() error {
 	return w.Boards.Check()
 }
 
-// compare finishes all work, rebuilds what readers find missing, and compares the views with the facts.
+// compare rebuilds what readers find missing, and compares the views with the facts. The caller has let all work end.
 func (w *World) compare() error {
 	for _, user := range w.Users {
+		// The history may have ended with a lost view, which its next reader would rebuild.
 		ready, err := w.ready(user)
 		if err == nil && !ready {
 			err = w.rebuild(func() {}, user, false)

@@ -7,7 +7,8 @@ import (
 	"tidings/services/redis"
 )
 
-// flip makes an author's posts pulled. The mode is stored first, and then written into each follower's document.
+// flip makes an author's posts pulled. The mode is stored first, and then written into each follower's document: a rebuild or a follow
+// that comes between the two reads the mode, and names the author by itself.
 func (w *World) flip(author services.UserID) {
 	if w.pulls[author] {
 		return
@@ -25,6 +26,7 @@ func (w *World) flip(author services.UserID) {
 func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 	followers := w.Followers(author, 0)
 	for len(followers) > 0 {
+		// A chunk is a range of IDs and not a list: followers who come and go meanwhile are in it or not as they are when it runs.
 		size := min(Chunk, len(followers))
 		after, to := followers[0]-1, followers[size-1]
 		w.Enqueue(fmt.Sprintf("name %d in %s up to %d", author, field, to), func(pause func()) error { return w.name(pause, field, author, after, to) })
@@ -34,6 +36,7 @@ func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 
 // name writes an author into the documents of the followers with IDs above after, up to to, as they stand when it runs.
 func (w *World) name(pause func(), field rdb.NamedField, author, after, to services.UserID) error {
+	// Before the edges are read: see the path of a change in package rdb.
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
 		return err

@@ -10,9 +10,7 @@ package feedhistory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -31,11 +29,13 @@ type World struct {
 	Users  []services.UserID
 	Boards Boards // nil: no user has a board
 
+	// What is drawn once for a history: see mix and newWorld.
 	deck   []int  // event kinds to draw from
 	pair   bool   // every event concerns the same two people
 	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
 	stalls int    // one in this many pauses is long
 
+	// The facts. A transaction is one write to these maps: nothing runs between two pauses but the step that is on.
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // the time of the follow
 	seen  map[services.UserID]services.PostID
@@ -43,9 +43,12 @@ type World struct {
 	last  services.PostID          // greatest ID that was assigned
 	held  []services.PostID        // IDs assigned to transactions that have not committed
 
-	queue   []*worker
-	shown   map[services.UserID]snapshot
-	trace   []string
+	// The work that has not ended, and what the last step left in Redis for the next one to be compared with.
+	// The jobs that have not ended, in no order that matters: any of them may run next.
+	queue []*worker
+	shown map[services.UserID]snapshot // what a reader could see last, for comparison with the next step's
+	trace []string                     // a line for each event and step, printed with a failure
+
 	Rereads bool // false is an injected bug: a removal does not read its edge again
 	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
 	sweeps  bool // false is an injected bug: a follow does not look for posts that were deleted before it
@@ -55,15 +58,6 @@ type World struct {
 
 // edge is a follow.
 type edge struct{ reader, author services.UserID }
-
-// A worker runs a job from one pause to the next. Its first step starts it.
-type worker struct {
-	name    string
-	do      func(pause func()) error
-	next    func() (error, bool)
-	stop    func()
-	stalled bool
-}
 
 const (
 	people = 3
@@ -75,9 +69,6 @@ const (
 	worldEntries = services.Retention + 32
 )
 
-// errDead unwinds the job of a worker that dies.
-var errDead = errors.New("the worker died")
-
 // newWorld makes the people and the mix of a history. Everything that differs between histories comes from the seed.
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
@@ -88,6 +79,7 @@ func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first s
 	for i := range 2 + w.Random.IntN(people-1) {
 		w.Users = append(w.Users, first+services.UserID(i))
 	}
+	// Each history has its own temper, because a bug that needs many stalls, or none, shows in no average one.
 	w.deck, w.pair, w.stalls = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
 	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
@@ -162,6 +154,7 @@ func (w *World) mix() (deck []int) {
 // event runs one random event.
 func (w *World) event() error {
 	user, other := w.anyone(), w.anyone()
+	// Two people meet each other's events far more often than three do: most bugs need one pair alone.
 	if w.pair {
 		user, other = w.Users[0], w.Users[1]
 	}
@@ -232,6 +225,7 @@ func (w *World) publish(author services.UserID) {
 		w.held = append(w.held, id)
 		return
 	}
+	// Transactions commit in another order than they take their IDs: an older post may come after a newer one was seen.
 	if len(w.held) > 0 && w.Random.IntN(3) == 0 {
 		id, w.held = w.held[0], w.held[1:]
 	}
@@ -240,8 +234,9 @@ func (w *World) publish(author services.UserID) {
 	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.fanOut(pause, id, false) })
 }
 
-// lose deletes keys, as an eviction or a flush does.
+// lose deletes keys, as an eviction or a flush does. A restart from an older snapshot is another loss, which the epoch shows.
 func (w *World) lose(user services.UserID) error {
+	// No reader may see the loss as an empty feed, so the check comes before anything is rebuilt.
 	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.lost[0]:w.lost[1]]
 	w.Say("lost: %v", keys)
 	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
@@ -278,6 +273,7 @@ func (w *World) work(trouble bool) error {
 	if len(w.queue) == 0 {
 		return nil
 	}
+	// Of the workers from a random one on, the first that is stalled or is not, as drawn; the random one itself if none is.
 	late := w.Random.IntN(6) == 0
 	at := w.Random.IntN(len(w.queue))
 	for tries := 0; tries < len(w.queue) && w.queue[at].stalled != late; tries++ {
@@ -285,6 +281,7 @@ func (w *World) work(trouble bool) error {
 	}
 	worker := w.queue[at]
 	worker.stalled = false
+	// As after a lease that ended while its worker still runs: both go on.
 	if trouble && w.Random.IntN(12) == 0 {
 		w.Say("%s: taken by another as well", worker.name)
 		w.Enqueue(worker.name, worker.do)
@@ -315,38 +312,6 @@ func (w *World) work(trouble bool) error {
 			return nil
 		}
 	}
-}
-
-// start makes the job a coroutine: next runs it to its next pause, and stop unwinds it at the pause where it waits.
-func (w *worker) start() {
-	w.next, w.stop = iter.Pull(func(yield func(error) bool) {
-		defer func() {
-			if reason := recover(); reason != nil && reason != errDead {
-				panic(reason)
-			}
-		}()
-		err := w.do(func() {
-			if !yield(nil) {
-				panic(errDead)
-			}
-		})
-		if err != nil {
-			yield(err)
-		}
-	})
-}
-
-// kill lets the worker die. The job starts over when it is taken again.
-func (w *worker) kill() {
-	if w.stop != nil {
-		w.stop()
-		w.next, w.stop = nil, nil
-	}
-}
-
-// Enqueue queues a job under a name for the trace.
-func (w *World) Enqueue(name string, do func(pause func()) error) {
-	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stalls) == 0})
 }
 
 // Say adds a line to the trace.

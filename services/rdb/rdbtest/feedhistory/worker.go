@@ -1,0 +1,53 @@
+package feedhistory
+
+import (
+	"errors"
+	"iter"
+)
+
+// A worker runs a job from one pause to the next. Its first step starts it. It is a coroutine and not a goroutine: one step runs at a
+// time, and the seed decides which, so that a failure can be repeated.
+type worker struct {
+	name    string
+	do      func(pause func()) error // may run again from its beginning
+	next    func() (error, bool)     // nil until it starts, and after it died
+	stop    func()                   // nil with next
+	stalled bool
+}
+
+// errDead unwinds the job of a worker that dies.
+var errDead = errors.New("the worker died")
+
+// start makes the job a coroutine: next runs it to its next pause, and stop unwinds it at the pause where it waits.
+func (w *worker) start() {
+	w.next, w.stop = iter.Pull(func(yield func(error) bool) {
+		defer func() {
+			if reason := recover(); reason != nil && reason != errDead {
+				panic(reason)
+			}
+		}()
+		err := w.do(func() {
+			if !yield(nil) {
+				// The pause does not return: the job ends in the middle, and its deferred calls run as they would not in a real crash.
+				panic(errDead)
+			}
+		})
+		// The last value, so that the caller of next sees the error before the end.
+		if err != nil {
+			yield(err)
+		}
+	})
+}
+
+// kill lets the worker die. The job starts over when it is taken again.
+func (w *worker) kill() {
+	if w.stop != nil {
+		w.stop()
+		w.next, w.stop = nil, nil
+	}
+}
+
+// Enqueue queues a job under a name for the trace.
+func (w *World) Enqueue(name string, do func(pause func()) error) {
+	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stalls) == 0})
+}
