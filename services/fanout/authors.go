@@ -23,8 +23,10 @@ const (
 )
 
 const (
+	// A mode may lag behind the audience: a post that is still pushed to a few too many costs time and nothing else.
 	modeAfter  = 5 * time.Second // so that several follows are counted together
 	countAgain = time.Minute     // the least time between two counts of an audience of thousands
+	// modesBatch is how many authors runModes queues in one transaction: the writer of SQLite serves one at a time.
 	modesBatch = 1000
 )
 
@@ -41,6 +43,8 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 // FollowerChunk is a chunk of an author's followers: IDs above After, up to To. It names a range and not the followers,
 // so its job is small, and serves whoever follows when it runs. It is the payload of jobs: the names of its fields are
 // stored.
+//
+// The chunks of one split meet without a gap: After is the To of the chunk before, 0 in the first, and To is the greatest ID in the last.
 type FollowerChunk struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
@@ -111,6 +115,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 		return known, false, err
 	}
 	known, has := found[author]
+	// The zero state is without its number, by which the row is written.
 	known.Number = author
 	again := known.CountedAt.Add(countAgain)
 	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
@@ -146,6 +151,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	if known.Pinned != nil {
 		target = *known.Pinned
 	}
+	// Without a row an author is small: most authors never need one.
 	if target == services.AuthorSmall && known.Version == 0 {
 		return true, nil // the mode stays, as for almost every author
 	}
@@ -166,6 +172,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	default:
 		counted.Mode = target
 	}
+	// The function may run again, and each run decides by the row as it finds it.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		// The log comes before the row in every transaction that takes both: see changelog.LockLog.
@@ -252,6 +259,7 @@ func (f *Fanout) NameIn(ctx context.Context, field rdb.NamedField, stamp redis.S
 	adds := make([]rdb.AddNamed, len(edges))
 	for i, edge := range edges {
 		adds[i] = rdb.AddNamed{Reader: edge.Follower, Author: edge.Pulled()}
+		// The two fields differ in what they say of an edge: a host's shows may be quiet.
 		if field == rdb.Hosts {
 			adds[i].Author = edge.Host()
 		}

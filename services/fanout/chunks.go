@@ -20,7 +20,8 @@ import (
 // online now; with Shards, those among the online users of that many shards, wherever their IDs are. It is the payload
 // of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
-	Post   services.PostID `json:"post"`
+	Post services.PostID `json:"post"`
+	// Author is the post's, so that a chunk can end the fan-out without a read of the post.
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after,omitempty"`
 	To     services.UserID `json:"to,omitempty"`
@@ -28,7 +29,9 @@ type postChunk struct {
 	Shards int             `json:"shards,omitempty"`
 	Online bool            `json:"online,omitempty"`
 
-	OnlineFirst bool `json:"-"` // serve all followers, the online ones first: for a fan-out of one chunk
+	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, as such a chunk runs within
+	// its parent.
+	OnlineFirst bool `json:"-"`
 }
 
 // fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
@@ -206,6 +209,7 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 // FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no
 // upper end: it takes along who follows or returns before its job runs. Without such followers there are no chunks.
 func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
+	// No transaction around the pages: the chunks are ranges, and ranges that meet leave nobody out, whoever comes and goes.
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
 		if err != nil {
@@ -322,6 +326,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 		}
 	}
 	for _, result := range results {
+		// Same is an entry that an earlier run, or a page of the reader, has put there.
 		if result.Status == redis.Applied {
 			f.delivered.Add(1)
 		}

@@ -52,6 +52,7 @@ type Config struct {
 
 // Fanout is the fan-out of one node. It is safe for concurrent use.
 type Fanout struct {
+	// Engine is embedded, because callers commit the commands of feeds and run their jobs on the same value.
 	*jobs.Engine
 	Projector *projector.Projector
 	Chunk     int // how many followers a chunk has: see Config
@@ -61,10 +62,12 @@ type Fanout struct {
 	clock      services.Clock
 	ids        *services.IDClock
 	log        *slog.Logger
-	thresholds services.Thresholds // the configured ones
-	hosts      HostMerge
+	thresholds services.Thresholds // the configured ones, in force until an admin sets others
+	hosts      HostMerge           // nil without the feature of shows; set before the first job and not afterwards
 
-	delivered atomic.Uint64 // how many entries this node has put into inboxes
+	// delivered is how many entries this node has put into inboxes since its start. It is for metrics: a repeated chunk adds only
+	// what it changed.
+	delivered atomic.Uint64
 }
 
 // keepFanouts is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers of that
@@ -73,6 +76,7 @@ const keepFanouts = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.
 func New(cfg Config) *Fanout {
+	// Two thousand inboxes are four round trips of scripts: a chunk ends well within its lease, and few chunks make a fan-out.
 	if cfg.Chunk == 0 {
 		cfg.Chunk = 2000
 	}
@@ -86,6 +90,7 @@ func New(cfg Config) *Fanout {
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)
 	}
+	// With the projector's other rows of limited life, so that one node does it at a time.
 	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", f.forgetFanouts)
 	return f
 }

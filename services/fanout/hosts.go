@@ -10,6 +10,8 @@ import (
 // HostMerge merges what a follower may see of a host into the follower's view. The facts were read after a stamp. It
 // returns the host's entry for the document, which the caller writes, or nothing for an author who is no host. refused
 // reports that something was removed since the stamp.
+//
+// It runs before the script of the posts and may refuse: Reconcile then takes a new stamp and reads everything again.
 type HostMerge func(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 
 // RegisterHosts sets what a follow merges of a host. Call it before the first job. Without it a follow merges posts

@@ -35,6 +35,7 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		if err != nil {
 			return held, err
 		}
+		// Same too: the fan-out may have served this reader after the page was read.
 		held = held || result.Status == redis.Applied || result.Status == redis.Same
 		if err := f.Projector.Changed(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 			return held, err

@@ -192,6 +192,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 		return nil, err
 	}
 	post, ok := found[id]
+	// Not an error, unlike in fanOut: a reader may ask for a post that was deleted since it was listed as in flight.
 	if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
 		return nil, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
+// jobMuteEnd is the only job of restrictions that waits for a time. Nothing else would notice that a mute is over: its end is a column
+// that no statement of feeds looks at.
 const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 
 // restrictionKinds are the kinds of this file. Every other change of a restriction is a command of services/social,
@@ -40,6 +42,7 @@ func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) erro
 		if err != nil || !found || until.IsZero() || until.After(tx.Now) {
 			return err
 		}
+		// The removal is a fact of its own: without a restriction the edge counts again, which Reconcile then projects.
 		_, err = people.Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
 		return err
 	})

@@ -37,6 +37,7 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
+		// In the same transaction, as beginNaming does: a node that reads the mode reads the log up to here as well.
 		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})

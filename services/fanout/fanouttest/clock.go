@@ -20,6 +20,7 @@ func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.flows.IsZero() {
+		// SQL keeps microseconds: a time that is written and read again must equal itself.
 		return c.now.Add(time.Since(c.flows)).Truncate(time.Microsecond)
 	}
 	return c.now

@@ -51,7 +51,7 @@ type World struct {
 	jobs            jobs.Config
 	features        []Feature
 	compared        []Comparison
-	made            int
+	made            int // users, whose keys are numbered by it
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
@@ -104,6 +104,7 @@ func New(tb testing.TB, options Options) *World {
 	if options.Fanout != nil {
 		options.Fanout(&w.fanoutConfig)
 	}
+	// The first node is made as later ones are, so that none of them has a state that the others lack.
 	w.Fanout = w.Another()
 	w.Projector = w.Fanout.Projector
 	return w
@@ -145,7 +146,8 @@ func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 	w.Must(w.Store.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
 }
 
-// Users makes that many active users, whose documents are there.
+// Users makes that many active users, whose documents are there: fan-out serves them, and a change of theirs is seen without a
+// rebuild that would hide what a script did wrong.
 func (w *World) Users(count int) []services.UserID {
 	w.TB.Helper()
 	users := w.Strangers(count)
@@ -232,7 +234,8 @@ func (w *World) Post(author services.UserID) services.PostID {
 	return id
 }
 
-// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find.
+// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already are not brought them:
+// their views differ from the facts until a rebuild.
 func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
@@ -268,6 +271,7 @@ func (w *World) Delete(id services.PostID) {
 // Work does all jobs that are due now, with the workers of one node.
 func (w *World) Work(f *fanout.Fanout) {
 	w.TB.Helper()
+	// A job may leave others behind, also for a worker that was asked before.
 	for busy := true; busy; {
 		busy = false
 		for _, worker := range f.Workers(1) {
@@ -284,6 +288,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.Work(f)
+		// The limit is that of the planned jobs: reminders and ends of mutes are due hours ahead, and would never let it end.
 		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
 		w.Must(err)
 		if !waits {

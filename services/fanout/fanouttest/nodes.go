@@ -60,7 +60,8 @@ func (w *World) CompareCounts(facts func(ctx context.Context, user services.User
 	})
 }
 
-// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed.
+// Another makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares the node
+// cache of the first node: see AnotherNode for one that must learn by the log.
 func (w *World) Another() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobs)
