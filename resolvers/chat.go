@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"math"
 	"time"
 
 	"tidings/dataloader"
@@ -38,7 +39,7 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	of, at = binary.BigEndian.Uint64(bytes[1:]), binary.BigEndian.Uint64(bytes[9:])
-	if of > 1<<62 || at > 1<<62 {
+	if of > math.MaxInt64 || at > math.MaxInt64 {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	return of, at, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -24,6 +25,23 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 			t.Fatalf("a stranger reads it: %v", err)
 		}
 	})
+}
+
+// The lists of posts and shows of a user go on after 2039, when the bit 62 of the IDs of posts is set.
+func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
+	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
+		for _, kind := range []byte{publishedCursor, hostedCursor, memberCursor} {
+			if of, got, err := parsePlace(kind, placeText(kind, 7, at)); of != 7 || got != at || err != nil {
+				t.Errorf("%d became %d of %d, %v", at, got, of, err)
+			}
+		}
+	}
+	// SQL has no such numbers.
+	for _, text := range []string{placeText(memberCursor, 7, 1<<63), placeText(memberCursor, 1<<63, 7)} {
+		if _, _, err := parsePlace(memberCursor, text); services.CodeOf(err) != services.Invalid {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }
 
 // Every text that is sent as a cursor is parsed, or refused with the reason; a parsed one prints the same again.
