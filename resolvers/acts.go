@@ -12,7 +12,8 @@ import (
 // asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
 // needs the scope goes through it, and the export of a user. target and details record the object and the values of the act;
 // they never contain a secret. work runs once, and its writes carry the outcome: see acts.Service.Do. An act that cannot be
-// recorded is not done.
+// recorded is not done. The record has the subject of the token and not its key, because an operator may act as somebody
+// else. A generic function, because each mutation has a payload type of its own.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {
@@ -29,7 +30,8 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 }
 
 // targetUser is the target of an act on a user. What is no ID of a user is none: nothing would find it when the user is
-// erased, and the text could be anything.
+// erased, and the text could be anything. The work itself then refuses the ID, so the act stands there as failed, without a
+// target.
 func targetUser(id string) string {
 	if _, err := services.ParseUserID("userId", id); err != nil {
 		return ""
@@ -47,13 +49,14 @@ func subjectOf(ctx context.Context) string {
 }
 
 // operates reports whether the request has a token of an operator, for fields that the host application may use too. A token
-// with both scopes is the application's: its thousands of calls are no acts.
+// with both scopes is the application's: its thousands of calls are no acts. They would bury what people did.
 func operates(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
 // acts is a page of the acts of operators, the newest first. It has no edges, so its one cursor is that of the last act.
+// Reading the acts is no act.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -80,7 +83,8 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	return page, nil
 }
 
-// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error.
+// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error. An act that
+// is STARTED for long was interrupted with its node: nobody knows its outcome.
 func actShown(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
 		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),

@@ -9,12 +9,13 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the modes, by the values that services has for them.
+// authorModes are the modes, by the values that services has for them. The position is the mode's value, so that both
+// directions need one list.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned is the mode that an operator names; nil for none.
+// pinned is the mode that an operator names; nil for none. Modes are few, and the map back would be a second list to keep.
 func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
@@ -25,7 +26,8 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience returns an author's mode and number of followers.
+// audience returns an author's mode and number of followers. Followers are counted up to the threshold of the huge mode:
+// beyond it, no number changes the mode.
 func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {
@@ -39,7 +41,8 @@ func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.
 	return shown, err
 }
 
-// fanoutState returns the state of the fan-out: the thresholds of the whole installation, and the work that waits on all nodes.
+// fanoutState returns the state of the fan-out: the thresholds of the whole installation, and the work that waits on all
+// nodes. The lag is the age of the oldest waiting job of a fan-out: what a follower waits at worst.
 func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	thresholds, err := r.Fanout.Thresholds(ctx)
 	if err != nil {
@@ -51,8 +54,9 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}, err
 }
 
-// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds. The bound also keeps the hours from
-// overflowing a duration.
+// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds. The bound also keeps the hours
+// from overflowing a duration. Each field is checked on its own; that dormant comes after idle is checked by the service,
+// which also checks thresholds from the command line.
 func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
 	const most = int(services.MaxActivityThreshold / time.Hour)
 	for _, field := range []struct {
@@ -75,7 +79,8 @@ func activityState(thresholds services.ActivityThresholds) graph.ActivityThresho
 	}
 }
 
-// cleanNow makes the next pass of the cleaner due now, on any node. The payload mostly shows the time before it begins.
+// cleanNow makes the next pass of the cleaner due now, on any node. The payload mostly shows the time before it begins. It
+// waits for nothing, because a pass takes minutes on a large Redis, and may be run by any node.
 func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
 	return asAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
 		if err := r.Projector.AskForCleaning(ctx); err != nil {
@@ -89,7 +94,8 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 	})
 }
 
-// recountBadges compares a user's document with the facts and mends it. The payload says whether it differed.
+// recountBadges compares a user's document with the facts and mends it. The payload says whether it differed. It is for a
+// support case: the audit does the same for everybody, in laps.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
 	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
 		user, err := r.number(ctx, "userId", input.UserID)
@@ -116,7 +122,8 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 	})
 }
 
-// setFanoutThresholds changes the thresholds of all nodes. Posts keep the mode that they were published in.
+// setFanoutThresholds changes the thresholds of all nodes. Posts keep the mode that they were published in. They are a row in
+// SQL, so all nodes read the same and a restart keeps them.
 func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
 	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
 	return asAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
@@ -127,7 +134,8 @@ func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanou
 	})
 }
 
-// setActivityThresholds changes when users count as idle and dormant, on all nodes.
+// setActivityThresholds changes when users count as idle and dormant, on all nodes. Details are in hours, as in the input, so
+// that the record reads like the request.
 func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetActivityThresholdsInput) (*graph.SetActivityThresholdsPayload, error) {
 	details := fmt.Sprintf("idle %d h, dormant %d h", input.IdleAfterHours, input.DormantAfterHours)
 	return asAdmin(ctx, r, "setActivityThresholds", "", details, func(ctx context.Context) (*graph.SetActivityThresholdsPayload, error) {
@@ -142,7 +150,8 @@ func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetAct
 	})
 }
 
-// pinAuthorMode holds an author in a mode, whatever their number of followers, or lets it follow that number again.
+// pinAuthorMode holds an author in a mode, whatever their number of followers, or lets it follow that number again. A pin
+// holds until it is ended: an author whose followers were bought does not flip between modes.
 func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
 	// For the record of the act: null in the input ends a pin.
 	mode := "unpinned"

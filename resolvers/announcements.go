@@ -9,7 +9,8 @@ import (
 	"tidings/services/announcements"
 )
 
-// host checks that the token has a scope of the host application or of operators. Operations with by: forHost are theirs.
+// host checks that the token has a scope of the host application or of operators. Operations with by: forHost are theirs. An
+// operator may do by hand what the application does by program, such as an announcement of an outage; it is then an act.
 func (r *Resolver) host(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -21,8 +22,9 @@ func (r *Resolver) host(ctx context.Context) error {
 	return nil
 }
 
-// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because
-// the change may not have reached this node's memory.
+// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL,
+// because the change may not have reached this node's memory. The host application sees also what is withdrawn or has not
+// started.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
@@ -32,7 +34,8 @@ func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcem
 	return graphAnnouncement(a), err
 }
 
-// graphAnnouncement is an announcement as anybody sees it, without what depends on the viewer.
+// graphAnnouncement is an announcement as anybody sees it, without what depends on the viewer. Its ID is that of the text;
+// the position in the list is only in cursors, because showing it again gives it a new one.
 func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
 	if !a.EndsAt.IsZero() {
@@ -60,7 +63,8 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 	return &page, nil
 }
 
-// readAnnouncements reads a page below a position of the one list that all share. The page may be larger than what one field shows.
+// readAnnouncements reads a page below a position of the one list that all share. The page may be larger than what one field
+// shows. All announcements are in the node's memory; only the viewer's position and segments are read.
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(announcements.End)
 	if after != nil {
@@ -84,8 +88,9 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	return result, nil
 }
 
-// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. Clients' stores take the
-// new state of each from it, so that a list on the page changes without another query.
+// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. Clients' stores take
+// the new state of each from it, so that a list on the page changes without another query. maxNodes of them are as many as a
+// client can have on a page.
 func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
 	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil

@@ -9,7 +9,9 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is in.
+// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is
+// in. Both ways to execute call it, so that pages and errors are the same. The device is part of the question where sessions
+// are kept by device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -21,7 +23,8 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
 }
 
-// boardConnection makes a page of a board for its viewer. An edge has what the session froze, and its node the show as it is now.
+// boardConnection makes a page of a board for its viewer. An edge has what the session froze, and its node the show as it is
+// now. All nodes share one list of IDs: a field of one show, such as its reminder, is read for all.
 func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection {
 	page := &graph.LiveBoardConnection{
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
@@ -61,7 +64,8 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// Only the first event can be one that the client has: the state that the watch began with.
+	// Only the first event can be one that the client has: the state that the watch began with. A client that reconnects
+	// shows it already.
 	first := true
 	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		known := first && change.Nothing() && change.Badges.Version == since
@@ -73,7 +77,8 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 }
 
 // liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first
-// event's names for as long as the subscription lasts.
+// event's names for as long as the subscription lasts. The lists share their hosts and IDs, because an event is one response
+// for fields that read.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID

@@ -10,7 +10,8 @@ import (
 )
 
 // changes is a page of the change stream, in its one order. Its cursor never expires, because a position is a version: for
-// what was replaced by a newer change of the same user, the reader gets that one later.
+// what was replaced by a newer change of the same user, the reader gets that one later. The position is the reader's alone:
+// the server keeps none, so any number of readers follow the stream.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -39,8 +40,10 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	return part, nil
 }
 
-// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
-// The second is up to where the reader had everything when it began to page: what is newer is a change for it, and may alert.
+// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as
+// two. The second is up to where the reader had everything when it began to page: what is newer is a change for it, and may
+// alert. Both numbers are needed only while a reader is behind: when it has caught up they are equal, and the cursor is short
+// again.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
 	if position.FullTo != position.ReadTo {
@@ -49,7 +52,8 @@ func changePositionText(position stream.Position) string {
 	return text
 }
 
-// parseChangePosition reads the output of changePositionText, nil as the start. The cursors are of no user, hence 0.
+// parseChangePosition reads the output of changePositionText, nil as the start. The cursors are of no user, hence 0. A reader
+// cannot have had more than it has read, hence the comparison.
 func parseChangePosition(text *string) (position stream.Position, err error) {
 	if text == nil {
 		return position, nil
@@ -69,7 +73,8 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 }
 
 // changeShown is a change as the API shows it to a reader who has all changes up to a version. Counts of 0 are shown only if
-// they are news.
+// they are news. A source at 0 that is news tells an application to remove a number; all the other zeros of a user would only
+// make the answer long.
 func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{

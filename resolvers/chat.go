@@ -23,29 +23,32 @@ const (
 	placeLength = 1 + 8 + 8
 )
 
-// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains no
-// secret.
+// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains
+// no secret. of is 64 bits wide, because an object may be a user, a conversation or a time.
 func placeText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, placeLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(bytes, at))
 }
 
-// parsePlace reads the output of placeText. The caller compares of with the object that it lists. Both numbers are bounded, so
-// that they fit into SQL's signed ones.
+// parsePlace reads the output of placeText. The caller compares of with the object that it lists. Both numbers are bounded,
+// so that they fit into SQL's signed ones. Strict decoding refuses a second spelling of one position.
 func parsePlace(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != placeLength || bytes[0] != kind {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	of, at = binary.BigEndian.Uint64(bytes[1:]), binary.BigEndian.Uint64(bytes[9:])
+	// Beyond them a driver would fail, and the client would get INTERNAL for a text that it made up.
 	if of > math.MaxInt64 || at > math.MaxInt64 {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	return of, at, nil
 }
 
-// talkText prints a position in a viewer's list of conversations: the viewer, and then as placeText.
+// talkText prints a position in a viewer's list of conversations: the viewer, and then as placeText. The list is in the order
+// of the last messages. Two conversations of one microsecond are told apart by their IDs, so a page neither skips nor repeats
+// one.
 func talkText(viewer services.UserID, state chat.State) string {
 	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + place
@@ -61,7 +64,8 @@ func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
 	return chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
 }
 
-// placeIn is the position of a cursor in the list of one conversation, or start without a cursor.
+// placeIn is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names the
+// conversation, because numbers of messages begin at 1 in each: the same number is a position in all of them.
 func placeIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {
 		return start, nil
@@ -85,7 +89,8 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 
 // graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are
 // omitted. The caller has checked that the viewer is a member. Everything is asked of the loader, which has it already if a
-// list has read ahead.
+// list has read ahead. Pages, last messages, IDs and payloads all come here, so a message looks the same wherever it is
+// shown.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	// Who is in the messages is known only when they are read, and the people are then read at once.
@@ -128,6 +133,7 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 }
 
 // graphConversation is a conversation by its state alone. The counts are those of the member, before the display policy.
+// Unread does not come from the badge document: count and list are of one read of SQL, so they cannot part.
 func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
@@ -140,7 +146,8 @@ func graphConversation(state chat.State) graph.Conversation {
 	return c
 }
 
-// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, such as after quitting.
+// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, such as after quitting. It reads
+// the facts, which have the commit.
 func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
 	state, err := r.Chat.One(ctx, viewer.Number, id)
 	if err != nil {
@@ -150,6 +157,7 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 }
 
 // message reads the message of an operation for its payload. It asks for the viewer's own right to see it, like any read.
+// Mentions and recalls change it, so it is read again and not made from the input.
 func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
@@ -170,7 +178,8 @@ func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, erro
 	return list[0], nil
 }
 
-// inConversation runs an operation in a conversation, and returns the conversation after it.
+// inConversation runs an operation in a conversation, and returns the conversation after it. Mutations with this payload
+// differ in their inputs only.
 func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -179,13 +188,15 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	return r.conversationPayload(ctx, done, done.call.conversation), nil
 }
 
-// conversationPayload is the payload of an operation in a conversation. What cannot be read after the commit is null.
+// conversationPayload is the payload of an operation in a conversation. What cannot be read after the commit is null. After
+// quitting the conversation is null and the badges have what is left.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
-// device is the name of the device that sent the request. All devices without a name count as one.
+// device is the name of the device that sent the request. All devices without a name count as one. It is part of the token's
+// request and not of the token: one user has several.
 func device(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // watchConversation turns the changes of a conversation into events of a subscription. The badges come with it, because each
-// message changes both.
+// message changes both. The events have no differences: a client that missed one has everything from the next.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before anything is opened.

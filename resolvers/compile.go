@@ -12,14 +12,17 @@ import (
 // parallel. It is compiled once for each document, into a function that appends JSON. Whatever is not plain is not compiled,
 // and the executor does it: nothing here has to know all of GraphQL, only to notice what it does not know.
 
-// writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines.
+// writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines. It must not keep value
+// or anything in it: the caller writes the next item into the same memory.
 type writer[T any] func(to []byte, value *T) []byte
 
-// member makes the writer of one field, given its selection; nil if it cannot be compiled.
+// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so
+// that what it finds out about the selection costs a request nothing.
 type member[T any] func(selected ast.SelectionSet) writer[T]
 
-// object is the compiler of a type of the schema: a member for each field. A field that is missing is not hot; a test compares
-// the answers of both ways for every field.
+// object is the compiler of a type of the schema: a member for each field. A field that is missing is not hot; a test
+// compares the answers of both ways for every field. A type that contains itself, as a post its parent, cannot be a member:
+// Go refuses the cycle of initialisation.
 type object[T any] struct {
 	name    string
 	members map[string]member[T]
@@ -27,13 +30,15 @@ type object[T any] struct {
 
 // plainFields is the selection of a type with its fragments expanded. It returns false if the selection has directives,
 // repeats a key of the answer (which may need a merge), or has a condition on another type: the executor then does the work.
-// Variables are not looked at: a compiled document serves all of their values.
+// Variables are not looked at: a compiled document serves all of their values. A condition on the type itself is plain,
+// because every value of the selection has that type.
 func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
 	add = func(selected ast.SelectionSet) bool {
 		for _, selection := range selected {
 			switch s := selection.(type) {
+			// Two fields under one key are legal if they are equal, and the executor then merges their selections.
 			case *ast.Field:
 				if len(s.Directives) > 0 || known[s.Alias] {
 					return false
@@ -44,6 +49,8 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != kind || !add(s.SelectionSet) {
 					return false
 				}
+			// A fragment that was spread before repeats its keys, and so ends here too: nested spreads cannot make this walk
+			// long.
 			case *ast.FragmentSpread:
 				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != kind || !add(s.Definition.SelectionSet) {
 					return false
@@ -57,7 +64,8 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 }
 
 // compile makes the writer of a selection; nil if the selection is not plain or has a field that cannot be compiled. One such
-// field anywhere below leaves the whole part to the executor.
+// field anywhere below leaves the whole part to the executor. The parts are in the order of the document, which is the order
+// of the answer.
 func (o object[T]) compile(selected ast.SelectionSet) writer[T] {
 	type part struct {
 		key   []byte
@@ -92,7 +100,8 @@ func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// field makes the writer of one field; nil if it has arguments, or is none of the members.
+// field makes the writer of one field; nil if it has arguments, or is none of the members. Arguments are refused, because a
+// writer has no variables: a field that takes one is read by a part, which does.
 func (o object[T]) field(field *ast.Field) writer[T] {
 	switch {
 	case len(field.Arguments) > 0:
@@ -109,12 +118,14 @@ func (o object[T]) field(field *ast.Field) writer[T] {
 	return make(field.SelectionSet)
 }
 
-// leaf is a field without fields of its own.
+// leaf is a field without fields of its own. The document has been validated, so a leaf has no selection that could be
+// ignored here.
 func leaf[T any](write writer[T]) member[T] {
 	return func(ast.SelectionSet) writer[T] { return write }
 }
 
-// within is a field with fields of its own. get must not return nil: what can be null is a leaf, or is not compiled.
+// within is a field with fields of its own. get must not return nil: what can be null is a leaf, or is not compiled. get
+// returns a pointer into the value, so that nothing is copied and nothing is allocated for each item.
 func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
@@ -125,7 +136,8 @@ func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	}
 }
 
-// listed is a field with a list of values that have fields of their own.
+// listed is a field with a list of values that have fields of their own. A nil list is written as [], because no list in a
+// compiled type can be null.
 func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 	return func(selected ast.SelectionSet) writer[T] {
 		write := of.compile(selected)
@@ -145,7 +157,8 @@ func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 	}
 }
 
-// appendText writes a string as execution does, byte for byte: clients and tests compare both ways.
+// appendText writes a string as execution does, byte for byte: clients and tests compare both ways. encoding/json is not
+// used, because it escapes <, > and & and gqlgen's marshaler does not.
 func appendText(to []byte, text string) []byte {
 	return append(appendEscaped(append(to, '"'), text), '"')
 }
@@ -158,7 +171,8 @@ func appendTextOrNull(to []byte, text string) []byte {
 	return appendText(to, text)
 }
 
-// appendID writes a global id, as services.GlobalID does: an escaped key needs no escapes of JSON, and our own keys need neither.
+// appendID writes a global id, as services.GlobalID does: an escaped key needs no escapes of JSON, and our own keys need
+// neither.
 func appendID(to []byte, kind, key string) []byte {
 	to = append(append(append(to, '"'), kind...), ':')
 	return append(services.AppendEscapedKey(to, key), '"')
@@ -185,6 +199,7 @@ func appendEscaped(to []byte, text string) []byte {
 			to = append(to, '\\', 'r')
 		case '\t':
 			to = append(to, '\\', 't')
+		// Control characters below a space. JSON needs no others.
 		default:
 			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}

@@ -9,13 +9,17 @@ import (
 	"tidings/services/feed"
 )
 
-// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for.
+// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. It reads
+// nothing, so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
 func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
 // graphPost is one of several posts that are shown together. A field that is requested of one of them is read for all.
+// together must be the same slice for all of them: the loader reads the counts of all its posts when the first is asked for
+// its own.
 func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
+	// The time of publication is in the ID and needs no column of its own.
 	shown := graph.Post{
 		ID: post.GlobalID(), Kind: post.Kind, Author: graphUser(author), Body: post.Body, PublishedAt: post.ID.Time(),
 		Key: post.ID, AuthorID: post.Author, Answers: post.Parent, Together: together,
@@ -47,7 +51,9 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since.
+// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since. It goes through
+// visible, although the viewer has just written: somebody who likes a post may have been blocked between the commit and this
+// read.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {
@@ -73,8 +79,9 @@ func authorsOf(page feed.Page) []services.User {
 	return authors
 }
 
-// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a
-// page may be short, or empty, although more posts follow.
+// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post:
+// a page may be short, or empty, although more posts follow. The compiled answer has the same page: see pageObject. A test
+// compares both, byte for byte.
 func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
 		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,
@@ -87,6 +94,8 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	if len(result.Edges) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
 	}
+	// Next is the last position that was looked at. Posts that were hidden or deleted below the last edge lie between both,
+	// and the next page must not read them again.
 	if page.Next != 0 {
 		cursor, lastID := cursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID

@@ -1,78 +1,91 @@
 package resolvers
 
-// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
-// time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
-// around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a
-// whole page.
+// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the
+// server's time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of
+// the lists around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads
+// them for a whole page. A weight is for the read of the field itself; what is below it costs on its own. About 20 is for
+// what Redis or a node cache has, 30 to 50 for a statement of SQL, and 200 or more for several statements, which nobody
+// should repeat under aliases. An operation above --query-cost (30,000 by default) is refused, and a query pays its cost from
+// READS. The schema has tests for both directions: a weight must name a field, and a list with a size must have a weight.
 var Weights = map[string]int{
-	"Query.nodes":                       5,  // for each node
-	"Query.users":                       20, // for each user
-	"Query.__schema":                    1000,
-	"Query.__type":                      100,
-	"Viewer.badges":                     20,
-	"Viewer.homeFeed":                   20,
-	"Viewer.liveBoard":                  20,
-	"Viewer.notifications":              50,
-	"Viewer.siteMessages":               50,
-	"Viewer.announcements":              20,
-	"Viewer.conversations":              50,
-	"Viewer.views":                      50,
-	"Admin.changes":                     50,
-	"Admin.webhooks":                    50,
-	"Admin.devices":                     50,
-	"Viewer.devices":                    30,
-	"Admin.acts":                        50,
-	"Admin.export":                      2000, // a statement for each kind of lines
-	"ExportLine.text":                   5,
-	"Admin.webhookDeadLetters":          50,
-	"Viewer.badgeExplained":             200, // for each part
-	"BadgeItem.node":                    15,
-	"Viewer.awayDigest":                 500,
-	"Viewer.mutes":                      30,
-	"Viewer.blocks":                     30,
-	"Viewer.hides":                      30,
-	"User.viewerFollows":                5,
-	"User.followsViewer":                5,
-	"User.viewerMutes":                  5,
-	"User.viewerFollowMode":             5,
-	"Preferences.follows":               30,
-	"User.viewerBlocks":                 5,
-	"User.viewerHides":                  5,
-	"User.followers":                    30,
-	"User.followees":                    30,
-	"User.posts":                        30,
-	"User.shows":                        30,
-	"Conversation.messages":             30,
-	"Conversation.members":              30,
-	"Conversation.lastMessage":          10,
-	"Post.viewerHasLiked":               3,
-	"Post.likeCount":                    3,
-	"Post.commentCount":                 3,
-	"Post.parent":                       15,
-	"Post.comments":                     30,
-	"Post.likes":                        30,
-	"Post.ref":                          2,
-	"Post.url":                          2,
-	"Post.data":                         2,
-	"Show.ref":                          2,
-	"Show.url":                          2,
-	"Show.data":                         2,
-	"Conversation.ref":                  2,
-	"Conversation.url":                  2,
-	"Conversation.data":                 2,
-	"Message.ref":                       2,
-	"Message.url":                       2,
-	"Message.data":                      2,
-	"SiteMessage.ref":                   2,
-	"SiteMessage.url":                   2,
-	"SiteMessage.data":                  2,
-	"SiteMessageReport.ref":             2,
-	"SiteMessageReport.url":             2,
-	"SiteMessageReport.data":            2,
-	"Announcement.ref":                  2,
-	"Announcement.url":                  2,
-	"Announcement.data":                 2,
-	"Notification.causes":               5,
+	"Query.nodes": 5,  // for each node
+	"Query.users": 20, // for each user
+	// Introspection walks the whole schema for one short line of text. Tools ask for it once; a loop of it is bounded by
+	// READS.
+	"Query.__schema": 1000,
+	"Query.__type":   100,
+	// What the viewer has. Those at 20 come from Redis or a node cache, those at 50 from SQL.
+	"Viewer.badges":        20,
+	"Viewer.homeFeed":      20,
+	"Viewer.liveBoard":     20,
+	"Viewer.notifications": 50,
+	"Viewer.siteMessages":  50,
+	"Viewer.announcements": 20,
+	"Viewer.conversations": 50,
+	"Viewer.views":         50,
+	// For operators and the host application.
+	"Admin.changes":            50,
+	"Admin.webhooks":           50,
+	"Admin.devices":            50,
+	"Admin.acts":               50,
+	"Admin.export":             2000, // a statement for each kind of lines
+	"ExportLine.text":          5,
+	"Admin.webhookDeadLetters": 50,
+	// These read every source in SQL, and are meant for a person who asks why, not for a client that polls.
+	"Viewer.badgeExplained": 200, // for each part
+	"BadgeItem.node":        15,
+	"Viewer.awayDigest":     500,
+	// Lists of users and of browsers, one statement each.
+	"Viewer.mutes":        30,
+	"Viewer.devices":      30,
+	"Preferences.follows": 30,
+	"Viewer.blocks":       30,
+	"Viewer.hides":        30,
+	// The relation between the viewer and a user: one statement for all users of a page, whichever of these fields ask.
+	"User.viewerFollows":    5,
+	"User.followsViewer":    5,
+	"User.viewerMutes":      5,
+	"User.viewerFollowMode": 5,
+	"User.viewerBlocks":     5,
+	"User.viewerHides":      5,
+	"User.followers":        30,
+	"User.followees":        30,
+	"User.posts":            30,
+	"User.shows":            30,
+	// Lists within the items of a list: one statement for all of them, with rows for each.
+	"Conversation.messages":    30,
+	"Conversation.members":     30,
+	"Conversation.lastMessage": 10,
+	"Post.viewerHasLiked":      3,
+	"Post.likeCount":           3,
+	"Post.commentCount":        3,
+	"Post.parent":              15,
+	"Post.comments":            30,
+	"Post.likes":               30,
+	// Labels: one statement for each type of object in the response, so each text costs little.
+	"Post.ref":               2,
+	"Post.url":               2,
+	"Post.data":              2,
+	"Show.ref":               2,
+	"Show.url":               2,
+	"Show.data":              2,
+	"Conversation.ref":       2,
+	"Conversation.url":       2,
+	"Conversation.data":      2,
+	"Message.ref":            2,
+	"Message.url":            2,
+	"Message.data":           2,
+	"SiteMessage.ref":        2,
+	"SiteMessage.url":        2,
+	"SiteMessage.data":       2,
+	"SiteMessageReport.ref":  2,
+	"SiteMessageReport.url":  2,
+	"SiteMessageReport.data": 2,
+	"Announcement.ref":       2,
+	"Announcement.url":       2,
+	"Announcement.data":      2,
+	"Notification.causes":    5,
+	// A subscription pays when it opens, and not for its events.
 	"Subscription.homeFeedChanged":      50,
 	"Subscription.liveBoardChanged":     50,
 	"Subscription.conversationChanged":  50,
@@ -80,5 +93,6 @@ var Weights = map[string]int{
 	"Subscription.conversationsChanged": 50,
 }
 
-// Pages are the most items of a page of a field, where that is not 100.
+// Pages are the most items of a page of a field, where that is not 100. The cost of a field is computed with at most so many
+// items, so its resolver must refuse more: a client would get them for nothing.
 var Pages = map[string]int{"Admin.export": maxExport}

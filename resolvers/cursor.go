@@ -10,17 +10,22 @@ import (
 	"tidings/services/notifications"
 )
 
+// The bounds of first. A page of 20 is about a screen. 100 is also what transport takes for the largest page when it computes
+// a cost; export is the exception, see Pages.
 const (
 	defaultFirst = 20
 	maxFirst     = 100
 	maxExport    = 1000 // lines
 
-	// A kind, a user and a position. Cursors are opaque to clients, but no secret: they are checked and never trusted.
+	// A kind, a user and a position. A longer cursor begins with such a part. Cursors are opaque to clients, but no secret:
+	// they are checked and never trusted.
 	cursorLength = 1 + 4 + 8
 )
 
 // cursorKind identifies the list that a cursor belongs to, and the cursor's form. Clients keep cursors, so a number is never
-// given to another list.
+// given to another list. The numbers from 16 on that are missing here are those of longer cursors: conversations (16 to 18),
+// posts (19 and 20), lists of a user (40 to 43). All kinds are different, so that a cursor of one list is never read as one
+// of another.
 type cursorKind byte
 
 const (
@@ -74,7 +79,7 @@ func (k cursorKind) String() string {
 }
 
 // pageSize checks first: 1 to 100, 20 when left out. A larger page is refused and not cut, because a client could take the
-// shorter one for the end.
+// shorter one for the end. The resolvers of all lists call it before their first read.
 func pageSize(first *int) (int, error) {
 	return sizeUpTo(first, defaultFirst, maxFirst)
 }
@@ -106,7 +111,9 @@ func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []by
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads the output of text. field names the argument in the error. Strict decoding makes one position one text.
+// parse reads the output of text. field names the argument in the error. Strict decoding makes one position one text. Three
+// checks stand between a stranger's text and a statement: the kind, the owner, and the range. Another user's cursor has an
+// error of its own, because it comes from a shared link and not from a mistake of the client.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -124,11 +131,12 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 }
 
 // hostCursors is the number in cursors of the first category of the host application: its ID follows. Below are Tidings' own,
-// by their place in services.Categories.
+// by their place in services.Categories. 2^16 leaves room for more of Tidings' own than there will ever be.
 const hostCursors = 1 << 16
 
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
-// another cursor. Three parts are needed, because groups of one moment are told apart by category and subject.
+// another cursor. Three parts are needed, because groups of one moment are told apart by category and subject. The category
+// is a number and no name, so that the cursor has a fixed length and does not tell names.
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
@@ -137,8 +145,9 @@ func (r *Resolver) notificationPositionText(viewer services.UserID, position not
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-// parseNotificationPosition reads the output of notificationPositionText. A category of the application that was removed makes
-// the cursor INVALID: there is no such place any more.
+// parseNotificationPosition reads the output of notificationPositionText. A category of the application that was removed
+// makes the cursor INVALID: there is no such place any more. The first half is checked against the viewer; the second half
+// has the category where the viewer would be.
 func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
@@ -146,7 +155,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		return position, err
 	}
 	position.At = time.UnixMicro(int64(at)).UTC()
-	// parse compares the category like a viewer, so each is tried.
+	// parse compares the category like a viewer, so each is tried. Both lists are short.
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
 			position.Category, position.Subject = category, services.PostID(subject)
@@ -173,7 +182,8 @@ func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
 }
 
 // newerOf is the position of newerThan, which excludes the other two arguments. given is false without it. The post itself
-// need not exist.
+// need not exist. A client sends the newest post that it has, which its author may have deleted since: a missing post must
+// not make the client reload its whole list.
 func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
@@ -187,7 +197,8 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 	return place, true, err
 }
 
-// startOf is the position below which a page starts: the newest without after and lastId, which exclude each other.
+// startOf is the position below which a page starts: the newest without after and lastId, which exclude each other. lastId is
+// for clients that keep posts and no cursors.
 func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:

@@ -12,7 +12,7 @@ import (
 type devicesKey struct{}
 
 // devicesOf are the viewer's devices, which all fields of a response share. They have no secret: the keys of a subscription
-// are never read back.
+// are never read back. The payload of a registration reads them again, because Forget has dropped what was shared.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		list, err := r.Devices.Of(ctx, viewer.Number)
@@ -27,7 +27,8 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// deviceNodes adds the viewer's own devices. An ID of another user's device has no node, like one that is unknown.
+// deviceNodes adds the viewer's own devices. An ID of another user's device has no node, like one that is unknown. A user has
+// few devices, so all are read, and the IDs are looked up among them.
 func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
@@ -41,7 +42,8 @@ func (r *Resolver) deviceNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return err
 }
 
-// afterDevices are the badges and the viewer of a payload; nil if they could not be read.
+// afterDevices are the badges and the viewer of a payload; nil if they could not be read. A registration changes no badge.
+// Every payload has both, so that clients treat all mutations alike.
 func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
 	badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
 	if badges == nil {
@@ -51,8 +53,9 @@ func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*ser
 	return *badges, &shown
 }
 
-// registerDevice registers the browser that calls, or changes its registration. The same endpoint of another user becomes this
-// viewer's.
+// registerDevice registers the browser that calls, or changes its registration. The same endpoint of another user becomes
+// this viewer's. It is no entry of operations: a subscription of a browser belongs to whoever holds its keys, so the
+// application cannot register one for a user. A browser that repeats it changes nothing.
 func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -69,6 +72,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	payload := &graph.RegisterDevicePayload{Changed: done.Changed}
 	if list := ifRead[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
+		// The device is shown as it is stored, with what the registration did not name.
 		for _, d := range *list {
 			if d.ID == done.ID {
 				payload.Device = &d
@@ -80,7 +84,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 }
 
 // unregisterDevice ends a registration, by its ID or by the endpoint, which is what a page knows of itself. One that is gone
-// is no error.
+// is no error. Another user's device is not found, by either name.
 func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterDeviceInput) (*graph.UnregisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -107,7 +111,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	return payload, nil
 }
 
-// deviceCounts are the devices of all users, for operators.
+// deviceCounts are the devices of all users, for operators. They are counted in SQL, so every node answers the same.
 func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error) {
 	c, err := r.Devices.Counts(ctx)
 	if err != nil {

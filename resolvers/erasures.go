@@ -8,7 +8,9 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated safely.
+// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated
+// safely. The answer has the name of the erasure, by which an operator asks for its end when the user's ID names nobody any
+// more.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
@@ -23,7 +25,7 @@ func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*
 	})
 }
 
-// erasure is an erasure by its name; nil if there is none.
+// erasure is an erasure by its name; nil if there is none. The name holds nothing of the user, so it may be kept in a ticket.
 func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, error) {
 	found, known, err := r.Erasures.ByName(ctx, name)
 	if err != nil || !known {
@@ -33,7 +35,8 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 	return &shown, nil
 }
 
-// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out.
+// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. Removed grows while the
+// job runs, and stays as proof of what was there.
 func graphErasure(e erasures.Erasure) graph.Erasure {
 	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {

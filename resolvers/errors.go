@@ -17,7 +17,8 @@ import (
 	"tidings/services"
 )
 
-// Around puts a fresh loader around every response. Each event of a subscription is a response, and so reads anew.
+// Around puts a fresh loader around every response. Each event of a subscription is a response, and so reads anew. A loader
+// that outlived its response would show a long subscription the names of its first event for hours.
 func Around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -28,7 +29,8 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 
 // ErrorPresenter maps every error to its code: a services.Error keeps its message and code, an error of the language (syntax,
 // validation, input) is INVALID, an operation out of time is UNAVAILABLE, and any other error is INTERNAL. Each has the ID of
-// its request, which the log has too. All errors of GraphQL pass it, whatever the transport.
+// its request, which the log has too. All errors of GraphQL pass it, whatever the transport. It adds the argument at fault to
+// errors of the executor, which knows only a path, so that a form can mark the field whatever layer refused it.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)
@@ -46,7 +48,8 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 
 // argumentAt is the argument that the executor could not read, named as in other errors: at, events[0].at; "" for any other
 // error, such as one before the execution. The path of such an error continues below the field into its argument, whereas a
-// path of an answer ends at a field.
+// path of an answer ends at a field. The name input is left out where fields of it follow, because the errors of services
+// name those fields alone.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
@@ -69,12 +72,14 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
 	switch {
+	// An error that a service has made for people. It may be wrapped, so its type is looked for and not its place.
 	// Its cause is for the log only: an engine that did not answer, for instance.
 	case isKnown:
 		if known.Cause != nil {
 			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
-	// The operation's time is over, wherever it was.
+	// The operation's time is over, wherever it was. The client may repeat the request: under an idempotency key a mutation
+	// that was committed all the same has no second effect.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
 	// An error of the parser, a validation or a scalar. One that wraps another is judged by that.
@@ -83,6 +88,7 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {
 			known.Code = services.Code(had)
 		}
+	// A fault of this program or of an engine. The text is kept from the client, and the ID connects its report with the log.
 	default:
 		known = &services.Error{Code: services.Internal, Message: "internal error " + id}
 		log.Error("internal error", "requestId", id, "error", err)

@@ -12,7 +12,8 @@ import (
 const defaultExport = 100 // lines
 
 // export is a page of everything that SQL holds of a user. It is an act of the operator: whoever reads all of a person is
-// recorded, with each page, because a cursor can begin anywhere.
+// recorded, with each page, because a cursor can begin anywhere. The target answers the user who asks who has read their
+// data.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
 	if after != nil {
@@ -41,7 +42,7 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 }
 
 // exportPage reads the lines behind a position. Each page is read on its own, so a fact that changes between two pages is in
-// the state of its page.
+// the state of its page. A line that is there throughout is on exactly one page: see package export.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {
@@ -71,7 +72,8 @@ func exportPositionText(user services.UserID, position string) string {
 	return exportCursor.text(user, 0) + base64.RawURLEncoding.EncodeToString([]byte(position))
 }
 
-// parseExportPosition reads the output of exportPositionText, nil as the start.
+// parseExportPosition reads the output of exportPositionText, nil as the start. An empty position is refused: it would mean
+// the start, which a cursor never names.
 func parseExportPosition(user services.UserID, text *string) (string, error) {
 	if text == nil {
 		return "", nil

@@ -11,7 +11,8 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and newerOf.
+// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and
+// newerOf. first is a pointer, because beside last only one that the client has given is wrong.
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
@@ -19,8 +20,9 @@ type feedAsk struct {
 	before                   *string
 }
 
-// asked is a feedAsk without the default of first, which means nothing if last is given. The executor fills the default in, so
-// the document alone tells whether the client has asked for it.
+// asked is a feedAsk without the default of first, which means nothing if last is given. The executor fills the default in,
+// so the document alone tells whether the client has asked for it. A variable that the request leaves out counts as absent,
+// as the executor sees it.
 func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
@@ -32,7 +34,9 @@ func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 // above reports whether the page is above a position.
 func (a feedAsk) above() bool { return a.last != nil || a.before != nil }
 
-// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
+// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call
+// it. Three lists go downwards (after, lastId, none), one upwards from the newest that a client has (newerThan), and one
+// upwards from a cursor (before).
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	if ask.above() {
 		return r.homeFeedAbove(ctx, viewer, ask)
@@ -70,7 +74,8 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 
-// homeFeedAbove reads the page directly above a position: the posts that a client scrolls back up to.
+// homeFeedAbove reads the page directly above a position: the posts that a client scrolls back up to. It is the mirror of a
+// page below: the same posts in the same order, so that a client that scrolls up and down sees one list.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
 	// Every wrong combination has an error of its own, because clients meet them while they are written.
 	switch {
@@ -92,7 +97,8 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	return r.Feed.Above(ctx, viewer, services.PostID(place), *ask.last)
 }
 
-// versionOf is the version of badges that a client holds, "" for none.
+// versionOf is the version of badges that a client holds, "" for none. A version from another user or of the future is
+// accepted: it is only compared, and at worst an event is sent that was not needed.
 func versionOf(since *string) (string, error) {
 	if since == nil {
 		return "", nil
@@ -114,7 +120,8 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 	}), nil
 }
 
-// homeFeedChange reads the authors of an event, with a loader of its own: that of the subscription would keep old names.
+// homeFeedChange reads the authors of an event, with a loader of its own: that of the subscription would keep old names. The
+// posts themselves are not in the event. A client shows how many there are, and reads them when its user wants to.
 func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
 	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {

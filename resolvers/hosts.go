@@ -12,10 +12,12 @@ import (
 	"tidings/services"
 )
 
+// The bound of a page, because each user costs what a badge costs.
 const maxUsers = 100
 
-// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an operation
-// ask for are read together. It is no visit: nobody becomes active by it.
+// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an
+// operation ask for are read together. It is no visit: nobody becomes active by it. It is for a notification that the
+// application sends itself, or for its own audit of a number.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
 		return nil, err
@@ -36,7 +38,7 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 	return users, nil
 }
 
-// checkUserKeys checks the argument of one field.
+// checkUserKeys checks the argument of one field. Keys and not IDs: the application knows its users by its own names.
 func checkUserKeys(keys []string) error {
 	if len(keys) == 0 || len(keys) > maxUsers {
 		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
@@ -72,7 +74,7 @@ func allUserKeys(ctx context.Context) []string {
 }
 
 // readUsers reads users by their keys, with their badges. One user whose badges cannot be read fails all: the application
-// would take a missing one for no user.
+// would take a missing one for no user. A key that no user has is not created, unlike in ingest: to ask is not to name.
 func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
@@ -90,6 +92,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
+		// A copy, because rendered badges are shared.
 		theirs := *badges[i]
 		theirs.Key = people[number].Key
 		// In the order of services.Sources, which is the order of the schema.

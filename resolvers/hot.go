@@ -21,30 +21,35 @@ import (
 //
 // An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection by the objects
 // of hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the
-// answer to one buffer. Operations that are not hot are remembered too, as a plan of nil.
+// answer to one buffer. Operations that are not hot are remembered too, as a plan of nil. It exists for its speed: for a page
+// of badges the executor's fields, contexts and goroutines take more time than the read. Whoever adds a field to a compiled
+// type adds its member, or the operations that select it go the slow way.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
 
+// It wraps the schema, so whatever is not answered here is answered there, and the transport sees one schema.
 type hot struct {
 	graphql.ExecutableSchema
 	r *Resolver
 
 	mu sync.RWMutex
+	// Guarded by mu. A plan of nil is kept too, so that an operation that is not hot is looked at once.
 	// The transport bounds the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and
 	// nothing in a plan points to the operation.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
 // plan is the compiled form of an operation: the parts to read, and the text around them; nil for an operation that is not
-// hot. It is shared by all requests and does not change.
+// hot. It is shared by all requests and does not change. It holds nothing of a viewer and no values of variables.
 type plan struct {
 	before, after []byte
 	parts         []*part
 	field         *ast.Field // of a subscription: its one field
 }
 
-// part is one field of the viewer. Its key has the comma's place before it and the colon behind it.
+// part is one field of the viewer. Its key has the comma's place before it and the colon behind it. write is called after
+// read has succeeded, and never without it.
 type part struct {
 	key   []byte
 	write writer[content]
@@ -52,8 +57,8 @@ type part struct {
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }
 
-// content is the value that a part is written from. Each part has one of its own and uses one of its fields, so that parts can
-// be read at the same time without a lock.
+// content is the value that a part is written from. Each part has one of its own and uses one of its fields, so that parts
+// can be read at the same time without a lock. Badges of a subscription are put in by subscribe, without a read.
 type content struct {
 	key    string // the key of the viewer
 	badges shownBadges
@@ -77,7 +82,8 @@ var viewerParts = map[string]func(*ast.Field) *part{
 	},
 }
 
-// Exec executes the operation of the context. The executor has checked it, and the transport has charged it.
+// Exec executes the operation of the context. The executor has checked it, and the transport has charged it. A mutation is
+// never hot: planOf refuses it.
 func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	plan := h.plan(operation.Operation)
@@ -95,7 +101,8 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 }
 
 // plan returns the plan of an operation, and makes it at the first use. Two requests may make it at the same time; the first
-// one stays.
+// one stays. The key is the operation as the transport's memory of documents has it, so a document that was parsed twice has
+// two plans.
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	key := weak.Make(operation)
 	h.mu.RLock()
@@ -112,11 +119,13 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 		return known
 	}
 	h.plans[key] = made
+	// The map would otherwise grow with every document that was ever sent, although the transport has dropped them.
 	runtime.AddCleanup(operation, h.forget, key)
 	return made
 }
 
-// forget drops the plan of a document that nobody holds any more.
+// forget drops the plan of a document that nobody holds any more. The runtime calls it from a goroutine of its own, after the
+// operation has been collected: no request can have the key any more.
 func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +133,8 @@ func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
 }
 
 // planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription {
-// badgesChanged {...} }.
+// badgesChanged {...} }. Whatever it does not know for certain, it leaves to the executor: a wrong plan would be a wrong
+// answer, and a missing one costs only time.
 func planOf(operation *ast.OperationDefinition) *plan {
 	// A directive may skip the field, and several fields need the executor's order and merging.
 	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
@@ -148,7 +158,8 @@ func planOf(operation *ast.OperationDefinition) *plan {
 	return nil
 }
 
-// viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled.
+// viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled. An alias of the viewer or of a part
+// is a key of the answer and nothing else.
 func viewerPlan(viewer *ast.Field) *plan {
 	fields, plain := plainFields("Viewer", viewer.SelectionSet)
 	if !plain {
@@ -171,7 +182,8 @@ func viewerPlan(viewer *ast.Field) *plan {
 	return p
 }
 
-// response is the whole answer, in a buffer that need not grow.
+// response is the whole answer, in a buffer that need not grow. A buffer that grows is copied each time, and a page of a feed
+// would grow several times.
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
@@ -192,8 +204,11 @@ func (p *plan) append(to []byte, contents []content) []byte {
 	return append(to, p.after...)
 }
 
-// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
-// queries without variables: see transport.QuickSchema. It does what Exec does, and makes the loader that Around makes there.
+// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is
+// for queries without variables: see transport.QuickSchema. It does what Exec does, and makes the loader that Around makes
+// there. It must do everything that lies between the transport and Exec for such an operation; the front has checked the
+// token, the limits and the document. Without ok, nothing has been answered and the caller takes the slow way, where the
+// error is made.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -217,7 +232,7 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 
 // read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip. The
 // viewer's ID and type need no read. An error of one part fails all: the executor then answers anew, with every error in its
-// place.
+// place. The viewer is given and not read from the context, because every part would look it up again.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -227,7 +242,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 			reading, last = reading+1, i
 		}
 	}
-	// One part needs no goroutine.
+	// One part needs no goroutine. Without any, last is 0, and attempt returns at once.
 	if reading <= 1 {
 		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
 	}
@@ -243,7 +258,8 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 	return contents, errors.Join(failures...)
 }
 
-// attempt reads a part. It turns a panic into an error: the executor then meets the panic again and reports it.
+// attempt reads a part. It turns a panic into an error: the executor then meets the panic again and reports it. A panic in a
+// goroutine of read would otherwise end the process: the executor's own recover is in another goroutine.
 func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) (err error) {
 	if p.read == nil {
 		return nil
@@ -256,7 +272,8 @@ func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, v
 	return p.read(ctx, r, viewer, variables, c)
 }
 
-// query answers once, as a handler of a query must. The executor asks again until it gets nil.
+// query answers once, as a handler of a query must. The executor asks again until it gets nil. It is called by one goroutine,
+// so answered needs no lock.
 func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
@@ -277,8 +294,9 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 	}
 }
 
-// subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if it is
-// refused. The middleware taps the channel, so that the subscription needs no goroutine.
+// subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if
+// it is refused. The middleware taps the channel, so that the subscription needs no goroutine. The channel comes from the
+// resolver of the schema, so both ways open it with the same checks.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {
@@ -300,6 +318,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 	if err != nil || !ok {
 		return nil
 	}
+	// nil ends the subscription. Badges in the channel are shared by all watchers of the user, and are only read here.
 	return func(ctx context.Context) *graphql.Response {
 		select {
 		case badges, open := <-states:

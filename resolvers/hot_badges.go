@@ -17,7 +17,8 @@ type shownBadges struct {
 }
 
 // badgesPart compiles the viewer's badges, or those of a subscription; nil if a field cannot be compiled. A subscription uses
-// only the writer: its badges come from the hub.
+// only the writer: its badges come from the hub. One object serves queries and pushes, so that both look the same to a
+// client.
 func badgesPart(field *ast.Field) *part {
 	write := badgesObject.compile(field.SelectionSet)
 	if write == nil {
@@ -38,6 +39,7 @@ func badgesPart(field *ast.Field) *part {
 // with that of the executor, so that a field which is written in another way is found.
 var (
 	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
+		// Without any trust in a count its number is null, as the schema says: 0 would be a promise.
 		"value": leaf(func(to []byte, c *services.Count) []byte {
 			if c.Precision == services.Unknown {
 				return append(to, "null"...)
@@ -50,6 +52,7 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
+	// Counts that have left the badge because of their age. They have no precision: they are of the same read as the counts.
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
 		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
@@ -58,6 +61,7 @@ var (
 		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
+	// One category in the list of all of them, also those of the host application, whose names the schema does not know.
 	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
 		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
@@ -65,6 +69,7 @@ var (
 		"older":    leaf(func(to []byte, c *services.CategoryCount) []byte { return strconv.AppendInt(to, int64(c.Older), 10) }),
 	}}
 
+	// newest is the position up to which a client marks the panel as seen; null without a notification.
 	notificationsObject = object[services.NotificationCounts]{"NotificationBadges", map[string]member[services.NotificationCounts]{
 		"newest": leaf(func(to []byte, n *services.NotificationCounts) []byte {
 			if n.Newest == 0 {
@@ -82,6 +87,7 @@ var (
 		"older":      within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
+	// The types of site messages are the host application's words, hence a list and no fields.
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{
 		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
 		"count": within(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),
@@ -102,6 +108,7 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
+	// Members beside withCountFields are those of sources with more than one count.
 	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
@@ -114,7 +121,8 @@ var (
 	})}
 )
 
-// withCountFields adds the sources that are one count each, so that a new one needs no line here.
+// withCountFields adds the sources that are one count each, so that a new one needs no line here. The addition is made before
+// the object is compiled for the first time, while the package is initialised.
 func withCountFields(members map[string]member[shownBadges]) map[string]member[shownBadges] {
 	for _, field := range services.CountFields {
 		members[field.Name] = within(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)

@@ -13,7 +13,9 @@ import (
 	"tidings/services/live"
 )
 
-// shownBoard is a page of a live board with the time of its reading, by which shows are late.
+// shownBoard is a page of a live board with the time of its reading, by which shows are late. The maps are filled by read,
+// and only those that the selection needs. A show that is missing in a map has the zero value, which is written as null,
+// false or no relation.
 type shownBoard struct {
 	live.Board
 	at        time.Time
@@ -24,6 +26,7 @@ type shownBoard struct {
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (b *shownBoard) size() int {
+	// Bytes of an edge with all fields and a host: longer than most, because a buffer that is too small is copied.
 	const edge = 640
 	size := len(b.Items) * edge
 	for i := range b.Items {
@@ -32,7 +35,7 @@ func (b *shownBoard) size() int {
 	return size
 }
 
-// shownShow is a show in its place on a board: the edge and the node in one.
+// shownShow is a show in its place on a board: the edge and the node in one. It lives for one entry: see eachShow.
 type shownShow struct {
 	*live.Item
 	board *shownBoard
@@ -40,8 +43,8 @@ type shownShow struct {
 	label services.Label
 }
 
-// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. What the selection does not ask
-// for is not read.
+// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. What the selection does not
+// ask for is not read. Directives and repeated fields never come here, so wantedBelow needs no variables.
 func liveBoardPart(field *ast.Field) *part {
 	write := boardObject.compile(field.SelectionSet)
 	if write == nil {
@@ -54,7 +57,8 @@ func liveBoardPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
-			// Arguments are read as the executor does; the first wrong one leaves the request to it.
+			// Arguments are read as the executor does; the first wrong one leaves the request to it. Each is nil if it is
+			// absent or null.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -83,6 +87,7 @@ func liveBoardPart(field *ast.Field) *part {
 					return err
 				}
 			}
+			// Reminders are facts in SQL, one statement for the page.
 			if reminded {
 				ids := make([]services.PostID, len(c.board.Items))
 				for i := range c.board.Items {
@@ -92,6 +97,7 @@ func liveBoardPart(field *ast.Field) *part {
 					return err
 				}
 			}
+			// Hosts repeat on a board, and each is asked for once.
 			if related {
 				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
 			}
@@ -105,7 +111,8 @@ func appendShowID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
 
-// cursorOf writes the cursor of the item at an index; null if there is none.
+// cursorOf writes the cursor of the item at an index; null if there is none. The first and the last of an empty page are
+// none.
 func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	if i < 0 || i >= len(b.Items) {
 		return append(to, "null"...)
@@ -113,7 +120,8 @@ func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps nothing.
+// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps
+// nothing. Edges and nodes are the same walk over the items; entry is the object that is written for each.
 func eachShow(entry member[shownShow]) member[shownBoard] {
 	return func(selected ast.SelectionSet) writer[shownBoard] {
 		write := entry(selected)
@@ -158,6 +166,7 @@ var (
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 
+	// What the session froze. A client sorts and labels by the edge, so that a show keeps its line while it goes live.
 	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
@@ -169,6 +178,7 @@ var (
 		"node":      within(func(s *shownShow) *shownShow { return s }, showObject),
 	}}
 
+	// The schema has one PageInfo. It is compiled once for each kind of page, because each reads another value.
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
 		// A board is read from its top, as in the executor's page.
@@ -177,6 +187,7 @@ var (
 		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),
 	}}
 
+	// lastId repeats the last show for clients that keep shows and no cursors.
 	boardObject = object[shownBoard]{"LiveBoardConnection", map[string]member[shownBoard]{
 		"edges":     eachShow(boardEdgeObject.compile),
 		"nodes":     eachShow(showObject.compile),

@@ -12,7 +12,8 @@ import (
 	"tidings/services/feed"
 )
 
-// shownPage is a page of a home feed with the ID of its user, which its cursors contain.
+// shownPage is a page of a home feed with the ID of its user, which its cursors contain. It is filled by one read and written
+// by one goroutine, so it needs no lock.
 type shownPage struct {
 	feed.Page
 	// What is nil was not asked for, and its zero value is never written.
@@ -24,6 +25,7 @@ type shownPage struct {
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (p *shownPage) size() int {
+	// Bytes of an edge with all fields and an author, without the body, which varies most and is added as it is.
 	const edge = 384
 	size := len(p.Items) * edge
 	for i := range p.Items {
@@ -32,7 +34,8 @@ func (p *shownPage) size() int {
 	return size
 }
 
-// shownEdge is a post in its place in a feed: the edge and the node in one.
+// shownEdge is a post in its place in a feed: the edge and the node in one. It lives for one entry: see eachItem. Its zero
+// parts are those that the selection does not show.
 type shownEdge struct {
 	*feed.Item
 	viewer     services.UserID
@@ -42,7 +45,7 @@ type shownEdge struct {
 }
 
 // homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. What the selection does not ask
-// for is not read.
+// for is not read. The posts come with their authors; counts, relations and labels are one statement each.
 func homeFeedPart(field *ast.Field) *part {
 	write := pageObject.compile(field.SelectionSet)
 	if write == nil {
@@ -88,7 +91,8 @@ func homeFeedPart(field *ast.Field) *part {
 			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
-			// What belongs to the posts and their authors: one read for all of them, and only if a field shows it.
+			// What belongs to the posts and their authors: one read for all of them, and only if a field shows it. Counts of
+			// likes and comments, with the viewer's own like. Every post of the page is in the answer.
 			if engaged {
 				ids := make([]services.PostID, len(c.page.Items))
 				for i := range c.page.Items {
@@ -112,7 +116,8 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 }
 
-// argument reads an argument as execution does; nil if it is null or absent.
+// argument reads an argument as execution does; nil if it is null or absent. Variables hold what JSON had, so that a wrong
+// type is found by the unmarshaler and not by a cast.
 func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
 	given := arguments[name]
 	if given == nil {
@@ -132,7 +137,8 @@ func appendFeedCursor(to []byte, viewer services.UserID, place services.PostID) 
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
 }
 
-// eachItem is a list with one entry for each post of a page. One shownEdge serves all entries, because a writer keeps nothing.
+// eachItem is a list with one entry for each post of a page. One shownEdge serves all entries, because a writer keeps
+// nothing. A slice of edges would cost an allocation that is as large as the page.
 func eachItem(entry member[shownEdge]) member[shownPage] {
 	return func(selected ast.SelectionSet) writer[shownPage] {
 		write := entry(selected)
@@ -189,12 +195,14 @@ var (
 		"commentCount":   leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Comments), 10) }),
 	}}
 
+	// The cursor is of the post's own position, also in a page that ends below it.
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
 		// The edge and the post are one value, so this costs nothing.
 		"node": within(func(e *shownEdge) *shownEdge { return e }, postMembers),
 	}}
 
+	// hasPreviousPage is true only for a page that was read upwards: see homeFeedAbove.
 	pageInfoObject = object[shownPage]{"PageInfo", map[string]member[shownPage]{
 		"hasNextPage":     leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasNext) }),
 		"hasPreviousPage": leaf(func(to []byte, p *shownPage) []byte { return strconv.AppendBool(to, p.HasPrevious) }),
@@ -213,6 +221,7 @@ var (
 		}),
 	}}
 
+	// A selection that asks for edges and nodes both writes each post twice, as execution does.
 	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
 		"edges":    eachItem(edgeObject.compile),
 		"nodes":    eachItem(postMembers.compile),

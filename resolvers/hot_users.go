@@ -13,7 +13,8 @@ type shownUser struct {
 	relation services.Relation
 }
 
-// userObject is the type of users, without their lists.
+// userObject is the type of users, without their lists. A user who is shown anywhere in a compiled answer is written by it,
+// so an author and a host cannot differ.
 var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
 	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),
@@ -23,6 +24,7 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"followsViewer": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Followed) }),
 	"viewerMutes":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Mutes) }),
 	"viewerBlocks":  leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Blocks) }),
+	// A mode is a property of a follow: without one there is none to show.
 	"viewerFollowMode": leaf(func(to []byte, u *shownUser) []byte {
 		if !u.relation.Follows {
 			return append(to, "null"...)
@@ -32,7 +34,8 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"viewerHides": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Hides) }),
 }}
 
-// relations reports whether a field needs the relation between the viewer and users.
+// relations reports whether a field needs the relation between the viewer and users. A field that is new in userObject and
+// depends on the relation must be added here, or it is always false; the test of all fields finds it.
 func (w wanted) relations() bool {
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides", "viewerFollowMode"} {
 		if len(w["User."+field]) > 0 {

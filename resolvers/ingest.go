@@ -18,10 +18,12 @@ import (
 const maxEvents = 500
 
 // timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation.
+// An engine in good health takes far less for one, so it is the time for a bad moment.
 const timeOfEvent = 10 * time.Millisecond
 
-// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away: half
-// of a batch has perhaps been committed, and the rest should be too.
+// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away:
+// half of a batch has perhaps been committed, and the rest should be too. A context that has ended already stays as it is:
+// the caller reports it.
 func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {
@@ -30,7 +32,8 @@ func withTimeFor(ctx context.Context, events int) (context.Context, context.Canc
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timeOfEvent))
 }
 
-// sendFewer adds advice to the error of a batch that ran out of time: the host should send fewer events at once.
+// sendFewer adds advice to the error of a batch that ran out of time: the host should send fewer events at once. A single
+// event that took too long has the plain error, because there is nothing to halve.
 func sendFewer(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
@@ -40,7 +43,8 @@ func sendFewer(ctx context.Context, events int, err error) error {
 
 // ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an
 // object by a ref set by an earlier event of the request begins another commit. An event that fails does not hinder the
-// others. The caller has checked the scope.
+// others. The caller has checked the scope. The result of an event stands at its position in the request. An error of the
+// whole request may come after a first commit: with keys the host sends all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -69,7 +73,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 }
 
 // ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs;
-// all is the number of events of the whole request.
+// all is the number of events of the whole request. Events keep their order within the commit.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
 	cmds, calls, places := make([]*jobs.Command, 0, len(events)), make([]*call, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
@@ -99,7 +103,8 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	}
 }
 
-// ingestFailure is the result of an event that failed, with what the error of a mutation would say.
+// ingestFailure is the result of an event that failed, with what the error of a mutation would say. The operation as a whole
+// has succeeded, so the error is data and does not pass the presenter.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
 	shown := present(r.Log, services.RequestID(ctx), err)
 	failure := &graph.IngestError{
@@ -112,7 +117,8 @@ func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestRes
 	return graph.IngestResult{Error: failure}
 }
 
-// extension is one extension of an error; nil if it has none of that name.
+// extension is one extension of an error; nil if it has none of that name. Extensions are made by services.Error, with the
+// types that are asked for here.
 func extension[T any](of *gqlerror.Error, name string) *T {
 	if value, has := of.Extensions[name].(T); has {
 		return &value

@@ -17,7 +17,8 @@ import (
 const idempotencyKey = "IdempotencyKey"
 
 // ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation. An event
-// so does what the mutation does, by the same code.
+// so does what the mutation does, by the same code. Everything but operation is kept beside it, so that an event costs no
+// reflection on its type.
 type ingestAction struct {
 	name      string
 	operation entry
@@ -43,7 +44,8 @@ var ingestActions = func() []ingestAction {
 	return actions
 }()
 
-// newIngestAction finds the operation of an action. An action without an operation for its input is an error.
+// newIngestAction finds the operation of an action. An action without an operation for its input is an error. Fields that
+// name users are known by their own names: an input with a new one needs it here, or its events read each user on their own.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	// The name in the schema is the name of the mutation.
 	a.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
@@ -68,8 +70,9 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	return a, nil
 }
 
-// ingestCommand makes the command of an event, as the mutation does for its viewer: who acts and when comes from the event. An
-// error is the event's own.
+// ingestCommand makes the command of an event, as the mutation does for its viewer: who acts and when comes from the event.
+// An error is the event's own. ctx has the application's scope, so that refs and labels are allowed as they are to the
+// application.
 func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
 	set := actionsSet(&event.Do)
 	// The executor does not check @oneOf for variables: without this check, the second of two actions would be dropped
@@ -77,6 +80,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if len(set) != 1 {
 		return nil, services.Errorf(services.Invalid, "do: an event needs exactly one action, got %d", len(set))
 	}
+	// input points into the event, which is this request's own: removing the key from it changes nothing for anybody else.
 	action, input := &ingestActions[set[0]], reflect.ValueOf(&event.Do).Elem().Field(set[0])
 	if err := c.actFor(ctx, action, event); err != nil {
 		return nil, err
@@ -99,6 +103,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	return cmd, err
 }
 
+// 30 days is far longer than an outage of the application or of its queue, which is what past times are for.
 const (
 	// oldestEvent is how long ago an event may have happened, and eventSkew how far the host's clock may be ahead.
 	oldestEvent = 30 * 24 * time.Hour
@@ -106,6 +111,7 @@ const (
 )
 
 // happenedAt sets when an event happened. An event within the skew of the clocks happens now: nothing may be newer than now.
+// The time becomes an ID like those of the present, so that what happened before sorts before.
 func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 	if at == nil {
 		return nil
@@ -131,7 +137,7 @@ func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // actFor sets the actor of an event. Whether an action needs one is a property of the operation, and an event that says
-// otherwise is wrong.
+// otherwise is wrong. The user is created if need be: Meet has done so for the whole batch.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	// Left out silently, it would look as if the user had acted.
@@ -152,7 +158,8 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	return nil
 }
 
-// actionsSet are the positions of the fields that are set.
+// actionsSet are the positions of the fields that are set. gqlgen makes a pointer for each action; all but one are nil in an
+// event that is right.
 func actionsSet(do *graph.IngestAction) (set []int) {
 	fields := reflect.ValueOf(do).Elem()
 	for i := range fields.NumField() {
@@ -164,7 +171,8 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 }
 
 // usersNamed are the keys of the users that events name by their IDs, each once. IDs that are malformed are left to their
-// events. A list that is too long is not looked at, because its event is refused.
+// events. A list that is too long is not looked at, because its event is refused. It looks at all actions of an event, also
+// of one with two that will be refused: to create a user whom the application names does no harm.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
@@ -193,8 +201,9 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that refers
-// to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report them.
+// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that
+// refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report
+// them. It always takes at least one event, or ingest would not end: made is empty at the first.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	// made are the refs that this commit sets, known those that it names.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}

@@ -10,7 +10,7 @@ import (
 )
 
 // orCleared is the value of a field of an edit: nil if the field is absent, which keeps the present value, and the zero value
-// for null, which clears it.
+// for null, which clears it. Commands take a pointer for "change it to this", so null becomes a pointer to the empty value.
 func orCleared[T any](field graphql.Omittable[*T]) *T {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -19,7 +19,8 @@ func orCleared[T any](field graphql.Omittable[*T]) *T {
 	return value
 }
 
-// notNull is the value of a field of an edit that cannot be cleared: nil if it is absent, INVALID for null.
+// notNull is the value of a field of an edit that cannot be cleared: nil if it is absent, INVALID for null. A title is such a
+// field: without one an object could not be shown.
 func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -28,12 +29,14 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
+// A mark in the context and no parameter, because it passes many commands that do not care.
 type byHostKey struct{}
 
 // byHost marks a context in which the host application names users: users that do not exist are then created.
 func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
 
-// byScope is byHost if the token has the scope of the host application; the scope of operators alone creates nobody.
+// byScope is byHost if the token has the scope of the host application; the scope of operators alone creates nobody. A
+// mistyped key of an operator must not become a user.
 func byScope(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return byHost(ctx)
@@ -69,7 +72,8 @@ func (r *Resolver) number(ctx context.Context, field, id string) (services.UserI
 }
 
 // numbers are the users of up to 500 global IDs, as number finds each, with one query. The order is that of the IDs. field
-// names the argument in errors.
+// names the argument in errors. The bound is that of the longest list of users in an input, and keeps the statement's
+// parameters few.
 func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {

@@ -14,7 +14,9 @@ import (
 )
 
 // label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as
-// the input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them.
+// the input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them. The label is
+// written in the command's own transaction: an object is never there without its ref, and a ref never without its object. A
+// create under a ref that the creator's object has already makes nothing: see refs.OnCreate.
 func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, o.fields.ref)
 	url, urlSet := optionalText(input, o.fields.url)
@@ -39,7 +41,7 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 	if err != nil {
 		return err
 	}
-	// Only an input that creates has a ref.
+	// Only an input that creates has a ref, which names its object for good.
 	if o.fields.ref >= 0 {
 		refs.OnCreate(cmd, o.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
@@ -54,7 +56,8 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 }
 
 // optionalText is the value of an optional field of an input, "" for null, and whether it is given. In a create, null counts
-// as not given.
+// as not given. gqlgen makes a pointer for a field that can be absent, and an Omittable where null means something else than
+// absence.
 func optionalText(input reflect.Value, position int) (value string, given bool) {
 	if position < 0 {
 		return "", false
@@ -70,7 +73,7 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	}
 }
 
-// ifSet is a value that is to be written; nil leaves what is there.
+// ifSet is a value that is to be written; nil leaves what is there. "" is a value here: it removes a url or the data.
 func ifSet(value string, set bool) *string {
 	if !set {
 		return nil
@@ -78,7 +81,8 @@ func ifSet(value string, set bool) *string {
 	return &value
 }
 
-// readLabel reads the label of an object, with those of its type that the response shows.
+// readLabel reads the label of an object, with those of its type that the response shows. Three fields of an object ask for
+// its label; the first of them reads it for all objects of the page.
 func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
 	object, err := services.ParseObject("id", id)
 	if err != nil {
@@ -87,7 +91,8 @@ func (r *Resolver) readLabel(ctx context.Context, id string, others []services.O
 	return dataloader.From(ctx).Label(ctx, object, others, r.Refs.Labels)
 }
 
-// labelOf is one part of a label; nil if it is empty.
+// labelOf is one part of a label; nil if it is empty. A text that was never set is null, so an object without a label and one
+// with an empty label are the same to a client.
 func (r *Resolver) labelOf(ctx context.Context, id string, part func(services.Label) string, others ...services.Object) (*string, error) {
 	label, err := r.readLabel(ctx, id, others)
 	return orNull(part(label)), err
@@ -110,12 +115,13 @@ func showObjectOf(id services.PostID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 
-// labels reports whether a field requests the labels of a type.
+// labels reports whether a field requests the labels of a type. Only few objects have labels, and most documents ask for
+// none: the statement is saved for both.
 func (w wanted) labels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }
 
-// labelsOf reads the labels of the items of a page, for a compiled answer.
+// labelsOf reads the labels of the items of a page, for a compiled answer. Objects without a label are absent in the map.
 func labelsOf[T any](ctx context.Context, r *Resolver, items []T, object func(*T) services.Object) (map[services.Object]services.Label, error) {
 	objects := make([]services.Object, len(items))
 	for i := range items {
@@ -124,7 +130,8 @@ func labelsOf[T any](ctx context.Context, r *Resolver, items []T, object func(*T
 	return r.Refs.Labels(ctx, objects)
 }
 
-// appendData writes the data of a label, which is JSON already.
+// appendData writes the data of a label, which is JSON already. It is a whole object, compact and checked when it was set, so
+// it can stand in an answer as it is.
 func appendData(to []byte, data string) []byte {
 	if data == "" {
 		return append(to, "null"...)

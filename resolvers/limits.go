@@ -12,16 +12,21 @@ import (
 )
 
 // Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
-// application and operators have budgets of their own, however many users they act for. It is the transport's Limits.
+// application and operators have budgets of their own, however many users they act for. It is the transport's Limits. Every
+// check takes from memory and costs no round trip, so it stands before any work. A refusal is RATE_LIMITED, and says when to
+// retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin.
+// host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin. The subjects
+// are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a key
+// shares nothing with them.
 const (
 	host   = "host"
 	admins = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that are charged to one beside WRITES: they cost others more than a write does.
+// fieldBudgets are the budgets of mutations that are charged to one beside WRITES: they cost others more than a write does. A
+// follow writes into a feed and may notify; a conversation and its members write a row for each of up to 500 users.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
@@ -30,7 +35,8 @@ var fieldBudgets = map[string]ratelimit.Budget{
 // Address charges one request. Several users may have one address, so its budget is far above that of a user.
 func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
 
-// Socket charges one socket to its user. The application's own tokens open as many as they like.
+// Socket charges one socket to its user. The application's own tokens open as many as they like. A gateway of the application
+// opens the sockets of many users.
 func (l Limits) Socket(viewer services.Viewer) error {
 	if viewer.Has(services.ScopeIngest) {
 		return nil
@@ -38,8 +44,9 @@ func (l Limits) Socket(viewer services.Viewer) error {
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
-// token the address is charged.
+// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without
+// a token the address is charged. It is called after the document has been checked and before it is executed. If it refuses
+// an operation, the subject has paid nothing for it.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	subject, reads, writes := " "+address, ratelimit.Reads, ratelimit.Writes // no key of a user begins with a space
 	viewer, err := services.ViewerFrom(ctx)
@@ -63,7 +70,8 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 }
 
 // mutationSpendings are the charges of a mutation to its subject's budgets, all or nothing, because a document is never
-// executed in part.
+// executed in part. The fields are collected as the executor does, so that fields in fragments and under aliases count, and
+// fields that @skip leaves out do not.
 func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Budget) []ratelimit.Spending {
 	spendings := []ratelimit.Spending{{Budget: writes}}
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
@@ -82,7 +90,8 @@ func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Bud
 	return spendings
 }
 
-// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other. An empty list costs 1 too.
+// events is the number of acts of a mutation field: the length of the list for ingest, 1 for any other. An empty list costs 1
+// too. A malformed event costs its share too: it is refused later, on its own.
 func events(field graphql.CollectedField, operation *graphql.OperationContext) int {
 	if field.Name != "ingest" {
 		return 1

@@ -10,7 +10,8 @@ import (
 	"tidings/services/messages"
 )
 
-// graphSiteMessage is a site message as its recipient sees it.
+// graphSiteMessage is a site message as its recipient sees it. Content is whole, up to 64 KB: a client that lists titles does
+// not select it.
 func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	return graph.SiteMessage{
 		ID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content,
@@ -18,7 +19,7 @@ func graphSiteMessage(m messages.Message) graph.SiteMessage {
 	}
 }
 
-// orNever is a time, nil for the zero time, which means never.
+// orNever is a time, nil for the zero time, which means never. Below the resolvers no time is a pointer.
 func orNever(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -26,7 +27,8 @@ func orNever(at time.Time) *time.Time {
 	return &at
 }
 
-// graphReport is a site message as its sender sees it: with its recipients, and without any of them.
+// graphReport is a site message as its sender sees it: with its recipients, and without any of them. Its ID is another than
+// the message's, because sender and recipients see two objects of different types.
 func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
@@ -35,7 +37,7 @@ func graphReport(report messages.Report) *graph.SiteMessageReport {
 	}
 }
 
-// report reads a message for the payload of its sender.
+// report reads a message for the payload of its sender. Both numbers are counted anew for each report.
 func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
 	place, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
@@ -58,7 +60,8 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 }
 
 // readSiteMessages reads a page below a position, of one type or of all. The read token of the page says which marks it has
-// seen: a mark with it changes nothing that was marked unread since.
+// seen: a mark with it changes nothing that was marked unread since. Filters are part of the page's key, so a filtered list
+// and the whole one are two pages.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -84,7 +87,8 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 }
 
 // markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark
-// named, or else the newest ones, of the mark's type if it has one.
+// named, or else the newest ones, of the mark's type if it has one. Without a selection of them it costs nothing, which is
+// how most clients mark.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil

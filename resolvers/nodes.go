@@ -18,11 +18,14 @@ import (
 	"tidings/services/views"
 )
 
+// One response reads each kind at once, so the bound keeps statements and answers at the size of a page. It is per field; the
+// costs bound the document.
 const maxNodes = 100
 
 // nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
 // another user's notification. argument is the argument with the IDs. All objects that the fields of an operation request are
-// read together.
+// read together. Every type that is a Node in the schema has its case in add and in readNodesByID. Objects that exist and are
+// not the viewer's are as absent as those that do not: an ID tells nobody anything.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -35,7 +38,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err := newNodeIDs().add(ids, nil); err != nil {
 		return nil, services.About(argument, err)
 	}
-	// The first field reads for all of them.
+	// The first field reads for all of them. They share its error too, which can only be an engine's.
 	found, err := dataloader.Shared(ctx, nodesKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		return r.readNodes(ctx, viewer, allNodeIDs(ctx))
 	})
@@ -51,7 +54,8 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	return nodes, nil
 }
 
-// nodeIDs are parsed global IDs, by type. The text is the key, because two texts may name one object, and each asker gets its own.
+// nodeIDs are parsed global IDs, by type. The text is the key, because two texts may name one object, and each asker gets its
+// own. It belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
@@ -60,10 +64,12 @@ type nodeIDs struct {
 	posts, shows, announcements, notifications map[string]services.PostID
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
-	viewers, badges                            map[string]string       // ID to key
-	devices                                    map[string]string       // ID to itself
-	askers                                     map[string][]*ast.Field // the fields that ask for each conversation
-	refs                                       map[string][]*ast.Field // the fields that ask for each ID by ref
+	viewers, badges                            map[string]string // ID to key
+	// askers and refs have fields and not only IDs, because what is read with a conversation depends on who selects what
+	// below it. A field is nil where only the form of IDs is checked.
+	devices map[string]string       // ID to itself
+	askers  map[string][]*ast.Field // the fields that ask for each conversation
+	refs    map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
 // newNodeIDs makes the maps, which add fills.
@@ -77,7 +83,8 @@ func newNodeIDs() *nodeIDs {
 	}
 }
 
-// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes.
+// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes. What it added
+// before the error stays, so callers check a field's IDs in a set of its own first.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
 		// Which object it is, and so of which type, is known only after a read: see readNodes.
@@ -131,7 +138,8 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	return nil
 }
 
-// parseInto adds an ID, unless no object can have it.
+// parseInto adds an ID, unless no object can have it. Parsers answer NOT_FOUND for an ID of the right form that no object can
+// have. Here it is null, like any object that is not there.
 func parseInto[K comparable](into map[string]K, id string, parse func(field, id string) (K, error)) error {
 	key, err := parse("id", id)
 	if err == nil {
@@ -142,7 +150,8 @@ func parseInto[K comparable](into map[string]K, id string, parse func(field, id 
 	return err
 }
 
-// allNodeIDs are the IDs that the fields of an operation ask for, without those of fields with a malformed ID.
+// allNodeIDs are the IDs that the fields of an operation ask for, without those of fields with a malformed ID. A field with
+// one wrong ID fails as a whole, so nothing is read for it.
 func allNodeIDs(ctx context.Context) *nodeIDs {
 	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
 	add := func(field *ast.Field, ids []string) {
@@ -170,7 +179,9 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 }
 
 // readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds. First what
-// only has IDs of posts and people in it, then these, then what is made of both.
+// only has IDs of posts and people in it, then these, then what is made of both. The order below follows from what each kind
+// has inside it. A new kind that shows posts or people adds their keys before visible is called, or each of its objects would
+// read on its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	// Users by their keys, and what the viewer is in or was told.
@@ -190,6 +201,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
+	// The causes of the notifications, if a field shows any: posts and people again.
 	actions, err := r.actionsIn(ctx, viewer, notified)
 	if err != nil {
 		return nil, err
@@ -216,6 +228,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = graphPost(post, visible.people[post.Author], together)
 		}
 	}
+	// Shows as they are now: a session's frozen state is only in its board.
 	for id, key := range ids.shows {
 		if show, ok := visible.shows[key]; ok {
 			found[id] = r.graphShow(show, visible.people[show.Host])
@@ -231,7 +244,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 }
 
 // itemNodes are the objects behind the viewer's counts, by their IDs: all are read together. It reads the explanation too,
-// which the fields around have read already.
+// which the fields around have read already. Each source lists many items, and one by one they would be hundreds of reads.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)

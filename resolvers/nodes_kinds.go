@@ -13,7 +13,8 @@ import (
 )
 
 // talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages. A
-// message is there only for a member of its conversation.
+// message is there only for a member of its conversation. ids.messages keeps only those that the viewer may read:
+// messageNodes, which comes later, does not ask again.
 func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
 	// The states tell which conversations the viewer is in, also of single messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
@@ -50,7 +51,8 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return parts, nil
 }
 
-// messageNodes adds messages, which have all been read: graphMessages finds them in the loader.
+// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. One call for each message
+// costs nothing here, and gives each its own place.
 func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
@@ -64,7 +66,8 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 	return nil
 }
 
-// notificationsOf reads the viewer's own notifications by their ids.
+// notificationsOf reads the viewer's own notifications by their ids. A notification that grew has several positions, which
+// marks may name; only one of them is its identity, or a client's store would have it twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.At(ctx, viewer.Number, ids)
 	for id, n := range found {
@@ -75,7 +78,7 @@ func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, id
 	return list, err
 }
 
-// notificationNodes adds the viewer's own notifications.
+// notificationNodes adds the viewer's own notifications. An ID of a notification whose causes were all undone has no node.
 func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification, found map[string]graph.Node) error {
 	shown, err := r.graphNotifications(ctx, viewer, list)
 	for _, node := range shown {
@@ -84,7 +87,8 @@ func (r *Resolver) notificationNodes(ctx context.Context, viewer *graph.Viewer, 
 	return err
 }
 
-// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node.
+// viewerNodes adds the viewer and their badges, if an ID is theirs. IDs of other viewers have no node. The key in the ID is
+// compared and never looked up: nobody learns whether another user exists.
 func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.viewers {
 		if key == viewer.Key {
@@ -104,7 +108,8 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 	return nil
 }
 
-// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an operator.
+// hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
+// operator. A report counts the readers of a message, which is nothing for its recipients.
 func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	// A view that the viewer never touched has no node: it would have no count.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
@@ -129,7 +134,8 @@ func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return err
 }
 
-// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person.
+// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person. A kind that no ID names
+// costs no statement.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err

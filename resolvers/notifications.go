@@ -22,8 +22,9 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A
-// notification is omitted if all its causes were undone.
+// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once.
+// A notification is omitted if all its causes were undone. Places of other users' notifications are not found: At reads the
+// viewer's own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -52,7 +53,8 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // marked reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark
-// named, or else the newest ones of its categories.
+// named, or else the newest ones of its categories. nil, null to the client, says that they could not be read; the mark
+// itself is committed.
 func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids []string, categories []services.Category) []graph.Notification {
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
@@ -82,8 +84,9 @@ func markedIn(categories []services.Category, hosts []string) []services.Categor
 	return of
 }
 
-// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on the
-// category. actions are their causes, nil if none are shown.
+// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on
+// the category. actions are their causes, nil if none are shown. Whatever is shown of a notification must be named here, so
+// that one batch reads it for a whole page.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
@@ -117,10 +120,12 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 }
 
 // actionsKey identifies the notifications of one list, as they were shown: one with a new cause is another one.
+// A text and no list, because a key must be comparable.
 type actionsKey string
 
-// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields with
-// different sizes share one read, and each shows its first ones.
+// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields
+// with different sizes share one read, and each shows its first ones. The answer has one list for each notification, in their
+// order.
 func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
 	// The greatest number that any field asks for; a field with a wrong argument reports it itself.
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
@@ -143,7 +148,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 }
 
 // causesOf are the objects of a notification's causes, as far as the viewer may see them: an actor who hides from the viewer
-// is left out, as their posts are.
+// is left out, as their posts are. It reads nothing: visible has everything that keysIn has named.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -178,7 +183,8 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 	return causes
 }
 
-// graphNotifications adds the subjects and the actors of notifications, in one batch.
+// graphNotifications adds the subjects and the actors of notifications, in one batch. Lists, nodes, payloads and events all
+// use it. What it costs depends on the kinds of objects and not on the length of the list.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	// First the causes, then everything that causes, subjects and actors refer to, at once.
 	actions, err := r.actionsIn(ctx, viewer, list)
@@ -227,7 +233,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	return shown, nil
 }
 
-// addHostContent adds what the host application told, and returns the post or the show that it is about; 0 is none.
+// addHostContent adds what the host application told, and returns the post or the show that it is about; 0 is none. About was
+// checked when the application notified, and the object may be gone since: it is then null like any subject.
 func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
@@ -240,7 +247,7 @@ func addHostContent(shown *graph.Notification, host *notifications.HostContent) 
 	return 0, 0
 }
 
-// readNotifications makes a page of the viewer's notifications.
+// readNotifications makes a page of the viewer's notifications. The size and the categories are in query already.
 func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.Query) (*graph.NotificationConnection, error) {
 	if after != nil {
 		before, err := r.parseNotificationPosition(viewer.Number, *after)
@@ -257,7 +264,8 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own
-// position: notifications whose causes were undone are not in it, so it may be short although more follow.
+// position: notifications whose causes were undone are not in it, so it may be short although more follow. The read token
+// belongs to the page: a mark that carries it cannot undo what was marked unread after the page was read.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {

@@ -16,9 +16,11 @@ import (
 	"tidings/services/refs"
 )
 
-// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
-// its events name: see ingestActions. Each turns an input into a command of a service, and all that is common to them is here:
-// who acts, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload.
+// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those
+// that its events name: see ingestActions. Each turns an input into a command of a service, and all that is common to them is
+// here: who acts, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. Whoever adds
+// a mutation for users or the host application adds it here. A test compares the table with the schema, and wants a reason
+// for each mutation that is not in it.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
@@ -35,7 +37,7 @@ var operations = table(
 	notify, withdrawNotification,
 )
 
-// doer is who carries out an operation.
+// doer is who carries out an operation. Idempotency keys are kept by actor, so the doer also says whose they are.
 type doer int
 
 const (
@@ -43,7 +45,8 @@ const (
 	forHost             // the host application
 )
 
-// operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after table.
+// operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after
+// table. The type parameter is what lets command be written without a cast; entry hides it.
 type operation[I any] struct {
 	name  string // of the mutation
 	by    doer
@@ -62,7 +65,7 @@ type operation[I any] struct {
 }
 
 // call is one use of an operation: who acts, when, and what the input names. do and ingestCommand fill the first part in, the
-// command the second.
+// command the second. It belongs to one request and is not shared, so it has no lock.
 type call struct {
 	r      *Resolver
 	actor  services.UserID // 0 for the host application
@@ -83,7 +86,8 @@ type call struct {
 	named map[services.Ref]refs.Holder
 }
 
-// entry is an operation with an input of any type, so that operations of all types stand in one table.
+// entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
+// implementation.
 type entry interface {
 	describe() (name string, by doer, ofDevice bool, input reflect.Type)
 	// learn finds the fields of the input that prepare needs, and returns them.
@@ -97,7 +101,8 @@ type entry interface {
 	ofThePresent() string
 }
 
-// table makes the table, and prepares each entry.
+// table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf
+// cannot read stops the program and not a request.
 func table(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
@@ -121,6 +126,7 @@ type inputAt struct {
 	Input any
 }
 
+// It writes to the shared entry, and is called only before requests are served.
 func (o *operation[I]) learn() namedFields {
 	o.fields = namedFieldsOf(reflect.TypeFor[I]())
 	return o.fields
@@ -135,7 +141,8 @@ type inputOfDevice struct {
 }
 
 // prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
-// part of the input that a key compares. The key is checked last, because a wrong input is the better error.
+// part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
+// an event meet here, so whatever both must do is in this function or behind it.
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
 	fields := reflect.ValueOf(input).Elem()
 	if err := c.resolve(ctx, o.fields, fields, o.joins); err != nil {
@@ -148,6 +155,8 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 	if err != nil {
 		return nil, err
 	}
+	// From here on the command is complete but for its key. A wrapped input has another hash, so only operations of a device
+	// are wrapped: for all others a request means the same from every device.
 	cmd.Name, cmd.Input, cmd.Makes = o.name, input, o.makes
 	if o.ofDevice {
 		cmd.Input = inputOfDevice{c.device, input}
@@ -206,7 +215,9 @@ func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 }
 
 // do runs an operation as a mutation: for the viewer, or for the host application or an operator. The order is: who acts, the
-// command, the commit, and then the reads of the payload, which see the change.
+// command, the commit, and then the reads of the payload, which see the change. An error from here means that nothing was
+// committed, or that the answer is unknown after a time-out. Under an idempotency key a client can repeat the request in both
+// cases.
 func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
 	c, d := &call{r: r}, &done{}
 	var err error
@@ -224,6 +235,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 		ctx = byScope(ctx)
 	}
 	key := takeKey(&input)
+	// input is this call's own copy, which prepare may normalise.
 	cmd, err := o.prepare(ctx, c, &input, key)
 	if err != nil {
 		return nil, err
@@ -241,6 +253,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 		return nil, err
 	}
 	d.id, d.changed, d.created = idOf(c, cmd), cmd.Changed(), cmd.Created()
+	// The host application gets no badges: it is nobody's viewer.
 	if d.viewer == nil {
 		return d, nil
 	}
@@ -256,7 +269,7 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 }
 
 // takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input
-// has the field.
+// has the field. By reflection, because the inputs share the field and no interface: gqlgen makes them from the schema.
 func takeKey(input any) *string {
 	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKey)
 	key, _ := field.Interface().(*string)
@@ -265,7 +278,8 @@ func takeKey(input any) *string {
 }
 
 // idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
-// command that makes no object may keep something else in its IDs for its payload.
+// command that makes no object may keep something else in its IDs for its payload. Under a remembered key the IDs are those
+// of the first time, so a repetition names the same object.
 func idOf(c *call, cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]

@@ -10,7 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// publishAnnouncement has no read for its checks: texts, times and segments are checked by the service alone.
+// publishAnnouncement has no read for its checks: texts, times and segments are checked by the service alone. It gets its
+// position when it starts, by a job, so a future one has none yet.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
@@ -21,7 +22,8 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 }
 
 // editAnnouncement changes what the input names: absent fields stay, and null removes an end or the segments. A title and a
-// start cannot be removed.
+// start cannot be removed. An edit of the text alone leaves positions, so nobody's count changes. showAgain gives it a new
+// position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	name: "editAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
@@ -30,6 +32,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 			return nil, err
 		}
 		edit := announcements.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
+		// Null is a value here, and absence is none: Value alone does not tell them apart.
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
 		if edit.Title, err = notNull("title", in.Title); err != nil {
@@ -42,7 +45,8 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	},
 }
 
-// withdrawAnnouncement takes an announcement out of the list and out of all counts.
+// withdrawAnnouncement takes an announcement out of the list and out of all counts. One that has not started can be withdrawn
+// too. Where the ID is wrong, the command beside the error is void: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType,
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
@@ -51,7 +55,8 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	},
 }
 
-// markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor.
+// markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor. Without upTo it
+// marks everything that is there at the commit. A cursor has no colon, and every ID has one.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	name: "markAnnouncementsRead",
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
@@ -68,7 +73,8 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	},
 }
 
-// raiseDot lights a dot for everybody, or for segments. Raised again, it is lit again also for those who have cleared it.
+// raiseDot lights a dot for everybody, or for segments. Raised again, it is lit again also for those who have cleared it. The
+// cost is the same for any number of users: it is one time, and each user's own is compared with it.
 var raiseDot = &operation[graph.RaiseDotInput]{
 	name: "raiseDot", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
@@ -84,7 +90,8 @@ var clearDot = &operation[graph.ClearDotInput]{
 	},
 }
 
-// setSegments replaces the segments of a user, by their names.
+// setSegments replaces the segments of a user, by their names. The whole set is given each time, so the application need not
+// know what a user had.
 var setSegments = &operation[graph.SetSegmentsInput]{
 	name: "setSegments", by: forHost,
 	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null is the
-// default of Tidings.
+// default of Tidings. Nothing that is counted changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	name: "setDisplayPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
@@ -21,6 +21,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
 			}
 		}
+		// The order in the input must not matter, so a second word on a source is an error and not a correction.
 		named := map[services.Source]bool{}
 		for _, one := range sources {
 			source := one.Source
@@ -37,6 +38,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 				change.AsDot[source] = style != nil && *style == graph.BadgeStyleDot
 			}
 		}
+		// Three cases for each part: absent leaves it, null sets the default, a value sets it.
 		if hours, given := in.QuietHours.ValueOK(); hours != nil {
 			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
 		} else if given {

@@ -11,7 +11,8 @@ import (
 )
 
 // notify tells users something in a category of the application. Recipients are keys here and not IDs, because the service
-// creates the users who do not exist in the transaction.
+// creates the users who do not exist in the transaction. A recipient who turned the category off gets the notification in
+// their list, and no count.
 var notify = &operation[graph.NotifyInput]{
 	name: "notify", by: forHost, makes: services.HostNotificationType,
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
@@ -28,7 +29,8 @@ var notify = &operation[graph.NotifyInput]{
 				return nil, err
 			}
 		}
-		// An empty key would group everything, which leaving it out does not.
+		// An empty key would group everything, which leaving it out does not. CheckText makes the error, which names the
+		// bounds.
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
@@ -53,7 +55,8 @@ var notify = &operation[graph.NotifyInput]{
 	},
 }
 
-// withdrawNotification takes back what a notify told, from all of its recipients.
+// withdrawNotification takes back what a notify told, from all of its recipients. Recipients who have read it lose it too: it
+// is taken back and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	name: "withdrawNotification", by: forHost, makes: services.HostNotificationType,
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
@@ -63,8 +66,9 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	},
 }
 
-// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the recipients
-// may see it is asked when they read the notification.
+// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the
+// recipients may see it is asked when they read the notification. It is checked before the commit and not in it, because an
+// object that is deleted a moment later leaves a notification without a subject, as any deletion does.
 func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
 	// The type decides where to look, and only two types can be shown.
 	kind, _, err := services.SplitGlobalID(id)
@@ -100,7 +104,7 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 	return object, nil
 }
 
-// allKnown is NOT_FOUND if one of some keys is no user's.
+// allKnown is NOT_FOUND if one of some keys is no user's. The error names the first unknown key in the order of the input.
 func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) error {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
@@ -114,7 +118,7 @@ func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) er
 	return nil
 }
 
-// told reads what notify told, for its payload.
+// told reads what notify told, for its payload. A notification that was deleted with its category is NOT_FOUND.
 func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, error) {
 	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
@@ -123,7 +127,8 @@ func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, err
 	return r.Notifications.Told(ctx, place)
 }
 
-// definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total.
+// definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total. 0 is Never below,
+// and could not be told from an expiry of no days.
 func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory, err error) {
 	category = services.HostCategory{Name: services.Category(in.Name), Expiry: services.Never, Grouped: in.Grouped}
 	if in.ExpiryDays != nil {
@@ -143,7 +148,7 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 }
 
 // defineCategory defines a category or changes it. It is no entry of operations, because it needs the scope admin, which no
-// event has.
+// event has. Every node learns the definition by the changelog; until it does, its badges are those of the definition before.
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
 	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
@@ -171,7 +176,8 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 	})
 }
 
-// removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs.
+// removeCategory removes a category from badges and lists at once. Its notifications are deleted by jobs. A repetition is
+// NOT_FOUND, because no category has the name any more.
 func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategoryInput) (*graph.RemoveCategoryPayload, error) {
 	return asAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
@@ -185,7 +191,8 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	})
 }
 
-// commitOf commits the command of an operator's input, under its idempotency key.
+// commitOf commits the command of an operator's input, under its idempotency key. It is what prepare does for entries of
+// operations. Without a key the input is not compared with anything.
 func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) error {
 	if key := takeKey(input); key != nil {
 		cmd.Key, cmd.Input = *key, input
@@ -196,7 +203,8 @@ func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) e
 	return r.Fanout.Commit(ctx, cmd)[0]
 }
 
-// hostCategories lists the categories of the host application, from SQL, so that the payload of a definition has it.
+// hostCategories lists the categories of the host application, from SQL, so that the payload of a definition has it. This
+// node's memory may lack it for a moment.
 func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, error) {
 	list, err := r.Notifications.Definitions(ctx)
 	shown := make([]graph.HostCategory, len(list))

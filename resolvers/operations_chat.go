@@ -9,7 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// createConversation makes a conversation, or finds the DIRECT one of two users. An empty title and none are one input.
+// createConversation makes a conversation, or finds the DIRECT one of two users. An empty title and none are one input. A
+// DIRECT one that exists is the answer of a second create, whoever of the two sends it: Created tells a client which it was.
 var createConversation = &operation[graph.CreateConversationInput]{
 	name: "createConversation", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
@@ -23,7 +24,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation may name a ROOM by its ref without being in it: hence joins.
+// joinConversation may name a ROOM by its ref without being in it: hence joins. Whoever joins has read what is there.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	name: "joinConversation", makes: services.ConversationType, joins: true,
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -32,7 +33,8 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 	},
 }
 
-// quitConversation ends the actor's own membership, also of their lists. Repeated, it changes nothing.
+// quitConversation ends the actor's own membership, also of their lists. Repeated, it changes nothing. A DIRECT one cannot be
+// left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
 	name: "quitConversation", makes: services.ConversationType,
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
@@ -42,7 +44,7 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 }
 
 // addMembers adds users. One who cannot be added, by a policy or a block, refuses all of them, in the words for a user who
-// does not exist.
+// does not exist. Otherwise the error would tell who blocks whom.
 var addMembers = &operation[graph.AddMembersInput]{
 	name: "addMembers", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
@@ -66,7 +68,8 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 	},
 }
 
-// sendMessage sends a message, and marks the conversation read for its author up to it.
+// sendMessage sends a message, and marks the conversation read for its author up to it. Whether the actor is a member is
+// asked in the commit, so a message cannot follow a removal.
 var sendMessage = &operation[graph.SendMessageInput]{
 	name: "sendMessage", makes: services.MessageType,
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
@@ -78,7 +81,8 @@ var sendMessage = &operation[graph.SendMessageInput]{
 	},
 }
 
-// recallMessage takes a message of the actor's own back. It keeps its place, without a text.
+// recallMessage takes a message of the actor's own back. It keeps its place, without a text. Members who have not read it
+// count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
 	name: "recallMessage", makes: services.MessageType,
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
@@ -88,7 +92,8 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 }
 
 // enterConversation says that a device shows a conversation now: nothing of it counts for the user while the lease lasts. It
-// has no past, and an idempotency key of one device is not that of another.
+// has no past, and an idempotency key of one device is not that of another. The lease ends with the socket, by
+// leaveConversation, or when it is not renewed, so a phone that died cannot silence a conversation.
 var enterConversation = &operation[graph.EnterConversationInput]{
 	name: "enterConversation", presentOnly: "the conversation is open now; use markConversationRead", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
@@ -107,7 +112,7 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 }
 
 // markConversationRead marks up to a message, or all. A read token makes it a mark of what its reader has seen, so that it
-// cannot undo a later markConversationUnread.
+// cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	name: "markConversationRead",
 	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
@@ -129,7 +134,8 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	},
 }
 
-// markConversationUnread counts a message and those behind it again. The message names its conversation.
+// markConversationUnread counts a message and those behind it again. The message names its conversation. It opens a new
+// generation: read tokens from before are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	name: "markConversationUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
@@ -155,7 +161,8 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 	},
 }
 
-// setGroupPolicy says who may add the actor to conversations. It changes none that exist.
+// setGroupPolicy says who may add the actor to conversations. It changes none that exist. It holds when the application adds
+// the user, too.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	name: "setGroupPolicy",
 	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
@@ -163,7 +170,8 @@ var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	},
 }
 
-// conversationAndUsers parses the conversation of a command, and the users of another field.
+// conversationAndUsers parses the conversation of a command, and the users of another field. The conversation is parsed
+// first, because an error in it is the more useful one.
 func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserID, error) {
 	conversation, err := c.conversationID(id)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"tidings/services/live"
 )
 
-// scheduleShow makes a show of the actor. An empty cover and none are one input.
+// scheduleShow makes a show of the actor. An empty cover and none are one input. Only a host's own token, or the application
+// for them, makes a show: the host is the actor.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	name: "scheduleShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
@@ -20,7 +21,8 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 	},
 }
 
-// rescheduleShow changes what the input names. If that is only the label, the show itself does not change, and nobody is told.
+// rescheduleShow changes what the input names. If that is only the label, the show itself does not change, and nobody is
+// told. An empty edit with a label is not an error, although one without anything is.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	name: "rescheduleShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
@@ -42,7 +44,8 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	},
 }
 
-// startShow reports a start, now or at an earlier time. It may come after the report of the end.
+// startShow reports a start, now or at an earlier time. It may come after the report of the end. The application's reports
+// may come late and out of order, so the time of the event counts and not that of the report.
 var startShow = &operation[graph.StartShowInput]{
 	name: "startShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
@@ -51,7 +54,8 @@ var startShow = &operation[graph.StartShowInput]{
 	},
 }
 
-// endShow reports an end, also before the start was reported: the show then waits for that.
+// endShow reports an end, also before the start was reported: the show then waits for that. Reports of one show may come by
+// several nodes, so none of them can be first by rule.
 var endShow = &operation[graph.EndShowInput]{
 	name: "endShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
@@ -61,6 +65,7 @@ var endShow = &operation[graph.EndShowInput]{
 	},
 }
 
+// cancelShow takes a show that never ran off all boards. One that is live is ended and not cancelled.
 var cancelShow = &operation[graph.CancelShowInput]{
 	name: "cancelShow", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
@@ -69,7 +74,8 @@ var cancelShow = &operation[graph.CancelShowInput]{
 	},
 }
 
-// setReplay must name the address, because null means to remove it: leaving it out would be an accident.
+// setReplay must name the address, because null means to remove it: leaving it out would be an accident. A replay is listed
+// before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
 	name: "setReplay", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
@@ -85,7 +91,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 }
 
 // remindMe sets a reminder of an upcoming show, and cancelReminder removes it, which after the start is no error and changes
-// nothing.
+// nothing. One entry of the table for each, because a mutation has one name.
 var remindMe = &operation[graph.RemindMeInput]{
 	name: "remindMe", makes: services.ShowType,
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
@@ -102,7 +108,8 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 	},
 }
 
-// markLiveBoardSeen marks the board of a session: what went live since is still new.
+// markLiveBoardSeen marks the board of a session: what went live since is still new. Without a session it marks the present
+// board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	name: "markLiveBoardSeen",
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
@@ -110,7 +117,8 @@ var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	},
 }
 
-// orZero is an optional time; the zero time if it is absent.
+// orZero is an optional time; the zero time if it is absent. What that means is the service's: the present for a start, never
+// for the end of an announcement.
 func orZero(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}

@@ -42,7 +42,8 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	},
 }
 
-// editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does not.
+// editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does
+// not. A title cannot be removed; the content can be empty.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	name: "editSiteMessage", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
@@ -81,7 +82,8 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	},
 }
 
-// markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens.
+// markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens. A mark with a token from
+// before then leaves them unread, whichever device sends it.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	name: "markSiteMessagesUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {

@@ -11,7 +11,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// likePost and unlikePost are idempotent. The author's notification follows by a job.
+// likePost and unlikePost are idempotent. The author's notification follows by a job. The like itself is committed here; a
+// like that is taken back before the job runs notifies nobody.
 var likePost = &operation[graph.LikePostInput]{
 	name: "likePost",
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
@@ -28,7 +29,8 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	},
 }
 
-// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing.
+// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number
+// and leaves rows unread: see markNotificationsRead.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	name: "markNotificationsSeen",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
@@ -56,6 +58,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		if err != nil {
 			return nil, err
 		}
+		// IDs are the rows, Shown are rows as they were shown, and the rest says which rows if neither names any.
 		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
 		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
@@ -86,7 +89,8 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	},
 }
 
-// markNotificationUnread makes one notification count again, and opens a new generation of read tokens.
+// markNotificationUnread makes one notification count again, and opens a new generation of read tokens. It needs a row: a
+// position is none.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	name: "markNotificationUnread",
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
@@ -109,7 +113,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 	},
 }
 
-// undoMarkAllRead takes the last markAllRead back.
+// undoMarkAllRead takes the last markAllRead back. CONFLICT after 30 s.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	name: "undoMarkAllRead", presentOnly: "only the last markAllRead can be undone, within 30 s",
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
@@ -118,7 +122,8 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 }
 
 // inCategories are the categories that two arguments name: nil for all of them, and empty where both are empty. INVALID for a
-// name that no category of the host application can have.
+// name that no category of the host application can have. Two arguments, because the schema's enum has Tidings' categories
+// and cannot have the application's.
 func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
 		return categories, nil
@@ -134,7 +139,8 @@ func inCategories(categories []services.Category, hosts []string) ([]services.Ca
 	return all, nil
 }
 
-// sameCategories is one way to write some categories, so that an idempotency key takes them for the same.
+// sameCategories is one way to write some categories, so that an idempotency key takes them for the same. Order and
+// repetition do not matter to the hash of an input either, so only all of them need one spelling.
 func sameCategories(categories []services.Category) []services.Category {
 	if categories == nil {
 		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
@@ -142,7 +148,7 @@ func sameCategories(categories []services.Category) []services.Category {
 	return slices.Compact(slices.Sorted(slices.Values(categories)))
 }
 
-// notificationPlace is the position of an upTo; 0 without one.
+// notificationPlace is the position of an upTo; 0 without one. Position 0 is refused: the service takes it for everything.
 func notificationPlace(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil

@@ -14,22 +14,30 @@ import (
 var (
 	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it
 	// on both sides.
+	// A follow counts from itself on: older posts that it brings into the feed are listed, and neither counted nor announced.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
+	// All of the author's posts leave the feed and its count at once.
 	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
 
+	// What the feed lists again counts again, if it is still unseen.
 	unmute = onUser("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
 
+	// It closes the direct conversation of the two as well.
 	block = onUser("block", func(in *graph.BlockInput) string { return in.UserID }, (*social.Service).Block)
 
+	// It brings no follow back: both have to follow again.
 	unblock = onUser("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
 
+	// Nobody is told: a list that lacks posts looks like one whose author is quiet.
 	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
+	// The posts come back into the feeds of those who still follow.
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser is an operation of one user on another whose input cannot be INVALID.
+// onUser is an operation of one user on another whose input cannot be INVALID. The methods of the service are given as they
+// are, with the service as their first parameter.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{name: name, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
@@ -37,7 +45,7 @@ func onUser[I any](name string, userID func(*I) string, command func(s *social.S
 	}}
 }
 
-// mute keeps a user's posts out of the viewer's feed, for good or until a time.
+// mute keeps a user's posts out of the viewer's feed, for good or until a time. A time in the past is INVALID in the commit.
 var mute = &operation[graph.MuteInput]{
 	name: "mute",
 	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
@@ -50,7 +58,7 @@ var mute = &operation[graph.MuteInput]{
 	},
 }
 
-// setFollowMode changes what of a followee counts for the viewer.
+// setFollowMode changes what of a followee counts for the viewer. Without a follow it is CONFLICT in the commit.
 var setFollowMode = &operation[graph.SetFollowModeInput]{
 	name: "setFollowMode",
 	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
@@ -59,12 +67,13 @@ var setFollowMode = &operation[graph.SetFollowModeInput]{
 	},
 }
 
-// followModes are the modes of follows by their names in the schema.
+// followModes are the modes of follows by their names in the schema. The position is the mode's value.
 var followModes = []graph.FollowMode{
 	services.FollowAll: graph.FollowModeAll, services.FollowLiveOnly: graph.FollowModeLiveOnly, services.FollowNone: graph.FollowModeNone,
 }
 
-// setProfile is the actor's own profile, which the host application sets by acting for them.
+// setProfile is the actor's own profile, which the host application sets by acting for them. Null clears a name, and absence
+// leaves it.
 var setProfile = &operation[graph.SetProfileInput]{
 	name: "setProfile",
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {

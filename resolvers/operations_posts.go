@@ -9,7 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// publishPost makes a post, or an answer to one.
+// publishPost makes a post, or an answer to one. The kind follows from the parent: an answer to a post is a comment, an
+// answer to an answer a reply.
 var publishPost = &operation[graph.PublishPostInput]{
 	name: "publishPost", makes: services.PostType,
 	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
@@ -21,7 +22,8 @@ var publishPost = &operation[graph.PublishPostInput]{
 	},
 }
 
-// editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them.
+// editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them. Users who are newly
+// mentioned are notified, and the notifications of those who no longer are go away.
 var editPost = &operation[graph.EditPostInput]{
 	name: "editPost", makes: services.PostType,
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
@@ -39,7 +41,8 @@ var editPost = &operation[graph.EditPostInput]{
 	},
 }
 
-// deletePost takes a post out of all feeds. Its ID keeps naming a position.
+// deletePost takes a post out of all feeds. Its ID keeps naming a position. A list that a client pages below it goes on as
+// before.
 var deletePost = &operation[graph.DeletePostInput]{
 	name: "deletePost", makes: services.PostType,
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
@@ -48,7 +51,8 @@ var deletePost = &operation[graph.DeletePostInput]{
 	},
 }
 
-// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit.
+// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark
+// only grows. It need not name a post that is still there.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	name: "markHomeFeedSeen",
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
@@ -63,7 +67,8 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	},
 }
 
-// draft is the post of an input. If the host application acts, mentioned users who do not exist are created.
+// draft is the post of an input. If the host application acts, mentioned users who do not exist are created. It is shared by
+// a new post and an edit, which has no parent.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	// For users, a mention of nobody is NOT_FOUND in the commit.
 	if hosts(ctx) {

@@ -9,7 +9,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// setCategoryPreference changes how a category of notifications counts for the viewer, and whether it alerts them.
+// setCategoryPreference changes how a category of notifications counts for the viewer, and whether it alerts them. Null in a
+// field sets the category's usual value, absence leaves the user's own.
 var setCategoryPreference = &operation[graph.SetCategoryPreferenceInput]{
 	name: "setCategoryPreference",
 	command: func(_ context.Context, c *call, in *graph.SetCategoryPreferenceInput) (*jobs.Command, error) {

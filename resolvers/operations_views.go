@@ -8,7 +8,8 @@ import (
 	"tidings/services/views"
 )
 
-// touchView notes that the actor has looked at a view, up to a time: what is newer is unread.
+// touchView notes that the actor has looked at a view, up to a time: what is newer is unread. The time only grows, so a
+// device that reports late changes nothing.
 var touchView = &operation[graph.TouchViewInput]{
 	name: "touchView",
 	command: func(_ context.Context, c *call, in *graph.TouchViewInput) (*jobs.Command, error) {
@@ -16,7 +17,8 @@ var touchView = &operation[graph.TouchViewInput]{
 	},
 }
 
-// addViewItem reports an item of a view. The same item again moves to the later of its times.
+// addViewItem reports an item of a view. The same item again moves to the later of its times. Only its ID and time are kept:
+// the list itself is the application's.
 var addViewItem = &operation[graph.AddViewItemInput]{
 	name: "addViewItem", by: forHost,
 	command: func(_ context.Context, c *call, in *graph.AddViewItemInput) (*jobs.Command, error) {

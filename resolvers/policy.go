@@ -9,7 +9,8 @@ import (
 	"tidings/services/badge"
 )
 
-// displayPolicy is the viewer's display policy, read once for a response.
+// displayPolicy is the viewer's display policy, read once for a response. A page of conversations shows up to 100 counts, and
+// each of them asks.
 func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (services.DisplayPolicy, error) {
 	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
 		return r.Badge.Policy(ctx, viewer.Number)
@@ -17,7 +18,7 @@ func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (ser
 }
 
 // partOf is a part of a source's count, displayed as the viewer's policy wants it. The policy is read only if the operation
-// requests a field that depends on it.
+// requests a field that depends on it. The policy costs a statement, and clients rarely show these two fields of a part.
 func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
 	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil
@@ -34,8 +35,8 @@ func (r *Resolver) partOf(ctx context.Context, source services.Source, part serv
 	return &part, nil
 }
 
-// graphPolicy is a policy as the API shows it: all sources in their order, also those that are as at first. Equal times are no
-// quiet hours.
+// graphPolicy is a policy as the API shows it: all sources in their order, also those that are as at first. Equal times are
+// no quiet hours. A client can draw its settings from the answer alone, and need not know the defaults.
 func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}
 	for i, source := range services.Sources {

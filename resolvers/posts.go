@@ -13,7 +13,7 @@ import (
 // that is read as a part of another comes with all of them, from SQL, because its page has used its round trips to Redis.
 
 // engagement reads the counts of a post and whether the viewer likes it. The first post that asks reads them for all that are
-// shown together.
+// shown together. The caller of each post is its own field; they run at the same time, and the loader lets one read for all.
 func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.Engagement, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -32,7 +32,8 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	})
 }
 
-// parentOf reads the post that a post answers; nil if the viewer may not see it.
+// parentOf reads the post that a post answers; nil if the viewer may not see it. A reply to a post that its author hides from
+// the viewer stays visible, and its parent is null.
 func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post, error) {
 	if post.Answers == 0 {
 		return nil, nil
@@ -41,6 +42,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil {
 		return nil, err
 	}
+	// Posts without a parent add nothing, and a parent of several is read once.
 	others := func() (ids []services.PostID) {
 		for _, other := range post.Together {
 			if other.Parent != 0 {
@@ -60,6 +62,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 }
 
 // commentsOf makes a page of the answers to a post. What is asked of one of them is read for all answers on the page's posts.
+// together is set by read, before edge is called for the first item.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
 	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
@@ -82,7 +85,8 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 	return &graph.CommentConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// likesOf makes a page of the likes of a post.
+// likesOf makes a page of the likes of a post. The statement leaves out what the viewer may not see, and NextPage goes on
+// behind it: see listOf.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
 	edges, info, err := listOf(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
 		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
@@ -103,7 +107,7 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 }
 
 // postList is how one kind of list below a post is shown. P is a position, T an item and E its edge. read gets the pages of
-// the other posts that are shown together, to read them too.
+// the other posts that are shown together, to read them too. Comments and likes page in the same way and differ in these six.
 type postList[P comparable, T, E any] struct {
 	from  P // the position before all items
 	text  func(post services.PostID, place P) string
@@ -115,7 +119,7 @@ type postList[P comparable, T, E any] struct {
 
 // listOf makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens
 // the comments of each post of a feed costs one statement. Later pages are of one post, because each has a position of its
-// own.
+// own. All posts of the list must have the size and the start in common, or their pages would not be one statement's.
 func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// categoryPreferences are the viewer's preferences of all categories, read once for a response.
+// categoryPreferences are the viewer's preferences of all categories, read once for a response. A category without a row of
+// the user's has its usual values.
 func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID) ([]graph.CategoryPreference, error) {
 	return dataloader.Shared(ctx, categoriesKey{}, func(ctx context.Context) ([]graph.CategoryPreference, error) {
 		found, err := r.Notifications.Preferences(ctx, user)
@@ -21,7 +22,8 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 	})
 }
 
-// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too.
+// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too. The map is short,
+// and a second one for the way back would have to be kept in step.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
 	for name, mode := range modesByName {
@@ -32,7 +34,8 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	return shown
 }
 
-// followsInMode makes a page of the users whom the viewer follows in another mode than ALL.
+// followsInMode makes a page of the users whom the viewer follows in another mode than ALL. Most follows have none, so the
+// list is short for most viewers.
 func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {
 		return r.readFollowsInMode(ctx, size, after)
@@ -44,7 +47,8 @@ func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string)
 	return &page, nil
 }
 
-// readFollowsInMode reads a page below a user ID, the order of the list.
+// readFollowsInMode reads a page below a user ID, the order of the list. A mode that is changed while somebody pages removes
+// a row or adds one, and moves none.
 func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // maxRefs bounds the refs in one input: they are found with one statement.
 const maxRefs = 500
 
-// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
-// each type.
+// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once
+// for each type. Positions and not names, because an input is read by them for each request.
 type namedFields struct {
 	ids            []int
 	ref, url, data int // -1: the input has no such field
@@ -56,7 +56,8 @@ func namedFieldsOf(input reflect.Type) namedFields {
 }
 
 // eachID replaces the IDs of an input, and ends at the first error. field is the name of the field in the schema. Lists and
-// pointers are replaced and not changed, because the executor may keep them.
+// pointers are replaced and not changed, because the executor may keep them. Every kind of field that namedFieldsOf lets pass
+// has its case here.
 func (n namedFields) eachID(input reflect.Value, replace func(field, id string) (string, error)) error {
 	for _, i := range n.ids {
 		name, _, _ := strings.Cut(input.Type().Field(i).Tag.Get("json"), ",")
@@ -76,7 +77,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 				return err
 			}
 			field.SetString(id)
-		// An optional ID that was not given.
+		// An optional ID or a list that was not given. A command may tell it from an empty list, so it stays nil.
 		case field.IsNil():
 		case field.Kind() == reflect.Pointer:
 			id, err := replace(name, field.Elem().String())
@@ -95,7 +96,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 	return nil
 }
 
-// eachOf are the IDs of a list, replaced.
+// eachOf are the IDs of a list, replaced. The copy is the input's from then on.
 func eachOf(list []string, field string, replace func(field, id string) (string, error)) (ids []string, err error) {
 	ids = slices.Clone(list)
 	for k := range ids {
@@ -106,7 +107,8 @@ func eachOf(list []string, field string, replace func(field, id string) (string,
 	return ids, nil
 }
 
-// refsIn are the refs in the IDs of an input. INVALID for a malformed one. It is eachID with a function that replaces nothing.
+// refsIn are the refs in the IDs of an input. INVALID for a malformed one. It is eachID with a function that replaces
+// nothing. A batch calls it to find the refs of many events with one statement, before any of them is resolved.
 func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error) {
 	err = n.eachID(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
@@ -122,7 +124,8 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 }
 
 // resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an
-// object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
+// object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs. Afterwards
+// the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
 	// Most inputs have none, and pay one look at their IDs.
 	list, err := fields.refsIn(input)
@@ -152,12 +155,14 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 	})
 }
 
-// noRef is the error for a ref that names nothing, as far as the caller may know.
+// noRef is the error for a ref that names nothing, as far as the caller may know. Whoever guesses refs gets these words for
+// an order of another customer and for one that never was.
 func noRef(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
 
-// refID is the ID that an argument names, by its ref or directly: see resolve.
+// refID is the ID that an argument names, by its ref or directly: see resolve. It is for arguments of queries. Inputs of
+// mutations go through resolve.
 func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
 	if !services.IsRef(id) {
 		return id, nil
@@ -188,6 +193,8 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 
 // byRef finds the objects of refs that a user may see or has created, with joins also ROOMs. User 0 is the host application.
 // Refs are texts that people can guess, such as order numbers, so what a viewer may not see must look as if it did not exist.
+// What a user has made is found whatever its state: the ref of a deleted post still names the user's own post, and the
+// command then says that it is gone.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	// The host application may see everything, and is not asked.
 	found, err := r.Refs.Find(ctx, list)
@@ -207,6 +214,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 			return nil, err
 		}
 	}
+	// A ROOM is open to everybody, so its ref is no secret for somebody who wants to join it.
 	if joins {
 		rooms, err := r.Chat.Rooms(ctx, numbersAs[services.ConversationID](numbers[services.ConversationType]))
 		if err != nil {
@@ -224,7 +232,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 }
 
 // see adds the objects of one type that the viewer may see. Each type asks as its own reads do; a type without a case is seen
-// by nobody.
+// by nobody. A new type with refs needs a case, and until then its refs are for its creator and the host application.
 func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
 	switch kind {
 	case services.PostType, services.ShowType:
@@ -261,7 +269,8 @@ func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string,
 	return nil
 }
 
-// numbersAs are numbers of objects as IDs of their type.
+// numbersAs are numbers of objects as IDs of their type. The numbers come from the table of refs, which has one column for
+// all types.
 func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	list := make([]N, len(numbers))
 	for i, number := range numbers {
@@ -270,7 +279,7 @@ func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	return list
 }
 
-// note adds the objects of one type that were found.
+// note adds the objects of one type that were found. Of found only the keys matter: what was found has been seen.
 func note[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
 	for number := range found {
 		seen[services.Object{Type: kind, Number: uint64(number)}] = true

@@ -11,6 +11,7 @@ import (
 // show returns errKnown. It has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a time:
 // while its client is slow, the source conflates what comes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
+	// Without a buffer: an event that waits here would be older than what the source has meanwhile.
 	shown := make(chan E)
 	go func() {
 		defer cancel()

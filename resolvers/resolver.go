@@ -9,6 +9,19 @@
 // so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape; a test
 // counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that
 // nobody sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call what is here.
+//
+// The way of a like: gqlgen's LikePost calls likePost.do (operations.go), which asks for the viewer and takes the idempotency
+// key out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and
+// gets the command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the
+// badges, and drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an
+// event is the same entry: ingestCommand sets who acts and when, and calls the same prepare.
+//
+// The way of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the largest size.
+// A read... function checks the cursor (cursor.go), asks the service for the rows and gathers the keys of everything below them; the
+// loader reads these together, and a graph... function makes the types of the schema. cut then gives each alias its part.
+//
+// Errors are made by services and end in present (errors.go). Costs, and the budgets that they are charged to, are in costs.go and
+// limits.go; transport asks for both before it executes anything.
 package resolvers
 
 import (
@@ -42,34 +55,41 @@ import (
 	"tidings/services/webhooks"
 )
 
-// Resolver holds the services that the resolvers call. Nothing of a request is in it.
+// Resolver holds the services that the resolvers call. Nothing of a request is in it. The fields are set once, by
+// services/node, before the first request.
 type Resolver struct {
-	Social        *social.Service
-	Feed          *feed.Service
+	Social *social.Service
+	Feed   *feed.Service
+	// Badge reads with the viewer's display policy applied; Sources below read what loaders batch.
 	Badge         Badges
 	Notifications *notifications.Service
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout
-	Projector     *projector.Projector
-	Hub           *push.Hub
-	Queue         JobQueue
-	Clock         services.Clock
-	Log           *slog.Logger
-	Messages      *messages.Service
-	Views         *views.Service
-	Live          *live.Service
-	Stream        *stream.Service
-	Refs          *refs.Service
-	Erasures      *erasures.Service
-	Webhooks      *webhooks.Service
-	Devices       *devices.Service
-	Acts          *acts.Service
-	Exports       export.Reader
-	Sources       dataloader.Sources
+	// The Projector is asked for the clock of events, and for what operators set, repair and clean; no user's read goes
+	// through it.
+	Projector *projector.Projector
+	Hub       *push.Hub
+	Queue     JobQueue
+	Clock     services.Clock
+	Log       *slog.Logger
+	Messages  *messages.Service
+	Views     *views.Service
+	Live      *live.Service
+	Stream    *stream.Service
+	Refs      *refs.Service
+	Erasures  *erasures.Service
+	Webhooks  *webhooks.Service
+	Devices   *devices.Service
+	Acts      *acts.Service
+	// Exports reads SQL alone: what an operator is shown of a person must not come from a copy.
+	Exports export.Reader
+	Sources dataloader.Sources
 }
 
-// Badges are the badges of users, as badge.Service has them. Tests put their own in its place.
+// Badges are the badges of users, as badge.Service has them. Tests put their own in its place. The interface has the methods
+// that resolvers call and no more. States that Read returns may be shared with other readers, so a caller that changes one
+// copies it first.
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
@@ -82,12 +102,14 @@ type Badges interface {
 	SetPolicy(user services.UserID, change badge.PolicyChange) (*jobs.Command, error)
 }
 
-// JobQueue is the state of the job queue, for operators.
+// JobQueue is the state of the job queue, for operators. oldest is the time of the oldest waiting job, zero without one; dead
+// jobs have failed too often and wait for an operator.
 type JobQueue interface {
 	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
 }
 
-// The keys of values that the fields of a response share: see dataloader.Shared.
+// The keys of values that the fields of a response share: see dataloader.Shared. A type of its own for each keeps them apart:
+// if two fields used one key for values of two types, the second read would panic.
 type (
 	numberKey    string // of the ID of a user, by the user's key
 	badgesKey    struct{}
@@ -125,7 +147,8 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(number, viewer.Key), nil
 }
 
-// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token also where it acts for a user.
+// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token also where it acts for a
+// user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
 func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

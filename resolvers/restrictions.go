@@ -8,7 +8,8 @@ import (
 	"tidings/services"
 )
 
-// withUser runs an operation of the viewer on a user, and returns that user.
+// withUser runs an operation of the viewer on a user, and returns that user. The user is read after the commit, with the new
+// relation.
 func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.User, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -17,12 +18,14 @@ func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	return done, ifRead[graph.User](r)(r.user(ctx, done.call.user)), nil
 }
 
-// restrictionLists are the kinds of restrictions and the cursors of their lists.
+// restrictionLists are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have
+// cursors of kind 0, which no list has.
 var restrictionLists = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }
 
-// restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees it.
+// restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees
+// it. Somebody who is blocked must not find out from a list.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
 		return r.readRestrictions(ctx, viewer, kind, size, after)
@@ -34,7 +37,8 @@ func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind 
 	return &page, nil
 }
 
-// readRestrictions reads a page below a position, which is the time when a restriction was made.
+// readRestrictions reads a page below a position, which is the time when a restriction was made. Made is an ID and so unique:
+// two restrictions of one millisecond have an order.
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
 	cursor, before := restrictionLists[kind], services.MaxPostID
 	if after != nil {

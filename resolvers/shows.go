@@ -18,7 +18,8 @@ func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	}
 }
 
-// withShow runs an operation on a show, and returns the show after it.
+// withShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
+// commit.
 func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*done, *graph.Show, error) {
 	done, err := o.do(ctx, r, input)
 	if err != nil {
@@ -27,7 +28,7 @@ func withShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	return done, ifRead[graph.Show](r)(r.showAfter(ctx, done)), nil
 }
 
-// showAfter reads the show of an operation for its payload.
+// showAfter reads the show of an operation for its payload. The actor sees it by the same rules as everybody.
 func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error) {
 	id, err := live.ParseShowID("showId", done.id)
 	if err != nil {

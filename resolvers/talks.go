@@ -13,13 +13,14 @@ import (
 )
 
 // talkParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
-// response, and then read together.
+// response, and then read together. An entry that is there twice is read once: the loader knows its keys.
 type talkParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
 }
 
-// add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports it.
+// add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports
+// it. It only computes keys, and reads nothing.
 func (p *talkParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		// The IDs of messages follow from the conversation's count, so that no statement is needed to find them.
@@ -42,12 +43,13 @@ func (p *talkParts) add(state chat.State, fields wanted, variables map[string]an
 }
 
 // membersPage is the key of a page of members. It requests one member more than the page shows, to know whether another page
-// follows.
+// follows. Size is part of the key, so two fields with different sizes are two pages.
 func membersPage(id services.ConversationID, after uint64, size int) chat.MembersPage {
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
-// placeOf is the page of a conversation's list that a field requests.
+// placeOf is the page of a conversation's list that a field requests. The field itself computes the same page from its
+// arguments, and then finds it in the loader.
 func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, place uint64, err error) {
 	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
 	if err != nil {
@@ -60,8 +62,8 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	return size, place, err
 }
 
-// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller still
-// has to read.
+// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller
+// still has to read. People are left to the caller, who may have others to read with them.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -96,9 +98,11 @@ func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
 }
 
 // talkKey is the key of the parts of one conversation that an operation selects.
+// A type of its own, so that it is no key of another shared value.
 type talkKey services.ConversationID
 
-// readTalk reads all selected parts of one conversation, unless a list has read them together with others.
+// readTalk reads all selected parts of one conversation, unless a list has read them together with others. All its fields
+// call it, and the first one reads.
 func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) error {
 	if shown.Read {
 		return nil
@@ -111,7 +115,8 @@ func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) erro
 	return err
 }
 
-// readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them.
+// readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is zero
+// for the first page.
 func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
 	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
 	if err != nil {
@@ -121,7 +126,7 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker as many
-// conversations as it shows.
+// conversations as it shows. A subscription has one asker, its own field.
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
 	var parts talkParts
 	variables := graphql.GetOperationContext(ctx).Variables

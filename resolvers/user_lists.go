@@ -10,8 +10,10 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is of one
-// user: the kind, the user, and the position. Clients keep cursors, so the order here never changes.
+// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is
+// of one user: the kind, the user, and the position. Clients keep cursors, so the order here never changes. They are bytes
+// and no cursorKind, because these cursors are longer: the owner of the list has 64 bits there, as the object of any list
+// has.
 const (
 	followersCursor = 40 + iota
 	followeesCursor
@@ -19,7 +21,8 @@ const (
 	hostedCursor
 )
 
-// userPage is the page of a list of a user that a field requests.
+// userPage is the page of a list of a user that a field requests. A cursor of alice's followers in bob's list would be a
+// valid position, and the page would look right and be wrong: hence the check.
 func userPage(kind byte, user *graph.User, first *int, after *string) (page services.UserPage, err error) {
 	page = services.UserPage{Owner: user.Number, Before: services.ListStart}
 	if page.Size, err = pageSize(first); err != nil || after == nil {
@@ -34,7 +37,8 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 }
 
 // userPageInfo is the position of a page in its list. cursor is that of an item of the page. With more behind it, the page
-// ends at the last row that was read, which the viewer may not see.
+// ends at the last row that was read, which the viewer may not see. If the end cursor were that of the last visible item, a
+// page whose rows are all hidden would have none, and a client could never get past them.
 func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
@@ -48,6 +52,8 @@ func userPageInfo[T any](kind byte, page services.UserPage, list services.UserLi
 }
 
 // usersOf makes a page of users in a list of a user: their followers or followees. Pages of several users are read together.
+// What the viewer may not see is left out by the statement. The viewer is part of it, so the loader must not be shared
+// between viewers: it lives for one response.
 func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -69,6 +75,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	if err != nil {
 		return nil, err
 	}
+	// By the number of the user, the order of the index: a follow that is made while somebody pages moves no other row.
 	place := func(i int) *string {
 		cursor := placeText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
 		return &cursor
@@ -82,7 +89,8 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	return shown, nil
 }
 
-// postsOf makes a page of a user's posts, as far as the viewer may see them.
+// postsOf makes a page of a user's posts, as far as the viewer may see them. An author's page comes from SQL alone. No outbox
+// is kept in Redis: an index by author was faster.
 func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.PostConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -112,7 +120,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	return shown, nil
 }
 
-// showsOf makes a page of the shows that a user hosts.
+// showsOf makes a page of the shows that a user hosts. All shows, also those that are over or cancelled, the newest ID first.
 func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.ShowConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -130,7 +138,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	}
 	shown := &graph.ShowConnection{Edges: make([]graph.ShowEdge, len(list.Items))}
 	for i, show := range list.Items {
-		// The host is the user whose list it is.
+		// The host is the user whose list it is, and is not read again.
 		node := r.graphShow(show, services.User{})
 		node.Host = *user
 		shown.Edges[i] = graph.ShowEdge{Cursor: placeText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}

@@ -16,12 +16,13 @@ func graphView(view views.Unread) graph.View {
 }
 
 // viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID. Neither
-// text has a 0.
+// text has a 0. A view has no number, so its name is the position; names are short, which bounds the cursor.
 func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-// parseViewText reads the output of viewText, if it is of this viewer.
+// parseViewText reads the output of viewText, if it is of this viewer. Check refuses names that no view can have, so that a
+// made-up cursor reaches no statement.
 func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
@@ -36,7 +37,8 @@ func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	return view, nil
 }
 
-// views makes a page of the views that the viewer has touched.
+// views makes a page of the views that the viewer has touched. codes are required: an application has many views, of which a
+// page shows some kinds.
 func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.ViewConnection, error) {
 		return r.readViews(ctx, viewer, codes, size, after)
@@ -48,7 +50,8 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
-// readViews reads a page behind a view, of some codes. Its order is that of the key, so the position is the last view.
+// readViews reads a page behind a view, of some codes. Its order is that of the key, so the position is the last view. A view
+// that is touched while somebody pages keeps its place.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {

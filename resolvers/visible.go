@@ -13,14 +13,16 @@ import (
 // Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
 // from the viewer, as if the content had never existed.
 
-// visibleKeys are the keys of the objects that a response shows. A key may be there twice.
+// visibleKeys are the keys of the objects that a response shows. A key may be there twice. actors are people too. They are
+// apart, because an act of somebody who hides from the viewer is left out of the causes, while people are always shown.
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
 	actors       []services.UserID // users whose acts are shown: see hidden
 }
 
-// visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are absent.
+// visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
+// absent. A caller that does not find a key cannot tell why, and neither can the viewer.
 type visible struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]live.Show
@@ -29,12 +31,14 @@ type visible struct {
 }
 
 // visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People
-// themselves are always shown: it is their content that they hide.
+// themselves are always shown: it is their content that they hide. Two reads of objects and one of restrictions, whatever the
+// numbers. Deleted posts are absent already, so that nobody has to look at a flag.
 func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err
 	}
+	// Hosts are known only now, and are read with all other people.
 	people := slices.Concat(keys.people, keys.actors)
 	for _, show := range seen.shows {
 		people = append(people, show.Host)
@@ -42,6 +46,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
+	// Only authors, hosts and actors are asked about: a response without any costs no statement here.
 	authors := slices.Clone(keys.actors)
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)
@@ -52,12 +57,14 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	if seen.hidden, err = r.hidden(ctx, viewer, authors); err != nil {
 		return seen, err
 	}
+	// The maps are this call's own: the loader's memory keeps what is deleted here.
 	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hidden[post.Author] })
 	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hidden[show.Host] })
 	return seen, nil
 }
 
-// hidden returns which of some authors hide their posts and shows from the viewer, who is never hidden from themselves.
+// hidden returns which of some authors hide their posts and shows from the viewer, who is never hidden from themselves. The
+// answer is from SQL: a block must hold for the next read, on every node.
 func (r *Resolver) hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
 	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {

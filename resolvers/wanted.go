@@ -15,12 +15,15 @@ import (
 // the same list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects
 // in its items take one read for each kind.
 
-// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in it.
+// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not
+// in it. A field may be there several times, under aliases and in several parents: whoever looks ahead decides which of them
+// are its own.
 type wanted map[string][]*ast.Field
 
 type wantedKey struct{}
 
-// wantedOf are the fields of the operation of a context, found once for a response.
+// wantedOf are the fields of the operation of a context, found once for a response. Looking ahead costs one walk of the
+// document, whatever the number of lists that do it.
 func wantedOf(ctx context.Context) wanted {
 	all, _ := dataloader.Shared(ctx, wantedKey{}, func(ctx context.Context) (wanted, error) {
 		operation := graphql.GetOperationContext(ctx)
@@ -30,6 +33,7 @@ func wantedOf(ctx context.Context) wanted {
 }
 
 // wantedBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
+// Without variables, conditions on a variable count as included: a compiled selection has none.
 func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	all := wanted{}
 	known := map[*ast.FragmentDefinition]bool{}
@@ -37,6 +41,7 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	add = func(selected ast.SelectionSet) {
 		for _, selection := range selected {
 			switch s := selection.(type) {
+			// A field that validation could not place has no definition, and is not executed either.
 			case *ast.Field:
 				if s.ObjectDefinition != nil && included(s.Directives, variables) {
 					name := s.ObjectDefinition.Name + "." + s.Name
@@ -59,7 +64,8 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	return all
 }
 
-// included reports whether directives leave a selection in the operation.
+// included reports whether directives leave a selection in the operation. Other directives with an argument named if are
+// treated as @include, which asks for too much at worst.
 func included(directives ast.DirectiveList, variables map[string]any) bool {
 	for _, directive := range directives {
 		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
@@ -69,11 +75,13 @@ func included(directives ast.DirectiveList, variables map[string]any) bool {
 	return true
 }
 
-// pageKey is the key of a page of the viewer's list: the field, and its arguments without the size.
+// pageKey is the key of a page of the viewer's list: the field, and its arguments without the size. Two fields with one key
+// differ at most in how many items they show, so the larger page serves both.
 type pageKey struct{ field, arguments string }
 
 // pageKeyOf is the key of the page that a field requests. A page of newerThan also has posts from before its position, and
-// cannot be cut. A page of before has its size in last. So each of these is a page of its own.
+// cannot be cut. A page of before has its size in last. So each of these is a page of its own. Arguments that are left out
+// have their defaults here, so an explicit default is the same page.
 func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	arguments := field.ArgumentMap(variables)
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
@@ -88,15 +96,17 @@ type asker struct {
 	size  int
 }
 
-// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their
-// sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each field may
-// cut its own.
+// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of
+// their sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each
+// field may cut its own. Aliases are a client's way to ask for one list twice: without this each would be a statement. A
+// field whose own size is wrong takes no part, and reports its error when it is resolved.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
 		return page, 0, err
 	}
 	field, variables := fieldOf(ctx), graphql.GetOperationContext(ctx).Variables
 	key := pageKeyOf(field, variables)
+	// The first field to run reads for the others, which wait for it. Its own field is first among the askers.
 	whole, err := dataloader.Shared(ctx, key, func(ctx context.Context) (*C, error) {
 		askers, largest := []asker{{field, size}}, size
 		for _, other := range wantedOf(ctx)[key.field] {
@@ -118,7 +128,8 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 // fieldOf is the field that is resolved in a context.
 func fieldOf(ctx context.Context) *ast.Field { return graphql.GetFieldContext(ctx).Field.Field }
 
-// firstOf is the size of the page that a field requests.
+// firstOf is the size of the page that a field requests. It is for looking ahead: a field that the executor has not reached
+// yet has its arguments only in the document.
 func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	first, err := argument(field.ArgumentMap(variables), "first", graph.UnmarshalInt)
 	if err != nil {
@@ -127,7 +138,8 @@ func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cut shortens a page that was read with a larger size to its first edges, and gives it the end of a page of that size.
+// cut shortens a page that was read with a larger size to its first edges, and gives it the end of a page of that size. The
+// rest of the page exists, so a next page does too, whatever the larger page said.
 func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges
@@ -136,7 +148,7 @@ func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *stri
 	return edges[:size]
 }
 
-// nodesOf lists the nodes of a page's edges.
+// nodesOf lists the nodes of a page's edges. A connection has nodes beside edges for clients that need no cursors.
 func nodesOf[E, N any](edges []E, node func(*E) *N) []N {
 	nodes := make([]N, len(edges))
 	for i := range edges {

@@ -11,12 +11,14 @@ import (
 	"tidings/services/webhooks"
 )
 
-// webhookStates are the states by the words that services/webhooks has for them.
+// webhookStates are the states by the words that services/webhooks has for them. A state that is missing here would be an
+// empty word, which no client knows.
 var webhookStates = map[string]graph.WebhookState{
 	"ok": graph.WebhookStateOk, "down": graph.WebhookStateDown, "gone": graph.WebhookStateGone, "idle": graph.WebhookStateIdle,
 }
 
-// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown.
+// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown. Waiting and dead are counted for
+// all nodes.
 func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhook, error) {
 	list, err := r.Webhooks.Endpoints(ctx, name)
 	shown := make([]graph.Webhook, len(list))
@@ -31,7 +33,7 @@ func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhoo
 	return shown, err
 }
 
-// webhook is one webhook.
+// webhook is one webhook. The payloads of mutations and the field of one webhook read it by its name.
 func (r *Resolver) webhook(ctx context.Context, name string) (graph.Webhook, error) {
 	list, err := r.webhookList(ctx, name)
 	if err == nil && len(list) == 0 {
@@ -51,7 +53,8 @@ func orNoStatus(status int) *int {
 	return &status
 }
 
-// deadLetters lists the users whose newest change was given up, the newest first.
+// deadLetters lists the users whose newest change was given up, the newest first. One page is enough: an operator mends the
+// receiver and replays all of them.
 func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]graph.WebhookDeadLetter, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -68,7 +71,8 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	return shown, err
 }
 
-// addWebhook returns the secret, this once: it is not read back.
+// addWebhook returns the secret, this once: it is not read back. The receiver needs it to check signatures. Whoever lost it
+// rotates.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
 		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
@@ -83,7 +87,8 @@ func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) 
 	})
 }
 
-// removeWebhook ends the deliveries, and drops what waits.
+// removeWebhook ends the deliveries, and drops what waits. A second one is NOT_FOUND, so that a mistyped name is not taken
+// for a success.
 func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
 	return asAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
 		return &graph.RemoveWebhookPayload{Name: input.Name}, r.Webhooks.Remove(ctx, input.Name)
@@ -91,7 +96,7 @@ func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookI
 }
 
 // rotateWebhookSecret makes a new secret. The ones before sign beside it for a while, so that a receiver can change without
-// refusing anything.
+// refusing anything. An overlap of 0 is for a secret that has leaked.
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
 	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
@@ -107,7 +112,8 @@ func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWe
 	})
 }
 
-// testWebhook sends one event now, from this node. A receiver that refuses it is a result and no error.
+// testWebhook sends one event now, from this node. A receiver that refuses it is a result and no error. It goes by no queue
+// and changes no state, so a webhook that is down can be tested too.
 func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
 	return asAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
 		tested, err := r.Webhooks.Test(ctx, input.Name)
@@ -120,7 +126,8 @@ func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput
 	})
 }
 
-// replayWebhook sends dead letters again: of one user, or of all.
+// replayWebhook sends dead letters again: of one user, or of all. Each gets the newest change of its user, not the one that
+// was refused.
 func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
 	// Whom it is about is not recorded: nothing would find it here when the user is erased.
 	details := ""
