@@ -44,6 +44,7 @@ func (b *backlog) leave(answer int) {
 // within is how long the write of an answer may take, at most its usual time. It is asked after enter, so that the answer counts
 // for itself. An answer that was begun before the backlog grew keeps its longer deadline.
 func (b *backlog) within(answer int, usual time.Duration) time.Duration {
+	// A small answer waits for nobody and keeps its time.
 	if answer > smallAnswer && b.waiting.Load() > b.limit {
 		return min(usual, hurriedTimeout)
 	}

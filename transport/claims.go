@@ -131,6 +131,7 @@ func checkSubject(viewer services.Viewer) error {
 	return nil
 }
 
+// devPrefix cannot begin a JWT, whose parts are base64url: the colon tells the two kinds of tokens apart.
 const devPrefix = "dev:"
 
 // devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. It always has the

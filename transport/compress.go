@@ -24,6 +24,7 @@ var compressors = sync.Pool{New: func() any {
 // answer is small beside the time of a slower level: most of it are keys that repeat.
 func compressed(body []byte) []byte {
 	var short bytes.Buffer
+	// A guess at the length, so that the buffer seldom grows.
 	short.Grow(len(body) / 3)
 	w := compressors.Get().(*gzip.Writer)
 	defer func() {

@@ -25,9 +25,11 @@ type cost struct {
 }
 
 // multiple is a cost for each item of a list. Lists in lists nest: each has multiples of its own.
+//
+// It stays apart as long as the number of items depends on variables: with literals times makes it a fixed cost.
 type multiple struct {
 	items amount
-	each  cost
+	each  cost // of one item
 }
 
 // amount is the number of items that one argument of a field asks for. The zero value is a list of none.
@@ -166,6 +168,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
 	}
+	// By the type that declares the field: an interface and its types may have different prices.
 	weight, named := c.weights[field.ObjectDefinition.Name+"."+field.Name]
 	// A leaf costs its own weight, however large its value.
 	if len(field.SelectionSet) == 0 {
@@ -186,6 +189,7 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 		own = page // a subscription to a list has the argument first itself
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
+		// What is below has its own lists, which this list's number multiplies and does not replace.
 		items := c.selections(field.SelectionSet, nil)
 		items.fixed += weight
 		return items.times(*own)
@@ -217,6 +221,7 @@ func pageOf(field *ast.Field) *amount {
 			page.otherwise = number
 		}
 	}
+	// A null argument is as if it were not there, as in the resolvers.
 	if argument := field.Arguments.ForName("first"); argument != nil && argument.Value.Kind != ast.NullValue {
 		page.value = argument.Value
 	}

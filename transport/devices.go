@@ -15,6 +15,8 @@ type devices struct {
 }
 
 // device is a device by its user and its name. Two users may choose the same name.
+//
+// The name is the client's own choice and no secret: it only says which connections end together.
 type device struct{ key, name string }
 
 // arrive counts a socket once its viewer is known. Each call has one call of depart.

@@ -23,11 +23,13 @@ type documentCache struct {
 	byLRU *lru.LRU[string, cachedDocument]
 }
 
+// cachedDocument is an entry, with the bytes by which it was counted when it came: as many go with it.
 type cachedDocument struct {
 	doc   *document
 	bytes int64
 }
 
+// newDocumentCache makes an empty cache. most bounds the list itself; the bytes are what bounds it in practice.
 func newDocumentCache(most int, bytes int64) *documentCache {
 	c := &documentCache{limit: bytes}
 	var err error
@@ -61,6 +63,7 @@ func (c *documentCache) add(text string, doc *document, parts int) *document {
 	}
 	c.bytes += size
 	c.byLRU.Add(text, cachedDocument{doc, size})
+	// It ends: the new entry alone is within the limit.
 	for c.bytes > c.limit {
 		c.byLRU.RemoveOldest()
 	}

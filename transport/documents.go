@@ -39,6 +39,8 @@ type documents struct {
 }
 
 // document is an executable document, with the costs of its operations, in their order.
+//
+// It is shared by all requests that have its text, also after the cache has dropped it, and nothing in it changes.
 type document struct {
 	*ast.QueryDocument
 	costs []cost
@@ -49,6 +51,7 @@ func (d *document) costOf(operation *ast.OperationDefinition, variables map[stri
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
 
+// newDocuments makes the documents of a schema. The rules are sorted into two sets here, once.
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,

@@ -35,8 +35,10 @@ type input struct {
 	begun    bool // a frame of the message has come, and not its last
 }
 
+// inputs are reused: a socket that waits with a watch holds none.
 var inputs = sync.Pool{New: func() any { return new(input) }}
 
+// newInput borrows an input. Nothing of its last user is left but the memory of the message.
 func newInput() *input {
 	in := inputs.Get().(*input)
 	in.from, in.to, in.begun = 0, 0, false
@@ -57,6 +59,7 @@ func (in *input) between() bool { return in.from == in.to && !in.begun }
 
 // need reads until n bytes are in the buffer, and returns them as used. They are valid until the next read.
 func (in *input) need(from io.Reader, n int) ([]byte, error) {
+	// What was not used yet moves to the front. n is at most maxControl, so there is room behind it.
 	if in.from+n > len(in.buffer) {
 		in.to = copy(in.buffer[:], in.buffer[in.from:in.to])
 		in.from = 0
@@ -82,6 +85,7 @@ type frame struct {
 // errProtocol is a frame that no client may send. Its text is the reason of the close.
 type errProtocol struct{ reason string }
 
+// Error is the text that the client is shown.
 func (e errProtocol) Error() string { return e.reason }
 
 // next reads the head of the next frame.
@@ -108,6 +112,7 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 			return f, errProtocol{"bad length"}
 		}
 	}
+	// The mask comes behind the length. A frame without one was refused above.
 	if head, err = in.need(from, len(f.mask)); err == nil {
 		copy(f.mask[:], head)
 	}
@@ -172,6 +177,7 @@ func (in *input) skip(from io.Reader, f frame) error {
 	return err
 }
 
+// unmask undoes the client's mask, by exclusive or with its four bytes in turn. Clients mask so that no proxy can take a frame for a request.
 func unmask(payload []byte, mask [4]byte) {
 	for i := range payload {
 		payload[i] ^= mask[i&3]
@@ -179,6 +185,7 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
+	// errClosed ends a socket in order; errTooBig is a fault of the client, see refuse.
 	errClosed = errors.New("the client has closed the connection")
 	errTooBig = errors.New("the message is too long")
 )

@@ -142,6 +142,7 @@ func (f *Front) accept(from *frontListener) {
 			}
 			return
 		}
+		// A connection came, so the shortage of files is over.
 		wait = 0
 		if f.quick == nil { // also then a drain must end the listener and count the connections
 			from.give(&handedConn{Conn: conn})
@@ -260,6 +261,7 @@ func (f *Front) Close() error {
 func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// From here on enter refuses, so the list only becomes shorter.
 	f.closing = true
 	waiting := f.empty
 	if waiting == nil {

@@ -48,6 +48,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 		return left
 	}
 	request, err := parseParams(body, "body", f.queries.cfg.BodyLimit)
+	// An extension may change what the request means, and none is so frequent that it would pay to know it here.
 	if err != nil || len(request.Extensions) > 0 {
 		return left
 	}
@@ -67,6 +68,7 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
 		return &knownRequest{query: true}
 	}
+	// Without variables the price is the same each time, so it is computed with the first of these requests.
 	price := doc.costOf(operation, nil)
 	if price > f.queries.documents.dear {
 		return left
@@ -186,6 +188,7 @@ func framed(h *head, text []byte, more string, last bool) []byte {
 	top = append(top, "Content-Length: "...)
 	top = strconv.AppendInt(top, int64(len(text)-answerHead), 10)
 	top = append(append(append(top, "\r\nDate: "...), dateNow()...), "\r\n\r\n"...)
+	// Rare: the body is copied behind the head, where otherwise the head is copied before the body.
 	if len(top) > answerHead {
 		return append(top, text[answerHead:]...)
 	}
@@ -220,6 +223,7 @@ func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 // record writes what a handler answers, once it has answered. A handler may write at any length: bounded keeps the answers of
 // operations below the limit.
 func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
+	// Kept and not streamed: the front writes an answer once, with its length.
 	w := &recorder{header: http.Header{}}
 	r := h.request.WithContext(context.Background())
 	// A handler may change the headers of its request, and the head is shared.
@@ -271,6 +275,7 @@ type dated struct {
 	text   string
 }
 
+// lastDate is replaced once a second, by whichever request first sees the new one. Two that do so write the same.
 var lastDate atomic.Pointer[dated]
 
 // dateNow is the present time for the header Date.

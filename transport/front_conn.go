@@ -23,7 +23,8 @@ const (
 	// Nearly all plain requests fit into the first buffer, which is pooled. One that is longer than the second number is handed on.
 	frontBuffer  = 4 << 10
 	frontLongest = 24 << 10 // bytes of a request with its head
-	frontHead    = 8 << 10  // bytes of a head
+	// A usual head with its token has less than 2 KB. One with a token near maxToken is longer, and is handed on.
+	frontHead = 8 << 10 // bytes of a head
 )
 
 // frontConn is a connection that the front serves. Its goroutine alone uses the fields below state; watch reads for it while it
@@ -101,6 +102,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 		c.read = time.Time{}
 		err = c.conn.SetReadDeadline(c.read)
 	case idle > 0 && time.Until(c.read) < idle: // not for each request, because it costs as much as checking a remembered token
+		// An eighth more, so that the deadline is set once for many requests of a busy connection and never ends too early.
 		c.read = deadline(idle + idle/8)
 		err = c.conn.SetReadDeadline(c.read)
 	}
@@ -154,6 +156,7 @@ const (
 	frontEnds                        // it is closed
 )
 
+// frontStart is what a plain request begins with. By it the connection is told apart before anything is parsed.
 var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 
 // requests answers the requests that data begins with, and returns how many bytes those were. Whatever does not begin like a
@@ -208,6 +211,7 @@ func (c *frontConn) send(text []byte) error {
 			return err
 		}
 	}
+	// One write for head and body: they are in one buffer, and mostly in one packet.
 	_, err := c.conn.Write(text)
 	return err
 }
@@ -225,6 +229,7 @@ func (c *frontConn) watch(gone func()) (end func()) {
 		if c.hasAhead {
 			return // a next request has begun: the client is there
 		}
+		// Nothing else reads now: the connection's own goroutine executes the operation.
 		n, err := c.conn.Read(c.ahead[:])
 		c.hasAhead = n > 0
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -53,6 +53,7 @@ func (c *frontContext) Done() <-chan struct{} {
 	if inner == nil {
 		inner = &frontWaiting{}
 		inner.Context, inner.cancel = context.WithDeadline(c.values, c.until)
+		// The operation is over: whoever asks now must not wait for the deadline.
 		if c.ended {
 			inner.cancel()
 		}

@@ -91,6 +91,7 @@ type payment struct {
 	caller    *frontCaller // whose token was checked; nil: it is still to be checked
 }
 
+// paymentKey is the key of a *payment. Its absence means that nothing was charged.
 type paymentKey struct{}
 
 // chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment good for one request:

@@ -35,7 +35,8 @@ type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
-	keys    any             // what the token was checked with
+	// keys is what the token was checked with, as keysNow gave it. It is compared and never read.
+	keys any
 }
 
 // headOf returns the head of a request, nil for one that is not plain. A caller whose token does not hold any more is taken
@@ -100,6 +101,7 @@ func notInName(c byte) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
 }
 
+// Neither control characters nor bytes above ASCII, which parsers read in different ways.
 func notInValue(c byte) bool { return c < ' ' || c > '~' }
 
 func notDigit(c byte) bool { return c < '0' || c > '9' }
@@ -177,6 +179,7 @@ func (f *Front) identified(h *head, request services.Request) *head {
 	if err != nil {
 		return nil
 	}
+	// A copy: the head without a caller may be in use by other connections that sent the same bytes.
 	known := *h
 	// The context has the viewer and nothing of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}

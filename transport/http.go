@@ -28,6 +28,8 @@ const (
 // queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
 // accepts every request, so that each bad request gets a documented error. It also is the HTTP side of event streams, whose
 // other half is in Sockets.
+//
+// It keeps nothing of a request. All fields are set by Handler and do not change, but for what the documents remember.
 type queries struct {
 	cfg       Config
 	backlog   *backlog // of the sockets too
@@ -59,6 +61,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	// The cheapest bound of what a stranger can cause: a look into the limiter, before anything of the request is read.
 	address := q.addresses.of(r)
 	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)
@@ -92,6 +95,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
+	// For middleware. subscribe takes them away again, because an operation with headers is not shared.
 	request.Headers = r.Header
 	request.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
 	q.execute(w, r, exec, request, who, answering{accepted, events})

@@ -97,6 +97,7 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 		Extensions    json.RawMessage `json:"extensions"`
 	}
 	// The text null is valid JSON for a struct, and no request.
+	// Of a member that comes twice the last counts. Unlike in a token, both are the client's own.
 	if json.Unmarshal(text, &parts) != nil || isNull(text) {
 		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
 	}

@@ -21,11 +21,12 @@ const (
 	actAsHeader  = "Tidings-Act-As"
 	deviceHeader = "Tidings-Device"
 
-	// leeway applies to exp and nbf. It lengthens the life of every token by as much.
-	leeway     = 30 * time.Second // the tolerated difference between the issuer's clock and this one
-	maxToken   = 8 << 10          // bytes; a longer one is refused unread
-	minSecret  = 32               // bytes, as HS256 demands
-	maxDevice  = 64               // characters
+	// leeway applies to exp and nbf. It lengthens the life of every token by as much: it is the tolerated difference between the issuer's
+	// clock and this one. Machines that keep their time at all are closer.
+	leeway     = 30 * time.Second
+	maxToken   = 8 << 10 // bytes; a longer one is refused unread
+	minSecret  = 32      // bytes, as HS256 demands
+	maxDevice  = 64      // characters
 	minRSABits = 2048
 	// jwksInterval is how long a revoked key may still be accepted; jwksAtMost is how long a new key may be unknown while somebody
 	// sends unknown IDs all the time, and how often the issuer is asked because of them.
@@ -179,6 +180,7 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 		if _, critical := unverified.Header["crit"]; critical {
 			return nil, errCritical
 		}
+		// "" for none, and for one that is no text: key decides what an absent ID means.
 		kid, _ := unverified.Header["kid"].(string)
 		key, alg, err := i.keys.key(ctx, kid)
 		if err != nil {
@@ -247,6 +249,7 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if err != nil {
 		return viewer, fmt.Errorf("%s: %w", actAsHeader, err)
 	}
+	// Subject stays: it says who holds the token, whomever they act for.
 	viewer.Key = key
 	if !viewer.Has(services.ScopeViewer) {
 		viewer.Scopes = append(viewer.Scopes, services.ScopeViewer)
@@ -289,6 +292,7 @@ func bearer(header http.Header) (string, error) {
 		return "", nil
 	}
 	scheme, token, found := strings.Cut(value, " ")
+	// The name of a scheme has no case, by the rules of HTTP.
 	if token = strings.TrimSpace(token); !found || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", services.Errorf(services.Unauthenticated, "Authorization: expected Bearer TOKEN")
 	}

@@ -40,9 +40,10 @@ type jwks struct {
 	// The map is replaced and never changed, so that verification takes no lock. Identity.keysNow compares the pointers.
 	keys atomic.Pointer[map[string]fixedKey]
 
-	mu     sync.Mutex // held during a read, so that many unknown IDs cause one read
-	last   time.Time  // of the last read because of an unknown ID
-	failed error      // of the last read; nil after a good one
+	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
+	last time.Time  // of the last read because of an unknown ID
+	// failed is the error of the last read; nil after a good one. Within jwksAtMost it answers for reads that are not made.
+	failed error
 }
 
 // newJWKS reads the keys for the first time. Then an error ends the start: a node without keys would refuse everybody.
@@ -86,6 +87,7 @@ func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
 // once. A token without an ID is accepted if there is only one key. UNAVAILABLE means that the issuer could not be asked, so the
 // client tries again and does not sign its user out.
 func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
+	// Mostly all that is done: neither a lock nor the issuer is asked for a known key.
 	key, ok := s.find(kid)
 	// Only an unknown ID is a reason to ask the issuer; a token without one would be refused after the read too.
 	if !ok && kid != "" {
@@ -210,6 +212,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	}
 	keys := make(map[string]fixedKey, len(set.Keys))
 	for i, one := range set.Keys {
+		// A key for encryption signs nothing. Without a use, a key is taken for one that signs.
 		if one.Use == "enc" {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 )
 
+// The algorithms that are accepted, one for each kind of key. Others of the library, and none above all, are in no list.
 const (
 	algHMAC  = "HS256"
 	algRSA   = "RS256"
@@ -24,10 +25,12 @@ type fixedKey struct {
 	alg   string
 }
 
+// key returns the one key. An ID in the token is not compared with anything: there is no other key that it could mean.
 func (k fixedKey) key(context.Context, string) (crypto.PublicKey, string, error) {
 	return k.value, k.alg, nil
 }
 
+// algorithms is the key's own.
 func (k fixedKey) algorithms() []string { return []string{k.alg} }
 
 // newSecret takes a shared secret. A shorter one than the hash could be guessed from one token, at any time and anywhere.
@@ -53,6 +56,7 @@ func parsePublicKey(text []byte) (fixedKey, error) {
 	case "RSA PUBLIC KEY":
 		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
 	case "CERTIFICATE":
+		// A certificate is only the wrapping: who has signed it is not asked, because the operator has named the file.
 		var certificate *x509.Certificate
 		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
 			key = certificate.PublicKey

@@ -28,6 +28,7 @@ type Limits interface {
 // noLimits bounds nothing. It is the default, so that nobody asks whether there are limits.
 type noLimits struct{}
 
+// The methods of noLimits permit everything.
 func (noLimits) Address(string) error                                                    { return nil }
 func (noLimits) Operation(context.Context, string, *graphql.OperationContext, int) error { return nil }
 func (noLimits) Socket(services.Viewer) error                                            { return nil }
@@ -129,6 +130,7 @@ func (o *occupancy) enter(holder string) bool {
 func (o *occupancy) leave(holder string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// The entry goes with the last item: addresses come and go without end, and the map must not grow with them.
 	if o.open[holder]--; o.open[holder] <= 0 {
 		delete(o.open, holder)
 	}

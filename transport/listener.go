@@ -60,6 +60,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 }
 
 // boundConn is counted until it is closed. closed makes the second Close of a connection, which net/http may call, count nothing.
+//
+// It is beneath a handedConn, whose Close closes it.
 type boundConn struct {
 	net.Conn
 	connections *Connections

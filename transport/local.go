@@ -17,6 +17,8 @@ import (
 // Local executes operations of this program itself, for the viewer of a context: there is no request, so there are no limits of
 // clients and no trusted documents. Every check of the resolvers holds. It is safe for concurrent use. The console works by it, so
 // that it can do what the schema offers and nothing else.
+//
+// It has no memory of documents: the console's are few, and asked for by hand.
 type Local struct {
 	executor *executor.Executor
 	begin    func(ctx context.Context) context.Context
@@ -56,6 +58,7 @@ func (l *Local) Do(ctx context.Context, document string, variables map[string]an
 	if response == nil { // the context ended before execution began
 		return []error{services.Errorf(services.Unavailable, "not answered within %v, try again later", l.timeout)}
 	}
+	// Before the data: a part of the data may be there beside them.
 	errs = coded(response.Errors)
 	if len(response.Data) > 0 && !bytes.Equal(response.Data, []byte("null")) {
 		if err := json.Unmarshal(response.Data, into); err != nil {

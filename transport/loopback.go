@@ -42,11 +42,13 @@ func wasForwarded(name string) bool {
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
+		// Without a port an IPv6 address may still be in brackets.
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	}
 	if address, err := netip.ParseAddr(name); err == nil {
 		return address.Unmap().IsLoopback()
 	}
+	// A name with a dot at its end is the same name, for browsers and for name servers.
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

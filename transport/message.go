@@ -36,6 +36,8 @@ const (
 const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
 
 // message is a checked message of a client. Only the fields of its kind are set.
+//
+// Its texts are copies: the socket reuses the memory of the message as soon as it is handled.
 type message struct {
 	kind   string
 	id     string         // of subscribe and complete

@@ -31,9 +31,11 @@ type operation struct {
 	// ctx is replaced by the starting goroutine, before the first turn. Others end the operation by cancel and read no ctx.
 	ctx    context.Context
 	cancel context.CancelFunc
-	next   graphql.ResponseHandler
-	lasts  bool                                     // whether it is a subscription
-	holds  atomic.Pointer[graphql.OperationContext] // the operation context to release; nil for none
+	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
+	next  graphql.ResponseHandler
+	lasts bool // whether it is a subscription: its end in a drain is no end for the client
+	// holds is the operation context to release; nil for none. Atomic, because the end may come while the operation starts.
+	holds atomic.Pointer[graphql.OperationContext]
 
 	// These belong to a subscription that wakes. next blocks until its channel has an event, and the hub may take an event back
 	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source

@@ -41,6 +41,7 @@ func (o *operation) tap(result any) any {
 	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
 		return result
 	}
+	// The element's type is the resolver's own, so the channel in its place must be made by reflection.
 	kind := source.Type()
 	o.source, o.feed = source, reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
 	return o.feed.Convert(kind).Interface()
@@ -87,6 +88,7 @@ func (o *operation) turn() (stay bool) {
 	if ok {
 		last = o.render(frame, event)
 	} else {
+		// A closed channel is the orderly end: the hub drains, or what was watched is gone.
 		*frame = o.peer.line.complete((*frame)[:0], o.id)
 	}
 	// The frame is rendered while the worker has its slot, because that is work. Writing is waiting, and holds no slot.
@@ -96,6 +98,7 @@ func (o *operation) turn() (stay bool) {
 	} else if o.ctx.Err() == nil && o.peer.line.send(*frame) == nil {
 		o.peer.sockets.events.Add(1)
 	}
+	// The connection has copied it by now, also after a failure.
 	frames.Put(frame)
 	stay = workers.enter()
 	// After the write, so that events which come while a client is slow replace each other in the channel.

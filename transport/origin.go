@@ -18,6 +18,7 @@ type origins struct {
 func newOrigins(list []string, identity *Identity) origins {
 	set := origins{exact: make(map[string]bool, len(list)), loopback: identity != nil && identity.development}
 	for _, origin := range list {
+		// In lower case, as browsers send origins: operators write them as they like.
 		set.exact[strings.ToLower(strings.TrimSuffix(origin, "/"))] = true
 	}
 	return set
@@ -82,6 +83,7 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 		header.Set("Access-Control-Allow-Methods", streamMethods)
 		// A page may ask only for what is listed here. Clients of Tidings need no other.
 		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestHeader)
+		// Ten minutes: an origin that is taken out of the list is refused by then.
 		header.Set("Access-Control-Max-Age", "600")
 	}
 }

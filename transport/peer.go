@@ -23,7 +23,9 @@ type peer struct {
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
-	write sync.Mutex // held for one message
+	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. Where both are needed, it
+	// comes before mu.
+	write sync.Mutex
 
 	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not
 	// delay the hub or a drain. Where both are needed, Sockets.mu comes before it.
@@ -80,8 +82,11 @@ type hurdle int
 
 const (
 	hurdleNone hurdle = iota
+	// hurdleTwice: an operation of the same ID is under way. By it the client could not tell their messages apart.
 	hurdleTwice
+	// hurdleFull: the peer has as many operations as it may have. It is the only one that may pass by itself.
 	hurdleFull
+	// hurdleClosing: the peer ends, and its client hears of that in another way.
 	hurdleClosing
 )
 

@@ -38,9 +38,10 @@ const (
 // persisted finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
 // clients have sent before with their hash (automatic persisted queries). It is safe for concurrent use.
 type persisted struct {
-	trusted *TrustedDocuments // nil without a manifest
-	only    bool              // only trusted documents are executed
-	limit   int64             // bytes of stored texts; 0 stores none
+	// trusted is nil without a manifest: its methods then find nothing.
+	trusted *TrustedDocuments
+	only    bool  // only trusted documents are executed
+	limit   int64 // bytes of stored texts; 0 stores none
 
 	// mu guards the store. bytes is the sum over its entries, which the list's callback lowers.
 	mu    sync.Mutex
@@ -54,6 +55,7 @@ type textHash [sha256.Size]byte
 // newPersisted makes the store. The number of texts is bounded by the bytes that an empty one takes, so bytes are the real bound.
 func newPersisted(cfg Config) *persisted {
 	p := &persisted{trusted: cfg.Trusted, only: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
+	// A stored text would be one more way to be executed.
 	if p.only {
 		p.limit = 0
 	}
@@ -137,6 +139,7 @@ func (p *persisted) add(hash textHash, text string) {
 	if size > p.limit {
 		return
 	}
+	// The lookup also makes it the last one used, so a text that is sent again and again stays.
 	if _, known := p.byLRU.Get(hash); known {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 
 // readiness tells sockets that their connections have input. Most sockets wait most of the time: with it such a socket has no
 // goroutine, whose stack is 4 KB, and no buffer.
+//
+// Off Linux there is none, and sockets wait in goroutines of their own.
 type readiness interface {
 	// add returns the watch of a connection, which is not armed; nil if this connection cannot be watched. ready is called in a
 	// goroutine of its own.

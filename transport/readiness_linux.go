@@ -27,11 +27,13 @@ type epollWatch struct {
 	armed atomic.Bool
 }
 
+// newReadiness makes an epoll without a descriptor: the first watch opens it, and the last one closes it.
 func newReadiness() readiness { return &epoll{watches: map[uint64]*epollWatch{}} }
 
 // eventsAtOnce is how many connections one call of epoll_wait reports at most.
 const eventsAtOnce = 256
 
+// add watches a connection. A failure of the system makes it nil, and the socket then waits in a goroutine as off Linux.
 func (e *epoll) add(conn net.Conn, ready func()) watch {
 	raw := watchable(conn)
 	if raw == nil {
@@ -123,6 +125,7 @@ func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 	return err == nil && failed == nil
 }
 
+// arm sets the flag first: the input may be reported before control returns.
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
 	// The number is that of the open descriptor: it stays open while it has this watch.
@@ -131,12 +134,14 @@ func (w *epollWatch) arm() {
 	}
 }
 
+// fire begins a goroutine, because the caller may be the one that waits for all connections. Of several calls one takes the flag.
 func (w *epollWatch) fire() {
 	if w.armed.Swap(false) {
 		go w.ready()
 	}
 }
 
+// stop forgets the watch. A report that comes later finds no watch of its key.
 func (w *epollWatch) stop() {
 	w.epoll.mu.Lock()
 	defer w.epoll.mu.Unlock()

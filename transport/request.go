@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 )
 
+// requestHeader is the header by which proxies and clients name a request. Answers repeat it, and errors have it as requestId.
 const requestHeader = "X-Request-Id"
 
 // requestID is generated when it is needed, because most requests have no error. Errors of one request are made by many

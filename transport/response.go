@@ -26,6 +26,7 @@ type httpError struct {
 	limit   int // 0: no limit is involved
 }
 
+// Error is the message that clients are shown.
 func (e *httpError) Error() string { return e.message }
 
 // statusOf is the status of a request that was refused before anything was executed. Errors of an operation that was executed have
@@ -135,6 +136,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 	if accepted == typeResponse && isRequestError(response) {
 		status = http.StatusBadRequest
 	}
+	// Encoded before the status is sent: stamped sets a header.
 	body := appendResponse(nil, stamped(w, response))
 	if len(body) < compressFrom || !services.AcceptsGzip(r.Header.Values("Accept-Encoding")) {
 		write(w, status, accepted, body)
@@ -255,6 +257,7 @@ func shortened(message string) string {
 	return string(short)
 }
 
+// ellipsis marks a cut. Its length counts in the bounds above.
 const ellipsis = "..."
 
 // firstWord is the beginning of a text up to the first space outside a quotation, or that space itself. It is never empty for a

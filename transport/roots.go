@@ -30,6 +30,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 		return nil
 	}
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
+	// Collected as the executor does it, so that what @skip leaves out is not refused.
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
 	for _, field := range fields {
 		if !r.introspection && (field.Name == "__schema" || field.Name == "__type") {

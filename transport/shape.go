@@ -178,6 +178,7 @@ func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 			whole.add(inFragment(g.selections(one.SelectionSet)))
 		case *ast.FragmentSpread:
 			whole.add(g.directives(one.Directives))
+			// Measured once and added at each spread: the counts are those after expansion, the work is not.
 			whole.add(inFragment(g.fragment(one.Name)))
 		}
 	}

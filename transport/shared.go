@@ -15,8 +15,10 @@ import (
 // most of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds
 // nothing of a viewer, which is in the context.Context. An entry lives as long as it has users.
 type shared struct {
-	mu      sync.Mutex
-	entries map[*ast.OperationDefinition]*sharedEntry // the query cache gives the same document for the same text
+	mu sync.Mutex
+	// entries go by the address of the operation: the query cache gives the same document for the same text. Should it have dropped and
+	// prepared a document anew, there are two entries for a while, which costs memory and nothing else.
+	entries map[*ast.OperationDefinition]*sharedEntry
 }
 
 // sharedEntry is one shared operation context. It is removed with its last user, or it would keep its document alive.
@@ -54,6 +56,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 func (s *shared) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// It is there: the caller is one of its users.
 	entry := s.entries[use.Operation]
 	if entry.users--; entry.users == 0 {
 		delete(s.entries, use.Operation)

@@ -32,6 +32,7 @@ func (t NewToken) Sign() (string, error) {
 		return "", err
 	}
 	claims := jwt.MapClaims{"exp": t.Made.Add(t.ValidFor).Unix(), "iat": t.Made.Unix(), "scope": strings.Join(t.Scopes, " ")}
+	// An empty claim says something else than none: it is left out.
 	for name, value := range map[string]string{"sub": t.Subject, "aud": t.Audience, "iss": t.Issuer} {
 		if value != "" {
 			claims[name] = value

@@ -90,7 +90,8 @@ const (
 	readBuffer  = 1       // bytes, kept by each socket
 	writeBuffer = 4 << 10 // bytes, borrowed for one write
 
-	drainStep = 10 * time.Millisecond // sockets are closed in groups this far apart
+	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
+	drainStep = 10 * time.Millisecond
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets:
@@ -121,7 +122,9 @@ type Sockets struct {
 	open     map[*peer]struct{}
 	reserved map[string]*stream // event streams of the single connection mode, by token
 	draining bool
-	running  sync.WaitGroup // sockets, and the starts of their operations
+	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero. It is
+	// raised under mu for a peer, and for an operation while its peer is counted.
+	running sync.WaitGroup
 
 	// Counters for SocketStats. They are read one by one, so together they may be a moment apart.
 	operations, streaming         atomic.Int64

@@ -44,10 +44,14 @@ type stream struct {
 	control  *http.ResponseController
 
 	timer *time.Timer // ends a reservation; nil with distinct connections
-	taken bool        // guarded by mu: a request or the end of the reservation has taken the stream, and must call leave
-	left  bool        // guarded by mu: the request has returned
+
+	// Guarded by mu. taken: a request or the end of the reservation has taken the stream, and must call leave. left: the request has
+	// returned, and response and control must not be used any more.
+	taken bool
+	left  bool
 }
 
+// errEnded is what a writer gets after the end. Nobody is shown it: the operation of the writer ends with the stream.
 var errEnded = errors.New("the event stream has ended")
 
 // connect makes the response of a request the stream; false if the stream already has one or has ended. After true, the caller must

@@ -21,10 +21,12 @@ type textMemory[V any] struct {
 }
 
 // remembered is a value with its whole text. Of two texts with one hash, the later one replaces the other.
+//
+// The text is compared at each use: a hash alone would give one client the value of another.
 type remembered[V any] struct {
 	text  []byte
 	value V
-	size  int
+	size  int // bytes, with the text
 }
 
 // newTextMemory makes a memory of about limit bytes, half of them for each generation.
@@ -59,6 +61,7 @@ func (m *textMemory[V]) put(text []byte, value V, size int) {
 // keep puts a value into the young generation, in place of one with the same hash. If it is full, the old one is dropped as a
 // whole: there is nothing to walk.
 func (m *textMemory[V]) keep(key uint64, one remembered[V]) {
+	// It would push a whole generation out, and be pushed out by the next value.
 	if one.size > m.limit {
 		return
 	}

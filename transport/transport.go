@@ -92,6 +92,8 @@ type Config struct {
 	Log *slog.Logger // default slog.Default()
 }
 
+// answerLimit bounds the memory that one request can take, whatever its cost was thought to be: it is the bound that does not depend
+// on weights which somebody has to keep right.
 const answerLimit = 4 << 20 // bytes
 
 // withDefaults sets the fields that are zero to their defaults. The program passes its settings, which have the same defaults;

@@ -11,6 +11,7 @@ import (
 	"tidings/services"
 )
 
+// trustedPrefix says what an ID is made of, so that IDs of another kind can stand beside these one day.
 const trustedPrefix = "sha256:"
 
 // TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while

@@ -32,6 +32,7 @@ func createOperation(
 		keep()
 	}
 	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), &request.RawParams)
+	// The executor's own message would not say which operations there are to choose from.
 	if operation.Operation == nil {
 		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, request.OperationName)}
 	}
@@ -129,6 +130,7 @@ func needed(definition *ast.Definition, value any) string {
 	// The specification takes whole numbers for IDs; they become texts.
 	case definition.Name == "ID" && !isText && !isNumber:
 		return "an ID is a text"
+	// A value of another kind is the text "", which is no time.
 	case definition.Name == "Time":
 		if _, is := services.ParseTime(text); !is {
 			return "a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z"

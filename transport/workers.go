@@ -10,7 +10,8 @@ type workers struct {
 	limit int
 
 	mu sync.Mutex
-	// The list runs through the operations themselves, so that queueing allocates nothing.
+	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
+	// state ensures. Both are nil when it is empty.
 	first   *operation // waiting, linked through operation.following
 	last    *operation
 	running int // workers that hold a slot: not waiting for a client
@@ -34,6 +35,7 @@ func (w *workers) submit(one *operation) {
 func (w *workers) spawn() {
 	if w.first != nil && w.running < w.limit {
 		w.running++
+		// The slot is counted before the goroutine runs, so that submits in between start no worker too many.
 		go w.work()
 	}
 }
@@ -70,6 +72,7 @@ func (w *workers) leave() {
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A worker that was started in this one's place has the slot, and does the work that is left.
 	if w.running >= w.limit {
 		return false
 	}
