@@ -56,6 +56,7 @@ func (h sharedHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(gobreaker.ErrOpenState)
 			return gobreaker.ErrOpenState
 		}
+		// Two batches may pass until the answer: the one before, and its own.
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.longest {
 			return h.client.Process(ctx, read{once{cmd}})
 		}

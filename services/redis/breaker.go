@@ -71,6 +71,7 @@ func (b *breaker) ReportResult(err error) {
 		b.mu.Unlock()
 		return
 	}
+	// One result for each Allow: what is left in the list would count a call that never ended.
 	done := b.open[0]
 	b.open = b.open[1:]
 	b.mu.Unlock()
@@ -83,6 +84,7 @@ func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false
 	}
+	// These servers answer, and serve nobody: to wait for each of them would cost as much as for one that is away.
 	return unreachable(err) || redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") ||
 		redis.HasErrorPrefix(err, "max number of clients reached")
 }
@@ -90,6 +92,7 @@ func isOutage(err error) bool {
 // saysNothing reports whether an error says nothing about the server: the caller gave up before the call reached the network,
 // no connection was free, or the call came after Close.
 func saysNothing(err error) bool {
+	// What the network itself reports says something of the server, also where it wraps the end of a context.
 	if _, network := errors.AsType[*net.OpError](err); network {
 		return false
 	}

@@ -48,6 +48,7 @@ func compactSettings() string {
 // raiseCompact keeps collections compact on a Redis that this process did not start. A Redis that does not allow it
 // works all the same, at a cost in memory: that is a warning and no error.
 func (c *Client) raiseCompact(ctx context.Context) {
+	// A private server has the settings from its start, and the embedded one has no listpacks.
 	if c.local != nil {
 		return
 	}
@@ -75,6 +76,7 @@ func (l Listpack) raise(ctx context.Context, master *redis.Client) error {
 		if err != nil {
 			return err
 		}
+		// An unknown name is no error: CONFIG GET answers with what matches it.
 		value, known := values[name]
 		if !known {
 			continue

@@ -48,6 +48,7 @@ func (s *embeddedServer) tick(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := time.Now()
+			// The time that has really passed: a ticker skips ticks on a busy machine.
 			s.redis.FastForward(now.Sub(last))
 			last = now
 		}

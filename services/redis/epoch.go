@@ -46,6 +46,7 @@ type epoch struct {
 	lineages map[string]lineage // master's address -> its last answer
 	verified time.Time          // when all were last asked
 
+	// text is the epoch that fold has computed last, read without the lock by every read of a document. nil: no master was asked yet.
 	text  atomic.Pointer[string]
 	blind sync.Once // logs once that Redis does not report its lineage
 }
@@ -112,6 +113,7 @@ func (e *epoch) fold() {
 	for _, lineage := range e.lineages {
 		ids = append(ids, lineage.id)
 	}
+	// By the IDs alone: the order of masters differs between nodes, and an epoch must not.
 	slices.Sort(ids)
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(strings.Join(ids, " ") + e.form))
@@ -149,6 +151,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 	if err != nil && (!errors.As(err, &refusal) || isOutage(err)) {
 		return "", err
 	}
+	// A replica serves old data under the lineage of its master.
 	if err == nil && !strings.Contains(text, masterRole) {
 		return "", nil
 	}
@@ -165,6 +168,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 // CheckEpoch asks every master for its lineage: one round trip. If one of them does not answer, or is no longer a master, the
 // epoch stays.
 func (c *Client) CheckEpoch(ctx context.Context) error {
+	// It belongs to this process, and its data ends with it: its lineage never changes.
 	if c.mode == modeEmbedded {
 		return nil
 	}

@@ -111,6 +111,7 @@ func (x *examination) master(ctx context.Context, master *redis.Client) error {
 		x.add(services.Warning, fmt.Sprintf("%s: maxmemory-policy is %s", addr, policy), "Set noeviction: evicted data has to be read from SQL again, at the worst moment.")
 	}
 	most, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
+	// 80 % leaves room for what arrives while the operator reads this. Without a limit (0) there is nothing to compare with.
 	if used, _ := strconv.ParseInt(info["used_memory"], 10, 64); most > 0 && used > most/10*8 {
 		x.add(services.Warning, fmt.Sprintf("%s: %d %% of its memory is in use", addr, used*100/most), "Give it more memory: once it is full, counts are read from SQL and are STALE.")
 	}

@@ -50,6 +50,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	one.command.Args()[1] = key
 	err := c.fields.process(ctx, one)
 	reply := one.command.Val()
+	// A command in the pool must not keep a reply alive, nor show the error of the read before.
 	one.command.SetVal(nil)
 	one.command.SetErr(nil)
 	fields.reads.Put(one)
@@ -166,6 +167,7 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	if r.readers.refuses() {
 		return gobreaker.ErrOpenState
 	}
+	// Alone, its own deadline holds: a batch goes on without the caller.
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
 		return r.client.Process(ctx, read{once{one.command}})
 	}
@@ -214,6 +216,7 @@ func (r *fieldReads) send(batch []*fieldRead) {
 func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
+		// The batch's place goes on to it, so leading stays as it is.
 		r.waiting[0].signal <- true
 		r.forget(1)
 	} else {
@@ -230,6 +233,7 @@ func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
 // forget removes the first of the waiting reads. The lock is held.
 func (r *fieldReads) forget(count int) {
 	left := copy(r.waiting, r.waiting[count:])
+	// The array is kept for the next reads, without pointers to those that are answered.
 	clear(r.waiting[left:])
 	r.waiting = r.waiting[:left]
 }

@@ -26,8 +26,9 @@ type guard struct {
 	now    func() time.Time // monotonic: the machine's clock and not the node's
 
 	mu      sync.Mutex
-	tripped bool      // no read has been answered since the last time-out
-	probing bool      // one read is probing the server
+	tripped bool // no read has been answered since the last time-out
+	// probing: one read is probing the server, and all others are refused until it ends.
+	probing bool
 	until   time.Time // the end of the pause
 }
 
@@ -77,6 +78,7 @@ func (g *guard) end(probe, timedOut, answered bool) {
 		g.until = g.now().Add(guardLongPause)
 	case timedOut:
 		g.tripped = true
+		// Never shorter: the pause after a failed probe is the longer one.
 		if pause := g.now().Add(guardPause); pause.After(g.until) {
 			g.until = pause
 		}

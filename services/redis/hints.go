@@ -38,7 +38,8 @@ type Hint struct {
 
 // hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
 type hintReceivers struct {
-	mu        sync.RWMutex
+	mu sync.RWMutex
+	// next is the number of the next receiver: numbers are never used again, so that remove takes away its own alone.
 	next      int
 	receivers map[int]func([]Hint, trace.Cause)
 }
@@ -50,6 +51,7 @@ func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 	if h.receivers == nil {
 		h.receivers = map[int]func([]Hint, trace.Cause){}
 	}
+	// A number and not the function, which cannot be compared.
 	id := h.next
 	h.next++
 	h.receivers[id] = receive
@@ -124,6 +126,7 @@ func withCause(cause trace.Cause, message []byte) []byte {
 
 // cutCause undoes withCause.
 func cutCause(message string) (cause trace.Cause, rest string) {
+	// What is no whole cause is left to decodeHints, which refuses it.
 	if len(message) < 2 || message[0] != causeFormat || len(message) < 2+int(message[1]) {
 		return trace.Cause{}, message
 	}
@@ -217,6 +220,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
+		// Half a second at most: reconciliation, which stands in for hints meanwhile, comes each second.
 		pause = min(2*pause, slowestHintPause)
 	}
 	return nil

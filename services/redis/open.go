@@ -39,12 +39,13 @@ type Client struct {
 	refusals refusals
 	empty    func(ctx context.Context, keys []string) error // see EmptyBy
 
-	hints   hintReceivers
-	grown   chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
-	local   interface{ close() error } // the server that this Client runs, nil if it runs none
-	ctx     context.Context            // ends at Close
-	stop    context.CancelFunc
-	closing sync.Mutex // held to end ctx and to start work
+	hints hintReceivers
+	grown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
+	local interface{ close() error } // the server that this Client runs, nil if it runs none
+	ctx   context.Context            // ends at Close
+	stop  context.CancelFunc
+	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
+	closing sync.Mutex
 	work    sync.WaitGroup
 	loading atomic.Bool
 	late    atomic.Bool // Redis has not answered since Open and is still to be prepared
@@ -89,6 +90,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		name = at.name()
 	}
 	failure := openError(err, name)
+	// Only an absent Redis may be late. A refusal is the operator's to mend, and without a client the URL itself was wrong.
 	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
 		c.log.Warn("this node runs without Redis until it answers", "error", failure, "cause", err)
 		c.late.Store(true)
@@ -183,6 +185,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	if at.mode != modeEmbedded {
 		within /= 2
 	}
+	// The embedded Redis has none: SQL is no faster way on the same processor. A cluster has one for each node.
 	if at.mode == modeSingle || at.mode == modePrivate || at.mode == modeSentinel {
 		c.readers = newGuard(within)
 		c.redis.AddHook(guardHook{c.readers})
@@ -190,6 +193,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	// The order of the hooks is that of the package comment.
 	c.redis.AddHook(roundTripHook{})
 	c.redis.AddHook(refusalsHook{c})
+	// The commands of a batch have keys of many users, which a cluster would have to split again.
 	if at.mode != modeCluster {
 		c.fields = newFieldReads(c.redis, c.readers, within)
 	}

@@ -210,6 +210,7 @@ func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redi
 	// The URL's own settings for timeouts and pools are overwritten: those of Options hold in every mode.
 	r := *from
 	r.Protocol = 2
+	// CLIENT SETINFO on each new connection would tell the server nothing that is needed.
 	r.DisableIdentity = true
 	r.MaxRetries = -1
 	r.DialTimeout, r.DialerRetries = dialTimeout, 1

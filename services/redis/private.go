@@ -123,6 +123,7 @@ func socketFolder(dataDir string) (string, error) {
 // removeDeadFolders removes the folders of killed processes: those whose socket has no listener.
 func removeDeadFolders(parent string) {
 	sockets, _ := filepath.Glob(filepath.Join(parent, folderPattern, socketName))
+	// A running server of another process answers, and its folder stays.
 	for _, socket := range sockets {
 		connection, err := net.Dial("unix", socket)
 		if err == nil {
@@ -170,6 +171,7 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 			return
 		case <-time.After(pause):
 		}
+		// A server that dies at once, as for want of memory, must not keep a processor busy with its restarts.
 		pause = min(2*pause, slowestRestart)
 	}
 }
@@ -177,10 +179,12 @@ func (s *privateServer) keep(ctx context.Context, first chan<- error) {
 // run runs the server once, until ctx ends at the latest. The settings go through its standard input and not its arguments,
 // which any user of the machine can read.
 func (s *privateServer) run(ctx context.Context) error {
+	// Again at each restart: something may have cleaned the folder for temporary files.
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return err
 	}
 	words := &lastWords{}
+	// "-" reads the configuration from the standard input.
 	command := exec.Command(s.program, "-")
 	command.Dir = s.folder
 	command.SysProcAttr = childAttributes()
@@ -244,6 +248,7 @@ func (s *privateServer) close() error {
 		_ = s.process.Kill()
 	}
 	s.mu.Unlock()
+	// keep has returned: nothing writes into the folder any more.
 	<-s.done
 	return os.RemoveAll(s.folder)
 }

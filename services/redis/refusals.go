@@ -64,9 +64,11 @@ func (c *Client) noteRefusal(err error) {
 func (c *Client) CheckWrites(ctx context.Context) error {
 	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {
+			// No expiry: the key is written again and again, and an expiry would be work for Redis.
 			p.Set(ctx, key, c.id, 0)
 		}
 	})
+	// Without a key there was no probe, and that is no success.
 	if err != nil || len(commands) == 0 {
 		return err
 	}

@@ -118,6 +118,7 @@ func parseStamp(reply Reply) (Stamp, error) {
 		return 0, Unavailable(reply.Err)
 	}
 	text, _ := reply.Value.(string)
+	// Scripts answer stamps as texts, as they store them.
 	stamp, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("unexpected stamp %v: %w", reply.Value, err)

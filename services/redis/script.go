@@ -61,6 +61,8 @@ func NewScript(name, source string) *Script {
 }
 
 // Call is one run of a script. All its keys have one hash tag, so that a cluster can run it.
+//
+// Args are texts and whole numbers: Redis hands all of them to the script as texts.
 type Call struct {
 	Keys []string
 	Args []any
@@ -80,6 +82,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 	replies := make([]Reply, 0, len(calls))
 	var failure error
 	answered := false
+	// One part after the other: two at once would take Redis away from others for as long as one large part.
 	for start := 0; start < len(calls); start += pipelineCalls {
 		part := calls[start:min(start+pipelineCalls, len(calls))]
 		got, any, err := c.runPart(ctx, s, part)
@@ -146,6 +149,7 @@ func (c *Client) sendPart(ctx context.Context, count int, queue func(p redis.Pip
 		}
 		replies[i].Value, replies[i].Err = commands[i].(*redis.Cmd).Result()
 		if errors.Is(replies[i].Err, redis.Nil) {
+			// A script that returns nil is no error: the reply has neither value nor error.
 			replies[i] = Reply{}
 		}
 		missing = missing || redis.HasErrorPrefix(replies[i].Err, "NOSCRIPT")

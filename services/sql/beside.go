@@ -35,6 +35,7 @@ func besideOf(ctx context.Context) *Beside {
 func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
 	both := make([]func(*Tx) error, len(fns))
 	for i, fn := range fns {
+		// The order is that of the facts: what is added may read what the function has written.
 		both[i] = func(tx *Tx) error {
 			if err := fn(tx); err != nil {
 				return err

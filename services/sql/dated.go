@@ -44,6 +44,7 @@ func NewestOfMillisecond(table string) Statement {
 // NewIDIn is NewID for a table with the ID as its key. The ID of a past event comes after all rows of its millisecond; if the millisecond
 // is full, it continues in the next one.
 func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Statement) (services.PostID, error) {
+	// Without a past moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)
 	if tx.dated == 0 {
 		return id, nil

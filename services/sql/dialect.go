@@ -176,6 +176,7 @@ func NewInsertion(name, table, columns, tail string) Insertion {
 	var names, kinds, values, lists []string
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
+		// SQLite takes a row at a time, by numbered parameters; PostgreSQL takes whole columns.
 		names = append(names, name)
 		kinds = append(kinds, kind)
 		values = append(values, "?"+strconv.Itoa(i+1))
@@ -256,6 +257,7 @@ func (d dialect) bind(args []any) []any {
 // are microseconds.
 func (d dialect) bindOne(arg any) any {
 	switch value := arg.(type) {
+	// The common types first: a type switch is tried in order, and each statement comes through here.
 	case services.UserID:
 		return int64(value)
 	case services.PostID:
@@ -294,6 +296,7 @@ func (d dialect) basic(value any) any {
 		return v.String()
 	case v.CanInt():
 		return v.Int()
+	// Both engines have signed numbers only. IDs and versions stay below 2^63.
 	case v.CanUint():
 		return int64(v.Uint())
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint64:
@@ -316,6 +319,7 @@ func bindNumbers[N ~int64 | ~uint32 | ~uint64](d dialect, numbers []N) any {
 		}
 		return list
 	}
+	// 20 is the length of the greatest number with its comma.
 	text := make([]byte, 0, 2+20*len(numbers))
 	text = append(text, '[')
 	for i, number := range numbers {

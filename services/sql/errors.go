@@ -53,6 +53,7 @@ func unavailable(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return unavailableState(server.Code)
 	}
+	// The extended codes differ in the higher bytes; the low one is the kind.
 	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		return unavailableResult(file.Code())
 	}

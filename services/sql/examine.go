@@ -85,6 +85,7 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
 		return
 	}
+	// What the question took bounds the error of the comparison of clocks below.
 	took := x.clock.Now().Sub(asked)
 	x.check(version < oldestPostgres, services.Warning, fmt.Sprintf("%s, version %s", s.name, name),
 		"Use PostgreSQL 14 or newer: older ones hold the row locks of a node that died for longer.")
@@ -115,6 +116,7 @@ func (x *examination) tables(ctx context.Context, db *sql.DB) {
 	newest := newestMigration()
 	err := db.QueryRowContext(ctx, "SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&have)
 	switch {
+	// Goose makes its table with the first migration.
 	case err != nil && noSuchTable(err):
 		x.add(services.Fine, "it has no tables yet: the first node creates them", "")
 	case err != nil:

@@ -26,6 +26,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		row, size := ask(page)
 		asked[i], sizes[i], longest = append([]any{i}, row...), size, max(longest, size)
 	}
+	// Rows and ends of a page that has nothing are zero, which is no position of any list.
 	var none P
 	lists, ends := make([]services.List[P, T], len(pages)), make([]P, len(pages))
 	err := r.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {

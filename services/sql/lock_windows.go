@@ -17,6 +17,7 @@ func tryLock(file *os.File, alone bool) (held bool, err error) {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
 	}
 	err = windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: lockedByte})
+	// Which of the two comes depends on how the file was opened.
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil
 	}

@@ -83,6 +83,7 @@ func (s schemas) Open(name string) (fs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".sql") {
 		return file, err
 	}
+	// The file itself is kept for its name and its close: readers take its size for a hint at most.
 	text, err := fs.ReadFile(s.FS, name)
 	return schema{file, strings.NewReader(s.dialect.schema(string(text)))}, err
 }

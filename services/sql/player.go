@@ -141,6 +141,7 @@ func readAnswer(results pgx.BatchResults) (got answer) {
 		}
 		got.rows = append(got.rows, values)
 	}
+	// After the last row only: the tag of a statement comes behind its rows.
 	got.err, got.changed = rows.Err(), rows.CommandTag().RowsAffected()
 	return got
 }
@@ -200,6 +201,7 @@ func assign(into, value any) error {
 	if scanner, ok := into.(sql.Scanner); ok {
 		return scanner.Scan(value)
 	}
+	// Every caller scans into pointers, as database/sql wants it.
 	to := reflect.ValueOf(into).Elem()
 	if to.Kind() == reflect.Interface {
 		to.Set(reflect.ValueOf(&value).Elem())
@@ -240,6 +242,7 @@ func assign(into, value any) error {
 		}
 	case []byte:
 		if to.Kind() == reflect.Slice {
+			// A copy, as database/sql makes one: the function may run again with the same answer and must find it unchanged.
 			to.SetBytes(append([]byte{}, v...))
 			return nil
 		}

@@ -54,6 +54,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		return services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(cfg.URL))
 	}
 	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
+	// The driver's default waits for as long as the system does for a machine that is gone, which is minutes.
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
@@ -69,6 +70,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		return err
 	})
 	s.db, s.beats = stdlib.OpenDB(*config, begun), stdlib.OpenDB(*config, begun)
+	// A pool of its own: the node's heartbeat must come also while all other connections wait for locks.
 	s.beats.SetMaxOpenConns(1)
 	s.Pulse = Runner{Dialect: Postgres, db: pool{s.beats}, trace: s.trace}
 	s.db.SetMaxOpenConns(cfg.MaxConns)

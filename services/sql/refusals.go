@@ -46,6 +46,7 @@ func (s *DB) noteRefusal(errs []error) {
 // Refused says of an error that the engine is there and has no room, or may not write. It is narrower than UNAVAILABLE:
 // an engine that is away refuses nothing.
 func Refused(err error) bool {
+	// 53100 is a full disk, 25006 a database that is read only, 58030 an I/O error.
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Code == "53100" || server.Code == "25006" || server.Code == "58030"
 	}

@@ -53,6 +53,7 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	if err != nil {
 		return Fault(st.name, err)
 	}
+	// An error of the rows is that of Err below; Close only gives the connection back.
 	defer rows.Close()
 	for rows.Next() {
 		// A scan may itself return an error with a meaning, which Fault leaves as it is.

@@ -84,6 +84,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 			return part, err
 		}
 	}
+	// Also of pages that could not be understood: the caller goes on, and Pages counts only what was found.
 	next := after + scrubPages
 	return Scrubbed{Next: next, More: next < file.pages, Pages: len(left)}, nil
 }
@@ -224,6 +225,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 	var of []int64
 	var chains []chain
 	clean := func(owner, number int64, data []byte, holes []hole) {
+		// zero has written into data, which is the page as it should be.
 		if zero(data, holes) {
 			dirty, of = append(dirty, scrubbedPage{number, data}), append(of, owner)
 		}
@@ -235,6 +237,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 		clean(number, number, data, holes)
 	})
 	for err == nil && len(chains) > 0 { // each turn reads the next page of every chain
+		// By the page, because the answers come in no order. Two chains never share a page in a file that is whole.
 		waiting, next := map[int64]chain{}, []int64{}
 		for _, c := range chains {
 			waiting[c.next] = c

@@ -73,6 +73,7 @@ func (f *fileFormat) list(number int64, data []byte) (next int64) {
 			f.free[free] = true
 		}
 	}
+	// A trunk that comes twice is a ring, which would be walked for ever.
 	if next = number32(data); f.trunks[next] || next > f.pages {
 		f.damaged = true
 		return 0
@@ -220,6 +221,7 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 		return max(4, head+int(payload)), c
 	}
 	local := least + (int(payload)-least)%(f.usable-4)
+	// The format: a row is cut so that its last overflow page is as full as can be, if that leaves no more than most here.
 	if local > most {
 		local = least
 	}

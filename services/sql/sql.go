@@ -68,8 +68,9 @@ type DB struct {
 	given    atomic.Int64 // the latest time given to a transaction, in microseconds
 	onSignal []func()     // called after a commit that called Signal
 
-	mu      sync.RWMutex // guards closed against writes that are starting
-	closed  bool
+	mu     sync.RWMutex // guards closed against writes that are starting
+	closed bool
+	// writing counts the writes under way. It is raised under mu, so that Close sees every write that was admitted.
 	writing sync.WaitGroup
 }
 
@@ -115,6 +116,7 @@ func (s *DB) open(ctx context.Context, cfg Config) error {
 func (s *DB) Close() error {
 	s.mu.Lock()
 	closed := s.closed
+	// From here on begin refuses: writing can only fall.
 	s.closed = true
 	s.mu.Unlock()
 	if closed {
@@ -170,5 +172,6 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
-// Queued is how many writes wait for SQLite's writer.
+// Queued is how many writes wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: PostgreSQL has no
+// writer that anybody could wait for.
 func (s *DB) Queued() int { return len(s.writer.short) + len(s.writer.long) }

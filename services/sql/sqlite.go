@@ -124,6 +124,7 @@ func openFault(path string, err error) error {
 
 // checkHeader rejects a file that is no SQLite database, before anything is written beside it.
 func checkHeader(path string) error {
+	// The first bytes of every file of SQLite 3. A file of 0 bytes is an empty database.
 	const magic = "SQLite format 3\x00"
 	file, err := os.Open(path)
 	if err != nil {

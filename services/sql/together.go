@@ -40,13 +40,14 @@ const (
 	maxAlone  = 4
 )
 
-// script records the steps of a function's last run.
+// script records the steps of a function's last run. Of final functions it is the record of what stands in the transaction.
 type script struct {
 	steps   []step
 	waits   bool // the run ended because it needs the answer of its last step
 	failed  error
 	settled bool // the run repeated the steps that were sent, with their answers
-	kept    []kept
+	// kept are the values of this run for the ends; none of a function that failed.
+	kept []kept
 }
 
 // together is a batch on one connection.
@@ -133,6 +134,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	if err := t.conflict(); err != nil && !last {
 		return nil, err
 	}
+	// PostgreSQL answers COMMIT of an aborted transaction with ROLLBACK, and without an error.
 	tag, err := t.conn.Exec(ctx, "COMMIT")
 	if err == nil && tag.String() != "COMMIT" {
 		err = pgx.ErrTxCommitRollback
@@ -206,6 +208,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	}
 	now.failed = t.call(i)
 	now.steps, now.waits = p.steps, p.waits
+	// What it returned after the stop says nothing: it has not reached its end.
 	if now.waits {
 		now.failed = nil
 	}

@@ -18,6 +18,7 @@ func (t *together) undo() []string {
 	switch {
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
+	// The savepoint of the last pass hides that of the base: it is left before the base can be rolled back to.
 	case t.placed:
 		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
 	}
@@ -142,6 +143,7 @@ func (t *together) alone(ctx context.Context) error {
 	if conflicting(now.failed) {
 		return now.failed
 	}
+	// The new savepoint stands behind the function: no later rollback reaches it.
 	end := []string{release, "SAVEPOINT batch"}
 	if now.failed != nil {
 		end = append([]string{undo}, end...)

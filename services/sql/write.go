@@ -25,7 +25,8 @@ type Tx struct {
 	moment func(read func() time.Time) time.Time             // nil: each is read anew
 	Began  time.Time                                         // the first function's Now, and never later than the clock: jobs are due at that time
 	kept   []kept                                            // values for its ends
-	signal bool                                              // its commit is signalled
+	// signal: its commit is signalled. It stays set when the function that set it is undone: a signal too many does no harm.
+	signal bool
 	Runner
 }
 
@@ -36,6 +37,7 @@ const maxAhead = time.Second
 // newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than
 // all before. Each function takes a microsecond of its own, also where many transactions begin at the same time.
 func (s *DB) newTx(functions int, db queryer) *Tx {
+	// No lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
 	began := Micros(s.Now())
 	for {
 		given, first := s.given.Load(), began
@@ -137,6 +139,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 				errs, again = repeat(err, len(fns)), conflicting(err) && try < writeTries
 			}
 		} else {
+			// One function has nobody to share a round trip with, so it needs no passes.
 			errs, again = s.tryPostgres(ctx, fns[0], try == writeTries)
 		}
 		if !again {
@@ -172,6 +175,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 		return []error{Fault("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
+	// After BEGIN, which may have waited for a connection: a time from before would lie behind those of later transactions.
 	tx := s.newTx(1, transaction{dbTx})
 	if err := s.call(fn, tx); err != nil {
 		return end(err)

@@ -85,6 +85,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 
 // close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
+	// begin of the DB refuses by now, so nobody sends on the closed channels.
 	close(w.short)
 	close(w.long)
 	<-w.done
@@ -297,6 +298,7 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	for _, r := range group {
 		// One Tx for each caller: its functions have rising times, and its ends see the values of its functions alone.
 		tx := w.store.newTx(len(r.fns), w.conn)
+		// Made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
 			failed, err := w.store.part(r.ctx, tx, fn)

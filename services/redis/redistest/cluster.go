@@ -76,6 +76,7 @@ func takeIdle(tb testing.TB) []*Server {
 // giveBack keeps a whole cluster for a later test and removes any other. The test may have left a server paused: it is
 // resumed first.
 func giveBack(servers []*Server) {
+	// Elsewhere a server that is kept would outlive the test binary.
 	whole := diesWithUs
 	for _, s := range servers {
 		if whole && s.command != nil {

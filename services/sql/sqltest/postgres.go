@@ -83,6 +83,7 @@ func (s *Server) Database(tb testing.TB) (url string) {
 // copyOf makes a database as a copy of a template, which takes less time than to make the tables.
 func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	tb.Helper()
+	// Databases are not dropped: the server goes with all of them.
 	name := fmt.Sprintf("test_%d", s.made.Add(1))
 	if err := s.create(tb.Context(), name, template); err != nil {
 		tb.Fatalf("sqltest: create a database: %v", err)
@@ -243,6 +244,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		return false, err
 	}
 	defer in.Close()
+	// The test binary's end of the pipe, which no other process has: the kernel closes it with the process.
 	s.leash = leash
 	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
 	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
