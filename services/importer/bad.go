@@ -56,6 +56,7 @@ func (b *badLines) startAfter(line int64) error {
 	// Find the byte behind the last entry that stays, and cut the file there. The numbers may fall within a batch, but a
 	// batch lies on one side of the saved position, so all entries after the first greater number go too.
 	var keep int64
+	// A bad line never looks like a remark: lines that begin with # are comments, which no import puts aside.
 	reader := bufio.NewReader(file)
 	for {
 		text, err := reader.ReadBytes('\n')
@@ -126,6 +127,7 @@ func (b *badLines) file() string {
 // flush writes the pending lines. Every commit calls it first: a saved position promises that the bad lines before it are on
 // file.
 func (b *badLines) flush() error {
+	// Without a bad line there is no file at all: an operator sees by its absence that every line was used.
 	if b.queued == 0 {
 		return nil
 	}

@@ -110,6 +110,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {
 			return err
 		}
+		// Made inside, as the IDs of new keys are known here only, and anew for each run.
 		edges = im.edges(edges[:0], users)
 		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.identity == "" {
 			return err

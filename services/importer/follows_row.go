@@ -30,6 +30,7 @@ var columnNames = map[column][]string{
 
 // columnOf finds a column by its name, in small letters.
 func columnOf(name []byte) column {
+	// No name belongs to two columns, so the order of the map does not matter.
 	for column, names := range columnNames {
 		if slices.Contains(names, string(name)) {
 			return column
@@ -42,6 +43,7 @@ func columnOf(name []byte) column {
 // whole graph would be imported in the wrong direction. A line with an unknown name is a row: headers are optional, and two
 // keys of users look like names.
 func isHeader(line []byte) (bool, error) {
+	// A copy in small letters, since a header may be written in any: rows keep their keys as they are.
 	fields, err := split(bytes.ToLower(line))
 	if err != nil || len(fields) < 2 {
 		return false, nil // the error is reported when the line is read as a row
@@ -128,5 +130,6 @@ func readSince(text string, newest services.PostID) (services.PostID, error) {
 	if moment.UnixMilli() < 1 || services.PostIDAt(moment) > newest {
 		return 0, services.Errorf(services.Invalid, "since is %s: it is before 1970 or in the future", services.Quote(text))
 	}
+	// The first ID of the millisecond: what was published in it counts.
 	return services.PostIDAt(moment), nil
 }

@@ -60,10 +60,12 @@ func (k *keyTable) id(index int32, read map[string]services.UserID) services.Use
 // learn keeps the IDs that a transaction has read. It is called after its commit, when no row of the batch needs its indexes
 // any more: a table that has become large is emptied here.
 func (k *keyTable) learn(read map[string]services.UserID) {
+	// All at once: to forget the oldest would need an order, and the next lines name the frequent keys again anyway.
 	if len(k.keys) > mostKeys {
 		*k = *newKeyTable(k.prefix)
 		return
 	}
+	// In the order of keys, so that ids has the same indexes.
 	for _, key := range k.keys[k.known:] {
 		k.ids = append(k.ids, read[key])
 	}

@@ -39,8 +39,9 @@ type messageImport struct {
 	ids   interface{ Next() services.PostID }
 	types []string
 
-	batch      []messageRow // since the last commit
-	recipients int          // of the batch
+	batch []messageRow // since the last commit
+	// recipients is those of the batch, each as often as a line names them: they are what a transaction costs.
+	recipients int
 	fresh      map[string]messageRow
 	bytes      int // of the texts of fresh
 }
@@ -127,6 +128,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	// The ID is the order of messages in a user's list: the first line of a key has it.
 	row.message, row.text = messages.ID(im.ids.Next()), given
 	im.fresh[row.Key] = row
+	// The content alone: it is what can be long.
 	im.bytes += len(row.text.Content)
 	return row, nil
 }
@@ -217,6 +219,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	im.report.New += int64(len(im.fresh))
 	im.report.Recipients += int64(im.recipients)
 	im.batch, im.recipients = im.batch[:0], 0
+	// Only after the commit: a further line of a key now finds its message in the database.
 	clear(im.fresh)
 	im.bytes = 0
 	im.showProgress()

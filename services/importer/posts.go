@@ -176,6 +176,7 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		if err != nil {
 			return err
 		}
+		// An ID of the plan was taken by a server or another import, and the row with it was left out.
 		if inserted < len(planned) {
 			return errTaken
 		}

@@ -86,11 +86,13 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	if post.ID >= row.moment+services.PostsAMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
+	// Also of a row that write may refuse: the plan is then made anew, with a new map.
 	last[row.moment] = post.ID
 	return post, nil
 }
 
 // mentioned has the objects that a batch names by key or by ID and that exist. plan adds the posts that it makes.
+// A ref without a post is absent, and so is a post that nothing in the batch answers.
 type mentioned struct {
 	ids   map[services.Ref]services.PostID
 	posts map[services.PostID]services.Post // those that the batch may answer

@@ -71,6 +71,7 @@ func (p *progress) due(now time.Time) bool {
 	if now.Sub(p.last) < every {
 		return false
 	}
+	// The wait begins with the drawing and not with the last batch: short batches do not delay it for ever.
 	p.last = now
 	return true
 }

@@ -39,6 +39,7 @@ func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.Named 
 // importRefs gives new objects their refs, or returns errTaken: another import or an ingest took one of the keys since the
 // batch was planned, and the caller's transaction is to be rolled back.
 func importRefs(ctx context.Context, tx *sql.Tx, named []refs.Named) error {
+	// A ref that is taken is left out without an error, so the count tells.
 	inserted, err := refs.Import(ctx, tx, named)
 	if err == nil && inserted < len(named) {
 		err = errTaken

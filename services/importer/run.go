@@ -65,8 +65,9 @@ type fileRun struct {
 	bad      *badLines
 	progress *progress
 	started  time.Time
-	report   Report
-	hasGood  bool // a line was right, in this run or before
+	// report counts what is committed. Lines is how far the file was read; a replay counts its rows as it reads them.
+	report  Report
+	hasGood bool // a line was right, in this run or before
 }
 
 // lineImport handles the lines of an import's file.
@@ -84,6 +85,7 @@ func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	// The form travels with the options, because opening the source and drawing the progress need it.
 	opts.form = form
 	opts = opts.withDefaults()
+	// The first thing that can fail: after it the file has to be closed by close.
 	source, err := openSource(opts)
 	if err != nil {
 		return nil, err
@@ -191,6 +193,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 		return r.bad.startAfter(0)
 	}
 	for r.source.line < done {
+		// Shorter than before, although its first bytes and its size are the same: it was edited.
 		if _, err := r.source.next(); err != nil {
 			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.line, done)
 		}

@@ -211,6 +211,7 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 		if show.Status == live.ShowLive {
 			show.LiveStamp = show.ID
 		}
+		// Version 0 keeps a show off all boards: until the job of its host sets it, and for good if it is cancelled.
 		if unnamed[show.Host] || show.Status == live.ShowCancelled {
 			continue
 		}
@@ -220,6 +221,7 @@ func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show
 			goLive[show.Host] = true
 		}
 	}
+	// In the order of the hosts, which is that of their locks.
 	for _, host := range hosts {
 		if goLive[host] {
 			if err := live.SetHostVersion(ctx, tx, host, version); err != nil {

@@ -61,8 +61,9 @@ type showReplay struct {
 
 	rows   []showRow
 	events []showEvent
-	began  time.Time // by this machine's clock
-	first  time.Time // in the file's time: of the first event of this run
+	// began and first are the same moment on two clocks: here converts between them.
+	began time.Time // by this machine's clock
+	first time.Time // in the file's time: of the first event of this run
 }
 
 // ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened.
@@ -127,6 +128,7 @@ func (re *showReplay) read(ctx context.Context) error {
 		if isBlank(line) {
 			continue
 		}
+		// The table is only asked whether a host's key is valid: users are made by the events.
 		row, err := readShow(line, keys, re.opts.Clock.Now())
 		host, known := hosts[row.Key]
 		if err == nil && known && host != re.opts.Prefix+row.Host {
@@ -238,6 +240,7 @@ func (re *showReplay) here(at time.Time) time.Time {
 // refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
 func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
+	// Read for each event: the show may have been made, started or cancelled by somebody else since the last one.
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
@@ -292,6 +295,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 		case stepEnd:
 			cmd = re.service.End(show.Owner, id, time.Time{}, row.ReplayURL)
 		}
+		// Apply alone: its jobs, queued in this transaction, do what AfterCommit would do sooner.
 		_, err := cmd.Apply(ctx, tx)
 		return err
 	}

@@ -43,6 +43,7 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 	if word == "null" || word == "" {
 		return nil
 	}
+	// Digits alone are milliseconds, quoted or not: exports write numbers of that size as texts.
 	if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
 		t.Time = time.UnixMilli(ms).UTC()
 		return nil
@@ -150,6 +151,7 @@ func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]str
 		numbers = append(numbers, holder.Owner)
 	}
 	slices.Sort(numbers)
+	// A host who is being erased has no key here: a row of their show then names another host and is bad.
 	users, err := people.ByID(ctx, stored, slices.Compact(numbers))
 	hosts := make(map[string]string, len(known))
 	for ref, holder := range known {

@@ -105,6 +105,7 @@ func (s *source) identify(opts Options) error {
 	if _, err := io.CopyN(hash, s.file, sampleBytes); err != nil && err != io.EOF {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
+	// The sample is read again as lines.
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
@@ -181,6 +182,7 @@ func readObject(line []byte, into any, fields string) error {
 		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(line))
+	// A misspelt field would otherwise be dropped in silence, in every line of the file.
 	decoder.DisallowUnknownFields()
 	noObject := func(because string) error {
 		return services.Errorf(services.Invalid, "not one JSON object with %s: %s", fields, because)

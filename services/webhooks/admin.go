@@ -195,6 +195,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 		Webhook string `json:"webhook"`
 	}{name})
 	// The id is a new one each time: receivers drop an id that they have seen.
+	// By the guard as well: an address that was allowed when it was added may have become a forbidden one.
 	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
 	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
 }

@@ -61,6 +61,7 @@ type item struct {
 	heard  uint64  // what open sockets alerted the user of
 	letter *Letter // nil: none
 	fresh  bool    // the change is the next of the stream
+	// fate and answer are written by the one worker that has the item, and read after all have ended.
 	fate   fate
 	answer answer
 }
@@ -295,6 +296,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 			}
 		})
 	}
+	// All requests have ended, so the fates and answers can be read without the lock.
 	group.Wait()
 	failures = int(recent.Load())
 	if !down { // what failed at the same time as the request that showed it is no further trial: the first pause is the shortest

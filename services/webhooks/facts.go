@@ -21,6 +21,7 @@ var (
 			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
 
+	// Every name counts, delivered or not: each costs a node its worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
@@ -159,6 +160,7 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 			&e.Delivered, &e.Failures, &retry, &halted, &ok, &failed, &e.Error, &e.Waiting, &e.Dead, &since); err != nil {
 			return err
 		}
+		// Only how many: a list of endpoints is shown to operators, and secrets are shown once.
 		kept, err := secretsOf(secrets)
 		e.Secrets, e.Filter.Sources = len(signing(kept, now)), sourcesOf(sources)
 		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = moment(created), moment(retry), moment(halted), moment(ok), moment(failed), moment(since.Int64)

@@ -36,6 +36,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 		if err != nil {
 			return nil, err
 		}
+		// In here, because it may fail: the error then counts as that of the request, and is shown.
 		signature, err := sign(id, now, text, secrets)
 		if err != nil {
 			return nil, err
@@ -60,6 +61,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 func sign(id string, now time.Time, text []byte, secrets []string) (string, error) {
 	var signatures []string
 	for _, secret := range secrets {
+		// The library's own error may say something of the secret.
 		by, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {
 			return "", errors.New("a secret cannot be read")

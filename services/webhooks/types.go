@@ -84,24 +84,26 @@ func signing(secrets []secret, now time.Time) (texts []string) {
 // endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
 // one. See the table's migration for since, readTo and fullTo.
 type endpoint struct {
-	Name     string
-	URL      string
-	Filter   Filter
-	secrets  []secret
-	since    uint64
-	readTo   uint64
-	fullTo   uint64
-	token    string
+	Name    string
+	URL     string
+	Filter  Filter
+	secrets []secret // the newest first, also those that are over
+	since   uint64
+	readTo  uint64
+	fullTo  uint64
+	// token is that of the lease under which the endpoint is delivered: a deliverer with another one stops.
+	token string
+	// failures counts requests in a row, over rounds and nodes. From breaker on the endpoint is down.
 	failures int
-	retryAt  time.Time
-	halted   bool
+	retryAt  time.Time // zero, or past: no pause
+	halted   bool      // the receiver answered 410, until somebody replays
 }
 
 // Letter is what an endpoint has yet to get of one user. It has no event: that is made of the user's newest change when it is sent.
 // Base is the version up to which the endpoint has the user's changes, and Heard the one up to which an open socket alerted the user.
 type Letter struct {
 	User     services.UserID
-	Key      string
+	Key      string // "" but in lists for operators
 	Base     uint64
 	Heard    uint64
 	Seq      uint64 // the version tried last
@@ -162,6 +164,7 @@ func (f Filter) has(source services.Source, part string) bool {
 // since that version, and not in the last change: the endpoint may have missed those between.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
+	// The endpoint has this very change: a round was repeated, or the letter was delivered after the change was read.
 	if change.Seq <= base {
 		return false
 	}
