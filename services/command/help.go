@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -145,11 +144,13 @@ func helpOn(k *kong.Kong, args []string) error {
 	return line.PrintUsage(false)
 }
 
-// printHelp prints the flags that the command takes, and the text. For import, whose kind is not known yet, these are the
-// flags of all kinds.
+// printHelp prints the flags that the command takes, and the text. For import and webhooks, whose kind or act is not known yet,
+// these are the flags of all of them. kong hides a flag by a field of its model, which belongs to this one parse, so nothing
+// has to be put back.
 func printHelp(options kong.HelpOptions, line *kong.Context) error {
+	command := commandOf(line)
 	for _, flag := range line.Model.Flags {
-		flag.Hidden = !strings.Contains(cmp.Or(flag.Tag.Get("for"), "serve"), commandOf(line)) // import takes what import follows takes
+		flag.Hidden = !takes(command, flag) && !strings.Contains(","+flag.Tag.Get("for"), ","+command+" ")
 	}
 	return kong.DefaultHelpPrinter(options, line)
 }

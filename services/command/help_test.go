@@ -20,7 +20,7 @@ func helpOf(t *testing.T, line string) string {
 
 // The tags are the documentation: they must be complete and right.
 func TestEverySettingIsDocumented(t *testing.T) {
-	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help"), "erase": helpOf(t, "erase --help")}
+	help := map[string]string{"serve": helpOf(t, "--help"), "import": helpOf(t, "import --help"), "export": helpOf(t, "export --help"), "token": helpOf(t, "token --help"), "schema": helpOf(t, "schema --help"), "webhooks": helpOf(t, "webhooks --help"), "erase": helpOf(t, "erase --help"), "doctor": helpOf(t, "doctor --help")}
 	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
 		t.Errorf("Config has %d fields and %d settings", fields, tagged)
 	}
