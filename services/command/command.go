@@ -73,7 +73,8 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 	return 0
 }
 
-// newLog makes the log of a node. Text is for people, JSON for collectors.
+// newLog makes the log of a node. Text is for people, JSON for collectors. Run gives it stderr, so that it never mixes with
+// what a command prints.
 func newLog(cfg node.Config, out io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.LogLevel}
 	if cfg.LogFormat == "json" {

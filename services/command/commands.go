@@ -17,6 +17,7 @@ import (
 
 // Command is a parsed command line. Help and version have been printed when ParseArgs returns, and nothing is left to do for
 // them. Fields without a flag (kong:"-") are set by complete from the words, because their meaning depends on the command.
+// Only the options of the command that was named mean anything.
 type Command struct {
 	Name   string        `kong:"-"` // "serve", "import follows" (or messages, posts, shows), "export", "erase", "webhooks add" (or list and so on), "token", "vapid", "doctor", "schema", "completion", "help" or "version"
 	Config node.Config   `embed:""` // an import and an export check only the settings that they use
@@ -31,7 +32,8 @@ type Command struct {
 }
 
 // grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the
-// tag for says which commands take a flag, and complete refuses it with the others. The names of the fields mean nothing.
+// tag for says which commands take a flag, and complete refuses it with the others. The names of the fields mean nothing. A
+// new command is a field here, a file of its own with its words and options, and a case in Run.
 type grammar struct {
 	Command `embed:""`
 
@@ -49,6 +51,7 @@ type grammar struct {
 	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
 
+// kong makes an argument required unless its tag says optional.
 // The words of a command are its arguments without flags. Their types have the method Help, which is why several are empty
 // structs of their own. The tag words lists values for completion in shells.
 type importWords struct {
@@ -69,10 +72,11 @@ type exportWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable are the kinds of data that can be imported.
+// importable are the kinds of data that can be imported. The words of the tag are for shells, and this list decides.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
-// newParser makes a parser into g. r collects unreadable values; nil is for parsers that only describe the flags.
+// newParser makes a parser into g. r collects unreadable values; nil is for parsers that only describe the flags. Nothing is
+// parsed yet: g may hold values already, which settingsOf then reads from the model.
 func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
@@ -92,7 +96,8 @@ func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 }
 
 // usageError is an invalid command line or environment: all its faults, and where to find help. The process ends with exit
-// code 2. Whoever deploys a node with five wrong settings wants to start it twice, not six times.
+// code 2. Whoever deploys a node with five wrong settings wants to start it twice, not six times. A fault names its flag and
+// variable, so it can be mended without a look at the help.
 type usageError struct {
 	faults []error
 	hint   string
@@ -113,7 +118,8 @@ func (e *usageError) Error() string {
 func (e *usageError) Unwrap() []error { return e.faults }
 
 // ParseArgs reads the command line (without the program's name) and the environment. It prints help and version to out. An
-// error is for the user: print it and exit with 2.
+// error is for the user: print it and exit with 2. It opens no engine and makes no file, so a wrong command line leaves
+// nothing behind.
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
 	var g grammar
 	// What cannot be read is kept here, and reported with the other faults.
@@ -168,7 +174,8 @@ func twoDashes(args []string) []string {
 
 // environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's
 // templates set variables that they have no value for. Flags that the command does not take ignore theirs: a server's
-// environment may be used for an import.
+// environment may be used for an import. kong asks it for each flag that the command line does not set. The text then goes
+// through the same reader as a flag's.
 func environment(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
@@ -179,6 +186,7 @@ func environment(env func(string) string) kong.ResolverFunc {
 }
 
 // commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows.
+// Flags are taken by the whole name, which complete makes of it.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -195,8 +203,9 @@ func hintFor(line *kong.Context) string {
 	return program + " --help lists every command and flag."
 }
 
-// complete finishes kong's work, and returns every fault of it: first those of the command's words, then those of its flags. A
-// word that makes all flags meaningless is returned alone.
+// complete finishes kong's work, and returns every fault of it: first those of the command's words, then those of its flags.
+// A word that makes all flags meaningless is returned alone. It is called once, after kong and before the command runs, and
+// also copies the words into the options, where the commands look for them.
 func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":

@@ -39,7 +39,7 @@ The script completes commands, their flags, the values of flags that have a list
 `
 }
 
-// runCompletion prints the script for a shell.
+// runCompletion prints the script for a shell. The shell has been checked, so the file is there.
 func runCompletion(shell string, out io.Writer) error {
 	script, err := completionScripts.ReadFile("completion/tidings." + shell)
 	if err == nil {
@@ -56,14 +56,16 @@ func checkShell(shell string) error {
 	return fmt.Errorf("%s is not a shell with completion: bash, zsh and fish are", services.Quote(shell))
 }
 
-// suggestion is one way to complete a word.
+// suggestion is one way to complete a word. help is "" for values of a list, which say what they are.
 type suggestion struct{ word, help string }
 
-// filesToo stands for the names of files, which the shell completes itself: the scripts look for this line.
+// filesToo stands for the names of files, which the shell completes itself: the scripts look for this line. No suggestion of
+// ours begins with a colon.
 const filesToo = ":files"
 
-// complete prints the suggestions for the last of the words in the form of the shell, one a line. What cannot be completed is no
-// fault: there is nothing to suggest. It runs at each press of a key, so it opens nothing.
+// complete prints the suggestions for the last of the words in the form of the shell, one a line. What cannot be completed is
+// no fault: there is nothing to suggest. It runs at each press of a key, so it opens nothing. bash cannot show help texts, so
+// it gets the word alone.
 func complete(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return nil
@@ -77,6 +79,7 @@ func complete(args []string, out io.Writer) error {
 	} else {
 		words = words[:len(words)-1]
 	}
+	// Each shell has its form: what stands between a word and its help, and whether the part before = belongs to the word.
 	for _, one := range suggest(words, last) {
 		line := one.word
 		switch {
@@ -95,8 +98,9 @@ func complete(args []string, out io.Writer) error {
 	return nil
 }
 
-// joinValues undoes what bash does: --flag=value arrives there as the three words --flag, = and value. Other shells send one word,
-// which stays as it is.
+// joinValues undoes what bash does: --flag=value arrives there as the three words --flag, = and value. Other shells send one
+// word, which stays as it is. bash breaks words at =, because COMP_WORDBREAKS has it, and changing that would change other
+// programs' completion.
 func joinValues(words []string) []string {
 	var joined []string
 	for i, word := range words {
@@ -114,7 +118,8 @@ func joinValues(words []string) []string {
 }
 
 // suggest lists what may follow the words; last is the beginning of the next one. It does not filter by last, except that a
-// dash asks for flags: the caller does.
+// dash asks for flags: the caller does. kong itself is not asked, because it reads a line to its end and this one ends in the
+// middle.
 func suggest(words []string, last string) (list []suggestion) {
 	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model
@@ -176,6 +181,7 @@ func suggest(words []string, last string) (list []suggestion) {
 }
 
 // valuesOf lists the known values of a flag or argument; form says whether it is a file: it is the placeholder of the help.
+// The parser checks oneof. words is for lists that a check of their own knows.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})
@@ -186,7 +192,8 @@ func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	return list
 }
 
-// firstWords is the beginning of a help text, for a list: up to a semicolon, and at most about 80 characters.
+// firstWords is the beginning of a help text, for a list: up to a semicolon, and at most about 80 characters. Shells show a
+// line for each suggestion, and what follows the semicolon is a detail.
 func firstWords(help string) string {
 	help, _, _ = strings.Cut(help, "; ")
 	if len(help) > 80 {

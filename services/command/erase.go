@@ -17,7 +17,8 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseOptions are the options of "tidings erase" besides the database.
+// EraseOptions are the options of "tidings erase" besides the database. Wait is no timeout of the erasure, only of this
+// command.
 type EraseOptions struct {
 	User string        `kong:"-"` // the user's key
 	Wait time.Duration `group:"Erase:" for:"erase" default:"10m" placeholder:"DURATION" min:"0s" max:"24h" help:"how long to wait until the servers have removed everything; 0s: not at all; on SQLite, where none runs, it does not wait"`
@@ -27,11 +28,13 @@ type eraseWords struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// erasePoll is the time between two looks at an erasure. A look is one row by its key.
+// erasePoll is the time between two looks at an erasure. A look is one row by its key. Most users are small, and a person
+// waits for the answer.
 const erasePoll = 200 * time.Millisecond
 
 // runErase does "tidings erase": it begins the erasure, and waits for the servers that run it. The error is the reason of a
-// failure. Erasures are idempotent: the same command again waits for the one that runs.
+// failure. Erasures are idempotent: the same command again waits for the one that runs. The key is refused from the commit of
+// Begin on. Everything after it can be left to the servers.
 func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:")
 	if ofSQLite {
@@ -55,6 +58,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	// The job lies in the database until a server runs.
 	// On SQLite this process holds the lock, so no server can be removing anything now.
 	if !ofSQLite {
 		if erasure, err = awaitErasure(ctx, db, erasure, command.Erase.Wait); err != nil {
@@ -65,7 +69,7 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 }
 
 // awaitErasure waits until an erasure is done, at most so long. It returns the newest state in any case: that it is not done
-// yet is no error.
+// yet is no error. Other processes do the work, so the row is all that this one sees of it.
 func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, most time.Duration) (erasures.Erasure, error) {
 	ticker := time.NewTicker(erasePoll)
 	defer ticker.Stop()
@@ -75,6 +79,7 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 			return erasure, nil // the servers continue the erasure
 		case <-ticker.C:
 		}
+		// An error that comes with the end of ctx is that end.
 		now, found, err := erasures.ByName(ctx, db, erasure.Name)
 		if err != nil && ctx.Err() == nil {
 			return erasure, err
@@ -86,7 +91,8 @@ func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, mos
 	return erasure, nil
 }
 
-// printErasure prints how far an erasure is, and what was removed until now.
+// printErasure prints how far an erasure is, and what was removed until now. The name is printed last: by it the erasure can
+// be found when the key means nothing any more.
 func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error {
 	// One write, so that a pipe gets all of it or nothing.
 	var text strings.Builder

@@ -19,7 +19,8 @@ import (
 )
 
 // runExport does "tidings export": the lines go to out or into a file. The error is the reason of a failure. It needs neither
-// Redis nor a node, because SQL has everything.
+// Redis nor a node, because SQL has everything. Each kind of lines is one read, so an export of hours holds up no node on
+// PostgreSQL.
 func runExport(ctx context.Context, command Command, out io.Writer) (err error) {
 	if file, ofSQLite := strings.CutPrefix(command.Config.DatabaseURL(), "sqlite:"); ofSQLite {
 		// Opening a missing database would create an empty one.
@@ -43,6 +44,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	}
 	// One write to out for many lines. What was written before an error stays written, so the message says that it is incomplete.
 	write := func(out io.Writer) error {
+		// A line is mostly short, and an export may have millions.
 		buffered := bufio.NewWriterSize(out, 64<<10)
 		err := export.Write(ctx, db, user, node.Exports, func(line []byte) error {
 			_, err := buffered.Write(line)
@@ -65,11 +67,13 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 
 // writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name
 // stays until then. Only its owner can read it. The other name is in the same folder, because a rename works only within one
-// file system.
+// file system. A file that was cut off looks like a whole one of a user with less, hence the trouble.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
+	// A rename would replace a pipe or a device by a file, and a folder not at all.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)
 	}
+	// CreateTemp makes a file of mode 0600, with a name that two exports at a time do not share.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".part-*")
 	if err != nil {
 		return fmt.Errorf("--out %s: %w", path, err)

@@ -7,8 +7,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// Each Help is what --help prints between the usage and the flags.
 // kong wraps these texts, but for what is indented. The books repeat some of them, and tests run their examples.
 
+// The first lines are what somebody needs who has only downloaded the program.
 const about = `Tidings serves feeds and unread badges over GraphQL.
 
 Examples:
@@ -96,6 +98,7 @@ same time.
 }
 
 // Help is the text of tidings token --help above its flags.
+// It says what an application's own tokens need, because this command is mostly read by somebody who writes that part.
 func (tokenWords) Help() string {
 	return `Examples:
 
@@ -110,6 +113,7 @@ tests and operators. In development mode there are no keys: dev:alice and dev:ho
 }
 
 // Help is the text of tidings doctor --help above its flags.
+// The exit code is in each Help whose command scripts call.
 func (doctorWords) Help() string {
 	return `Examples:
 
@@ -134,8 +138,9 @@ the same text. The command needs no server, database or Redis, and has no settin
 }
 
 // helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own flag would
-// report those first.
+// report those first. Trace fails for words that no command has; the error names them.
 func helpOn(k *kong.Kong, args []string) error {
+	// A flag's value is among the words too. In front of the command it hides it, and the help is the general one.
 	words := slices.DeleteFunc(args, func(arg string) bool { return arg == "help" || strings.HasPrefix(arg, "-") })
 	line, err := kong.Trace(k, append([]string{"--help"}, words...))
 	if err != nil {
@@ -156,12 +161,14 @@ func printHelp(options kong.HelpOptions, line *kong.Context) error {
 }
 
 // describe is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT]. It is
-// made of the tags that the checks use, so that the help cannot be wrong about them.
+// made of the tags that the checks use, so that the help cannot be wrong about them. Values without a flag are arguments,
+// whose text has everything.
 func describe(value *kong.Value) string {
 	if value.Flag == nil {
 		return value.Help
 	}
 	var facts []string
+	// In this order, so that brackets of all flags read alike.
 	if value.HasDefault {
 		facts = append(facts, "default "+value.Default)
 	}

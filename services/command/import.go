@@ -24,11 +24,13 @@ import (
 )
 
 // runImport runs "tidings import". It reports everything to out and returns the exit code: 1 if it failed or lines were bad.
+// An import of hours shows where it is, so its reports and its errors share one stream, in order.
 func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer) (exit int) {
 	fail := func(err error) int {
 		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
 		return 1
 	}
+	// Only SQLite needs the folder: an import may be what makes a database.
 	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
 		return fail(fmt.Errorf("the data folder: %w", err))
 	}
@@ -45,6 +47,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
 	// A bar is drawn only where somebody watches; a file or a pipe gets lines.
+	// Tests give a buffer, and get lines.
 	file, _ := out.(*os.File)
 	opts := importer.Options{
 		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
@@ -52,6 +55,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	}
 	report, err := importFile(ctx, db, command, opts)
 	// What was done is printed also after a failure, because the next run continues behind it.
+	// Bad lines are in the report, so a failure and a partial success read alike.
 	if report.Lines > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
@@ -64,16 +68,21 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	return 0
 }
 
-// importFile runs the command's import of the file. What it adds to SQL goes to users' views by jobs of the nodes, which it queues.
+// importFile runs the command's import of the file. What it adds to SQL goes to users' views by jobs of the nodes, which it
+// queues. Facts are written here and projected by the nodes, which may run on other machines: this process opens no Redis.
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
 	// The clock of a process that is no node: its random part keeps its IDs apart from those of nodes.
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
+	// Posts and follows change feeds that exist already, and only jobs of the nodes can rebuild these.
 	refill := func(err error) error {
 		// Redis may still hold feeds that lack the imported data.
+		// By the row in SQL, as nodes do: an operator may have changed it. Without a row no node has run yet, and the setting
+		// counts.
 		thresholds, set, failed := people.ActivityThresholds(ctx, db)
 		if failed != nil || !set {
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
+		// Dormant users have no view to fill: theirs is built when they return.
 		active := thresholds.DormantSince(services.SystemClock{}.Now())
 		// Also when ctx has ended, or views would lack what SQL has until the audit finds it.
 		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
@@ -102,6 +111,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
 	// Follows change how many followers an author has, and with it the mode of their posts.
+	// The kind that is left.
 	report, err = importer.Follows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {
 		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
@@ -109,7 +119,8 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	return report, err
 }
 
-// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm.
+// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A
+// nil file is a test's or a pipe's writer.
 func isTerminal(file *os.File) bool {
 	if file == nil {
 		return false

@@ -12,7 +12,8 @@ import (
 )
 
 // capabilities are the chapters of the reference: the files of the schema, in the order in which a new reader needs them. A
-// test finds a file that is missing here.
+// test finds a file that is missing here. A title is also the anchor of its chapter, so a title that changes breaks links
+// from outside.
 var capabilities = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
@@ -38,6 +39,7 @@ var capabilities = []struct{ file, title string }{
 	{"admin", "Operators"},
 }
 
+// Backquotes cannot stand in a raw string, hence the joints.
 const aboutReference = `# The schema
 
 What a client can ask, by capability. Made from the schema of the server by ` + "`tidings schema --markdown`" + `; ` + "`tidings schema`" + `
@@ -46,13 +48,15 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 `
 
 // reference writes the schema as a page of Markdown. It writes into memory, so that only the end can fail. docs/schema.md is
-// its output, and make verify compares them.
+// its output, and make verify compares them. The same schema gives the same text, byte for byte, so what comes from a map is
+// sorted.
 type reference struct {
 	schema *ast.Schema
 	out    strings.Builder
 }
 
-// writeReference writes the whole page: a list of the chapters, then each.
+// writeReference writes the whole page: a list of the chapters, then each. The chapters follow a reader's needs and not the
+// alphabet.
 func writeReference(schema *ast.Schema, out io.Writer) error {
 	r := reference{schema: schema}
 	r.out.WriteString(aboutReference)
@@ -77,7 +81,7 @@ var moved = map[string]string{
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
 }
 
-// fileOf is the chapter of a type.
+// fileOf is the chapter of a type. What a field of it adds elsewhere is the field's affair: see fieldsIn.
 func fileOf(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }
@@ -95,10 +99,12 @@ func chapterOf(name string, at *ast.Position) string {
 }
 
 // chapter writes the definitions of a file of the schema: operations first, then types by name. A type that another file
-// declares is there too, with the fields that this file adds.
+// declares is there too, with the fields that this file adds. A reader comes for one capability and finds what to ask first,
+// then what the answer is made of.
 func (r *reference) chapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
+	// Queries, mutations and subscriptions get a heading each, and only where the file adds some.
 	for _, root := range operations {
 		if fields := fieldsIn(root, file); len(fields) > 0 {
 			name := map[*ast.Definition]string{r.schema.Query: "Queries", r.schema.Mutation: "Mutations", r.schema.Subscription: "Subscriptions"}[root]
@@ -120,6 +126,8 @@ func (r *reference) chapter(file, title string) {
 		}
 		return definition.Position.Line
 	}
+	// In the order of the file, which its author chose for reading. Lines of different files are not compared: the others are
+	// 0.
 	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
 	for _, definition := range types {
 		r.definition(definition, file, title)
@@ -141,7 +149,8 @@ func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	return fields
 }
 
-// definition writes a type, or the fields that a file adds to it.
+// definition writes a type, or the fields that a file adds to it. Only the file that declares a type describes it; elsewhere
+// a heading with the chapter's title keeps the anchors apart.
 func (r *reference) definition(definition *ast.Definition, file, title string) {
 	kind := kindOf(definition)
 	if fileOf(definition) != file {
@@ -153,6 +162,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 	if len(definition.Interfaces) > 0 {
 		fmt.Fprintf(&r.out, "\nImplements %s.\n", r.names(definition.Interfaces))
 	}
+	// Interfaces and unions. The schema has its types in a map, so they are sorted.
 	if definition.IsAbstractType() {
 		var names []string
 		for _, possible := range r.schema.GetPossibleTypes(definition) {
@@ -161,6 +171,7 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 		slices.Sort(names)
 		fmt.Fprintf(&r.out, "\nOne of %s.\n", r.names(names))
 	}
+	// All fields of such an input are optional in the schema, which alone would mislead.
 	if definition.Directives.ForName("oneOf") != nil {
 		r.out.WriteString("\nExactly one of its fields is given.\n")
 	}
@@ -193,12 +204,14 @@ func (r *reference) names(names []string) string {
 }
 
 // fields writes a list of fields: the signature in one line, the description below it, then the arguments that have one.
+// Markdown lists and no tables: a description may be long, and a table would squeeze it.
 func (r *reference) fields(fields ast.FieldList) {
 	for _, field := range fields {
 		var arguments []string
 		for _, argument := range field.Arguments {
 			arguments = append(arguments, argument.Name+": "+r.kind(argument.Type)+fallback(argument.DefaultValue))
 		}
+		// A field without arguments has no parentheses, as in GraphQL.
 		signature := ""
 		if len(arguments) > 0 {
 			signature = "(" + strings.Join(arguments, ", ") + ")"
@@ -217,7 +230,7 @@ func (r *reference) fields(fields ast.FieldList) {
 	}
 }
 
-// fallback is the text of a default; "" without one.
+// fallback is the text of a default; "" without one. It is printed as GraphQL writes it, so text has its quotes.
 func fallback(value *ast.Value) string {
 	if value == nil {
 		return ""
@@ -225,7 +238,7 @@ func fallback(value *ast.Value) string {
 	return " = `" + value.String() + "`"
 }
 
-// kind is a type as a field has it, with a link to its description.
+// kind is a type as a field has it, with a link to its description. Brackets are escaped, because a link follows them.
 func (r *reference) kind(kind *ast.Type) string {
 	text := ""
 	if kind.Elem != nil {
@@ -239,7 +252,8 @@ func (r *reference) kind(kind *ast.Type) string {
 	return text
 }
 
-// link is the name of a type, with a link to its heading unless it is a scalar of GraphQL itself.
+// link is the name of a type, with a link to its heading unless it is a scalar of GraphQL itself. A name that the schema does
+// not have would be a nil here: validation has refused it.
 func (r *reference) link(name string) string {
 	definition := r.schema.Types[name]
 	if definition.BuiltIn {
@@ -248,7 +262,7 @@ func (r *reference) link(name string) string {
 	return fmt.Sprintf("[%s](#%s-%s)", name, kindOf(definition), strings.ToLower(name))
 }
 
-// kindOf is the keyword of a type.
+// kindOf is the keyword of a type. GraphQL writes enum, interface, union and scalar as gqlparser does, in other letters.
 func kindOf(definition *ast.Definition) string {
 	switch definition.Kind {
 	case ast.Object:
@@ -260,7 +274,8 @@ func kindOf(definition *ast.Definition) string {
 	}
 }
 
-// prose is a description on one line, without what Markdown would take for markup.
+// prose is a description on one line, without what Markdown would take for markup. Line breaks in a description are the width
+// of the file and mean nothing.
 func prose(description string) string {
 	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(strings.Join(strings.Fields(description), " "))
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // Masked is every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that
-// nobody listed as secret is shown, so a new key needs the tag secret.
+// nobody listed as secret is shown, so a new key needs the tag secret. It is what an operator asks for first when a node
+// behaves unlike another.
 func Masked(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
@@ -27,13 +28,14 @@ func Masked(c node.Config) []slog.Attr {
 	return attrs
 }
 
-// settingsOf lists the settings of the server as flags that hold the values of c. A setting is a flag with a variable.
+// settingsOf lists the settings of the server as flags that hold the values of c. A setting is a flag with a variable. The
+// parser is made anew, with c as its defaults; nothing is parsed.
 func settingsOf(c node.Config) []*kong.Flag {
 	return slices.DeleteFunc(newParser(&grammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return variable(flag) == "" })
 }
 
 // variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
-// people.
+// people. The tag is for names that others have fixed, such as DATABASE_URL.
 func variable(flag *kong.Flag) string {
 	if flag.Name == "help" || !takes("serve", flag) {
 		return ""
@@ -52,10 +54,12 @@ func takes(command string, flag *kong.Flag) bool {
 }
 
 // reader decodes values for kong. Unreadable values are collected here and are no error yet, so that all faults of a command
-// line are reported at once. The target of such a value keeps what it had, and complete reports the text.
+// line are reported at once. The target of such a value keeps what it had, and complete reports the text. nil collects
+// nothing and is for parsers that never read.
 type reader map[*kong.Value]string
 
-// Decode reads the next value of the command line into target.
+// Decode reads the next value of the command line into target. An error from here would end kong's parse, so it is left for
+// what has no value at all.
 func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
@@ -76,12 +80,13 @@ var readableTypes = []reflect.Type{
 }
 
 // read sets target, of one of readableTypes, to the value of the text. Lists are separated by commas, and empty items are
-// dropped, so that a list can be set to nothing.
+// dropped, so that a list can be set to nothing. It is also how bounds in tags are read: see limit.
 func read(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
 	case *string:
 		*field = text
 	case *[]string:
+		// A default is replaced and not added to.
 		*field = nil
 		for item := range strings.SplitSeq(text, ",") {
 			if item = strings.TrimSpace(item); item != "" {
@@ -98,7 +103,8 @@ func read(text string, target reflect.Value) (err error) {
 	return err
 }
 
-// text is a flag's value, in the form in which a user would give it. Read again, it is the same value.
+// text is a flag's value, in the form in which a user would give it. Read again, it is the same value. It is compared with
+// lists of words too, so it must not depend on the machine.
 func text(flag *kong.Flag) string {
 	switch value := flag.Target.Interface().(type) {
 	case []string:
@@ -120,7 +126,8 @@ var (
 )
 
 // shown is a flag's value as it may be printed. An address without a visible scheme is hidden completely, because its
-// password may be anywhere in it. Errors print values by it too: a wrong secret must not end in a log.
+// password may be anywhere in it. Errors print values by it too: a wrong secret must not end in a log. The tag secret is all
+// for a key, and anything else for an address with a password in it.
 func shown(flag *kong.Flag, text string) string {
 	secret := flag.Tag.Get("secret")
 	switch {
@@ -132,7 +139,8 @@ func shown(flag *kong.Flag, text string) string {
 	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
 }
 
-// fault is an error about a flag's value: the flag and its variable, the value, and what would be right.
+// fault is an error about a flag's value: the flag and its variable, the value, and what would be right. The text is quoted,
+// because a space at its end is a frequent fault.
 func fault(flag *kong.Flag, text, format string, args ...any) error {
 	name := "--" + flag.Name
 	if env := variable(flag); env != "" {
@@ -154,7 +162,8 @@ func unreadable(flag *kong.Flag, text string) error {
 }
 
 // checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or fails its own
-// check. Only one fault of a value is reported, the simplest.
+// check. Only one fault of a value is reported, the simplest. It runs for defaults too, see complete: a check of its own may
+// depend on another setting.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < limit(flag, least) || value > limit(flag, most) {
@@ -173,7 +182,8 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 	return nil
 }
 
-// limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid.
+// limit reads a bound of the tags, in the unit of the flag. Tests prove that all tags are valid. A duration is a number too,
+// of nanoseconds.
 func limit(flag *kong.Flag, text string) int64 {
 	// Read as the flag's own values are, so that 100ms is a bound of a duration.
 	bound := reflect.New(flag.Target.Type()).Elem()

@@ -22,13 +22,15 @@ browser has to subscribe anew.
 `
 }
 
-// runVAPID does "tidings vapid": a new key, as lines for the environment. The public key is a comment in them: it follows from
-// the private one, but people need it.
+// runVAPID does "tidings vapid": a new key, as lines for the environment. The public key is a comment in them: it follows
+// from the private one, but people need it. It has no settings and stores nothing: whoever loses the output makes another
+// key, and browsers subscribe anew.
 func runVAPID(out io.Writer) error {
 	private, public, err := devices.NewKeys()
 	if err != nil {
 		return err
 	}
+	// The address is a placeholder on purpose: a push service would write to it.
 	_, err = fmt.Fprintf(out, "# the public key is %s\nTIDINGS_VAPID_PRIVATE_KEY=%s\nTIDINGS_VAPID_SUBJECT=mailto:you@example.com\n", public, private)
 	return err
 }

@@ -34,7 +34,8 @@ type WebhookOptions struct {
 	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`
 }
 
-// webhookWords are the act, and what it is done to. How many arguments an act takes is in webhookActs.
+// webhookWords are the act, and what it is done to. How many arguments an act takes is in webhookActs. One type for all acts:
+// kong would otherwise need a command for each, with the same arguments.
 type webhookWords struct {
 	What string `arg:"" words:"add list remove rotate test status dead replay" help:"add, list, remove, rotate, test, status, dead or replay"`
 	Name string `arg:"" optional:"" help:"the name of the webhook; list needs none, and status without one shows all"`
@@ -46,9 +47,11 @@ var webhookActs = map[string]struct{ least, most int }{
 	"add": {2, 2}, "list": {0, 0}, "remove": {1, 1}, "rotate": {1, 1}, "test": {1, 1}, "status": {0, 1}, "dead": {1, 1}, "replay": {1, 1},
 }
 
-// checkWebhooks is the fault of the words of "tidings webhooks"; nil if there is none. An argument that is "" counts as missing.
+// checkWebhooks is the fault of the words of "tidings webhooks"; nil if there is none. An argument that is "" counts as
+// missing. kong lets both arguments be missing, because some acts need none.
 func checkWebhooks(words webhookWords) error {
 	act, known := webhookActs[words.What]
+	// An unset variable of a script gives "", and must not pass for a name.
 	given := slices.DeleteFunc([]string{words.Name, words.URL}, func(word string) bool { return word == "" })
 	switch {
 	case !known:
@@ -63,15 +66,17 @@ func checkWebhooks(words webhookWords) error {
 	return nil
 }
 
+// A thousand lines are more than a person reads, and an operator who sees them replays all.
 const (
 	deadShown = 1000            // letters that dead lists at most
 	testFor   = 5 * time.Second // the time beyond that of the request
 )
 
 // runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure. Running nodes find what it
-// changed in the database.
+// changed in the database. It needs no node and no Redis: endpoints, letters and their state are rows.
 func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error) {
 	cfg := command.Config
+	// PostgreSQL says by itself that a database is missing.
 	if file, ofSQLite := strings.CutPrefix(cfg.DatabaseURL(), "sqlite:"); ofSQLite {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) { // opening a missing file would create an empty database
 			return services.Errorf(services.NotFound, "the database %s does not exist: see --data and --database", services.Quote(file))
@@ -102,6 +107,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 var webhookReads = []string{"list", "status", "dead"}
 
 // actOnWebhooks runs one act and prints its outcome. A secret stands alone on the first line, so that a script can take it.
+// The mutations of the same names call the same methods.
 func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o WebhookOptions, out io.Writer) error {
 	report := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(out, format, args...)
@@ -117,12 +123,14 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 			return err
 		}
 		return report("%s\nThis secret verifies the events of %s. It is not shown again.\n", secret, o.Name)
+	// As with add, the new secret is printed this once. A receiver must know it before the overlap ends.
 	case "rotate":
 		secret, err := hooks.Rotate(ctx, o.Name, o.Overlap)
 		if err != nil {
 			return err
 		}
 		return report("%s\nThe secrets before sign beside it for %s. It is not shown again.\n", secret, o.Overlap)
+	// What waits for the endpoint is dropped with it.
 	case "remove":
 		if err := hooks.Remove(ctx, o.Name); err != nil {
 			return err
@@ -139,12 +147,14 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		}
 		return report("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
 	case "replay":
+		// Nodes deliver them: this process only makes them due.
 		replayed, err := hooks.Replay(ctx, o.Name, o.ForUser)
 		if err != nil {
 			return err
 		}
 		return report("%d dead letters are sent again\n", replayed)
 	case "dead":
+		// The name must be given, because a table of all endpoints would not say whose a line is.
 		return printDead(ctx, hooks, o.Name, out)
 	}
 	// list and status are left: one line for each, or all that is known.
@@ -158,9 +168,12 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 	return printWebhooks(list, act == "status", time.Now(), out)
 }
 
-// printWebhooks prints a table, or a paragraph for each endpoint if whole. now is for the age of the oldest event.
+// printWebhooks prints a table, or a paragraph for each endpoint if whole. now is for the age of the oldest event. A
+// paragraph has everything that is known, in the order in which one looks for a fault: is it on, is it behind, what was the
+// last error.
 func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	// As a table each endpoint is a line, and as paragraphs they are two columns: the words of all are aligned together.
 	for i, e := range list {
 		if !whole {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Name, e.State(), e.Filter, e.URL)
@@ -178,6 +191,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 		if e.Delivers {
 			lines = append(lines, [2]string{"  delivered by", e.Node})
 		}
+		// A time to try again means something only while deliveries are held back.
 		if e.Down() {
 			lines = append(lines, [2]string{"  tried again", when(e.RetryAt)})
 		}
@@ -204,7 +218,8 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	return table.Flush()
 }
 
-// when is a time for people; the zero time is that of what never happened.
+// when is a time for people; the zero time is that of what never happened. In UTC and in one width, so that lines can be
+// compared by eye and by sort.
 func when(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -212,7 +227,8 @@ func when(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// behind is the age of the oldest change that waits. A clock behind another node's makes it 0, not negative.
+// behind is the age of the oldest change that waits. A clock behind another node's makes it 0, not negative. The other clock
+// is that of the node that made the change.
 func behind(since, now time.Time) string {
 	if since.IsZero() {
 		return "nothing"
