@@ -115,7 +115,8 @@ func (w *World) advance(last time.Time) {
 	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
 }
 
-// Hold stops the people for a time, so that the visitor can compare the badges before and after an event.
+// Hold stops the people for a time, so that the visitor can compare the badges before and after an event. A shorter hold
+// never ends a longer one.
 func (w *World) Hold(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

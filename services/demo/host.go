@@ -15,23 +15,24 @@ import (
 	"tidings/services"
 )
 
+// Posts are liked and answered up to recent posts back, so that 400 leaves room for acts that come late.
 const (
 	mostEvents  = 500 // of one request, as the API has it
 	keptObjects = 400 // this many of the newest of each kind can still be acted on, and all posts of the viewer
 )
 
-// ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so that it
-// can speak of objects that the server has yet to make.
+// ref names an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
+// that it can speak of objects that the server has yet to make. It is comparable, as a key of made.
 type ref struct {
 	Kind   string // post, show or conversation
 	Number int
 }
 
-// fromNow is a time, as an input of an event that is sent now.
+// fromNow is a time, as an input of an event that is sent now. Negative ones are in the past.
 type fromNow time.Duration
 
-// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent: the script knows no
-// IDs and no time, and so one seed gives one script.
+// event is one entry of ingest. Values of the input that are a ref or a fromNow are replaced when it is sent: the script
+// knows no IDs and no time, and so one seed gives one script. It says what happens and to what, and never when it is sent.
 type event struct {
 	As      string // the key of a user, "" for the application itself
 	Do      string // the mutation
@@ -40,10 +41,12 @@ type event struct {
 	At      fromNow // when it happened; 0 is now
 }
 
-// made is an object that an event has made, with the key of the user who made it.
+// made is an object that an event has made, with the key of the user who made it. The key is needed for shows alone, which
+// only their host may start.
 type made struct{ id, by string }
 
-// host speaks to the server for the application, with development tokens. mu guards made, which the follower of the icon does not use.
+// host speaks to the server for the application, with development tokens. mu guards made, which the follower of the icon does
+// not use. cfg, began and client do not change.
 type host struct {
 	cfg    Config
 	began  time.Time // the times of past events count back from it
@@ -52,18 +55,21 @@ type host struct {
 	made   map[ref]made
 }
 
-// newHost makes the host of a world that begins now. The client has connections of its own, which close ends.
+// newHost makes the host of a world that begins now. The client has connections of its own, which close ends. An answer that
+// takes longer than 30 s counts as none.
 func newHost(cfg Config) *host {
 	return &host{cfg: cfg, began: cfg.Clock.Now(), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, made: map[ref]made{}}
 }
 
 func (h *host) close() { h.client.CloseIdleConnections() }
 
+// The application's own batch, as a production host would send it.
 // An error of one event is in its result; the others take effect.
 const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
-// send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were not
-// made: an act that was refused takes those that follow from it along.
+// send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were
+// not made: an act that was refused takes those that follow from it along. The order is that of the events, so what one makes
+// the next ones of another request can name.
 func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
@@ -88,6 +94,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// Refusals are a part of a living world: a block, a limit, a show that was ended meanwhile.
 	for i, result := range answer.Ingest.Results {
 		e := sent[i]
 		if result.Error != nil {
@@ -106,7 +113,8 @@ func (h *host) send(ctx context.Context, events []event) error {
 	return nil
 }
 
-// entry is an event as the API takes it; false if it is about something that was not made.
+// entry is an event as the API takes it; false if it is about something that was not made. Its own copy of e is changed, so
+// the script's events stay as they are.
 func (h *host) entry(e event) (map[string]any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,14 +152,16 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
+// It asks as the viewer, who follows all of the cast, and so sees whatever the script can act on.
 // The lists are long enough for all that the script can name.
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
-// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the names
-// that the script has for them. Which object gets which name hardly matters: the acts are random.
+// resume reports whether the server has the people already, and finds the objects that they can act on. It gives these the
+// names that the script has for them. Which object gets which name hardly matters: the acts are random. Without this a
+// restart on the same folder would build a second past over the first.
 func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
 		ID, Status, Title string
@@ -191,7 +201,8 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	return true, nil
 }
 
-// ask sends one request with a development token and wants an answer without errors. token says who asks, and with which scopes.
+// ask sends one request with a development token and wants an answer without errors. token says who asks, and with which
+// scopes. An error of the answer is the caller's: while the world is built it ends the build, and later it is a dropped act.
 func (h *host) ask(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // demo without an address of its own cannot.
 const iconEvery = 100 * time.Millisecond
 
-// Icon is what a phone of the viewer shows while its app is closed: the application set it, from the change stream.
+// Icon is what a phone of the viewer shows while its app is closed: the application set it, from the change stream. It is the
+// whole state, like every push of Tidings: a page that missed ten icons needs the last.
 type Icon struct {
 	Version string    `json:"version"`
 	Total   int       `json:"total"`
@@ -32,7 +33,8 @@ type Alert struct {
 	Item json.RawMessage `json:"item"`
 }
 
-// changes is a page of the change stream, as readChanges asks for it.
+// changes is a page of the change stream, as readChanges asks for it. The names of the fields are the API's, in the form that
+// encoding/json finds without tags.
 type changes struct {
 	Cursor  string
 	HasMore bool
@@ -78,7 +80,7 @@ func newFollower(h *host) *follower {
 	return &follower{host: h, fresh: true, changed: make(chan struct{})}
 }
 
-// Look begins to look at the icon; end ends it.
+// Look begins to look at the icon; end ends it. end may be called more than once.
 func (w *World) Look() (end func()) {
 	f := w.follower
 	f.mu.Lock()
@@ -106,7 +108,8 @@ func (f *follower) seen() bool {
 	return f.lookers > 0
 }
 
-// follow reads the changes since the last time. If the server does not answer, they are read the next time.
+// follow reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
+// each user's newest change, so what nobody read is not lost, only out of date.
 func (f *follower) follow(ctx context.Context) {
 	if !f.seen() {
 		// What changes until the next look is caught up with in silence.
@@ -132,8 +135,8 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. Another one of
-// the same version was taken before.
+// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. Another one
+// of the same version was taken before. From the end, because the newest is what counts.
 func (f *follower) take(ctx context.Context, page changes) {
 	for _, change := range slices.Backward(page.List) {
 		if change.Key != Viewer || change.Version <= f.icon.Version {
@@ -153,7 +156,8 @@ func (f *follower) take(ctx context.Context, page changes) {
 	}
 }
 
-// item reads what an alert is of; null if it is gone by now.
+// item reads what an alert is of; null if it is gone by now. It asks as the viewer, so an alert never shows what its user may
+// not see.
 func (f *follower) item(ctx context.Context, id string) json.RawMessage {
 	var answer struct{ Node json.RawMessage }
 	if err := f.host.ask(ctx, Viewer, readItem, map[string]any{"id": id}, &answer); err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// act is one action of a person. Its pause is random around 1, so that the people do not act like a clock.
+// act is one action of a person. Its pause is random around 1, so that the people do not act like a clock. The pause comes
+// from the script too, so that one seed gives one rhythm.
 type act struct {
 	pause float64 // the pause before it; 1 is the mean
 	event event
@@ -26,8 +27,9 @@ const (
 	knownToViewer = 100 // one in this many follows is a follow of the viewer
 )
 
-// script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists are what the script
-// believes; what the server refused or Run dropped is not taken back, and events that follow from it are omitted by send.
+// script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists are what the
+// script believes; what the server refused or Run dropped is not taken back, and events that follow from it are omitted by
+// send. Only one goroutine uses it. Posts, shows and talks are named by their numbers, as ref has them.
 type script struct {
 	random    *rand.Rand
 	people    []person
@@ -37,6 +39,7 @@ type script struct {
 	planned   []int // shows that have not started
 	live      []int // oldest start first
 
+	// Each kind of text has a deck of its own, or a common one would mix what is said where.
 	posts, mentions, comments, messages, titles deck
 }
 
@@ -49,7 +52,8 @@ func newScript(seed uint64) *script {
 	return s
 }
 
-// past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones.
+// past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones. They are sent in
+// the order of their times: a follow before a post is another feed than one after it.
 func (s *script) past() [][]event {
 	var steps [][]event
 	step := func(events []event, from, to time.Duration) {
@@ -65,6 +69,7 @@ func (s *script) past() [][]event {
 		s.own = append(s.own, s.published)
 		posts = append(posts, s.post(0))
 	}
+	// Before anybody is followed, so that the feed has a past that the viewer has seen.
 	for range pastPosts {
 		posts = append(posts, s.post(s.somebody(0)))
 	}
@@ -89,6 +94,7 @@ func (s *script) past() [][]event {
 		return cmp.Compare(a.Input["showId"].(ref).Number, b.Input["showId"].(ref).Number)
 	})
 	step(starts, 40*time.Minute, 40*time.Minute)
+	// The texts go round the talks, and within a talk round its members.
 	for i, text := range talkOf {
 		members := talks[i%len(talks)].members
 		news = append(news, say(s.people[members[i/len(talks)%len(members)]], i%len(talks), text))
@@ -113,7 +119,8 @@ func (s *script) past() [][]event {
 
 const day = 24 * time.Hour
 
-// spread sets the times of events: one after the other, evenly, from so long ago until so long ago.
+// spread sets the times of events: one after the other, evenly, from so long ago until so long ago. The first event is at
+// from, and none is at to.
 func spread(events []event, from, to time.Duration) {
 	for i := range events {
 		events[i].At = -fromNow(from - (from-to)*time.Duration(i)/time.Duration(len(events)))
@@ -121,6 +128,7 @@ func spread(events []event, from, to time.Duration) {
 }
 
 // profilesAndFollows are the people, and whom they follow: all but the viewer, who follows later and so has a feed to see.
+// Profiles come before the follows: to name a user creates them, and nobody is to be seen without a name.
 func (s *script) profilesAndFollows() (events []event) {
 	for _, one := range s.people {
 		events = append(events, event{As: one.key, Do: "setProfile", Input: map[string]any{"name": one.name}})
@@ -141,7 +149,9 @@ func (s *script) act() act {
 }
 
 // event is a random event. A third of them are posts; a tenth like or answer posts of the viewer, whose badges are to move.
+// The numbers of the cases are shares of 100.
 func (s *script) event() event {
+	// What each case draws from random is a part of the seed's world: see newScript.
 	switch dice := s.random.IntN(100); {
 	case dice < 34:
 		return s.post(s.somebody(0))
@@ -174,7 +184,8 @@ func (s *script) event() event {
 	return s.start()
 }
 
-// somebody chooses a person, weighted by activity, but never the viewer or one other.
+// somebody chooses a person, weighted by activity, but never the viewer or one other. The cube gives half of all acts to the
+// first eighth of the people.
 func (s *script) somebody(besides int) int {
 	for {
 		// The people are sorted by activity, which falls steeply.
@@ -186,12 +197,14 @@ func (s *script) somebody(besides int) int {
 	}
 }
 
-// recentPost chooses one of the newest posts.
+// recentPost chooses one of the newest posts. A post that the server refused has a number too; what is done to it is then
+// dropped by send.
 func (s *script) recentPost() int {
 	return s.published - 1 - s.random.IntN(min(recent, s.published))
 }
 
-// post is a new post of a person; some name the viewer. Person 0 is the viewer, whose posts are of the past only.
+// post is a new post of a person; some name the viewer. Person 0 is the viewer, whose posts are of the past only. One post in
+// thirty names the viewer, so that mentions stay rare enough to be looked at.
 func (s *script) post(author int) event {
 	text := s.posts.deal()
 	if author > 0 && s.random.IntN(30) == 0 {
@@ -211,7 +224,8 @@ func (s *script) comment(who, post int) event {
 	return event{As: s.people[who].key, Do: "publishPost", Input: map[string]any{"body": s.comments.deal(), "parentId": ref{"post", post}}}
 }
 
-// schedule is a new show of one of the cast, whom the viewer follows.
+// schedule is a new show of one of the cast, whom the viewer follows. A plan of at least 3 minutes leaves a show upcoming
+// until it is started by chance.
 func (s *script) schedule() event {
 	host := 1 + s.random.IntN(len(cast)-1)
 	s.planned = append(s.planned, s.shows)
@@ -221,7 +235,7 @@ func (s *script) schedule() event {
 		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
 }
 
-// start is the start of a random planned show. There must be one.
+// start is the start of a random planned show. There must be one. The host is left out: entry fills in whoever made the show.
 func (s *script) start() event {
 	i := s.random.IntN(len(s.planned))
 	show := s.planned[i]
@@ -230,19 +244,21 @@ func (s *script) start() event {
 	return event{Do: "startShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
-// end is the end of the show that is live for longest.
+// end is the end of the show that is live for longest. It then becomes a replay without an address, as on a server whose
+// video is still being made.
 func (s *script) end() event {
 	show := s.live[0]
 	s.live = s.live[1:]
 	return event{Do: "endShow", Input: map[string]any{"showId": ref{"show", show}}}
 }
 
-// follow is a follow of one person by another.
+// follow is a follow of one person by another. It is an event and no state: following again changes nothing.
 func follow(follower, followee person) event {
 	return event{As: follower.key, Do: "follow", Input: map[string]any{"userId": "user:" + followee.key}}
 }
 
 // views are the events of a view that the viewer has touched once: its later items are new, and by default not in the total.
+// Two items are enough to show a count.
 func views() []event {
 	const code, key = "news", "Old harbour"
 	events := []event{{As: Viewer, Do: "touchView", Input: map[string]any{"code": code, "key": key}}}
@@ -257,7 +273,8 @@ func say(who person, conversation int, text string) event {
 	return event{As: who.key, Do: "sendMessage", Input: map[string]any{"conversationId": ref{"conversation", conversation}, "body": text}}
 }
 
-// conversations are the events that create the talks. A direct one is created by its other member.
+// conversations are the events that create the talks. A direct one is created by its other member. The viewer is a member of
+// each and never its creator, so that none of them is an act of the viewer.
 func conversations(people []person) (events []event) {
 	for number, talk := range talks {
 		kind, members := "GROUP", []string{"user:" + Viewer}
@@ -276,7 +293,8 @@ func conversations(people []person) (events []event) {
 	return events
 }
 
-// deck returns texts in a random order, and repeats none before all have come.
+// deck returns texts in a random order, and repeats none before all have come. left has the positions that have not come
+// since the last shuffle.
 type deck struct {
 	random *rand.Rand
 	texts  []string
@@ -293,13 +311,15 @@ func (d *deck) deal() string {
 	return text
 }
 
-// person is a person in the world. The people are sorted by activity.
+// person is a person in the world. The people are sorted by activity. follows has positions in the list of people, in
+// ascending order.
 type person struct {
 	key, name string
 	follows   []int
 }
 
-// makePeople makes the cast and the others, and their follows: a few people have many followers, most have hardly any.
+// makePeople makes the cast and the others, and their follows: a few people have many followers, most have hardly any. Keys
+// are made of a first name and a letter, so that no two people share one.
 func makePeople(random *rand.Rand) []person {
 	people := slices.Clone(cast)
 	for i := range others {
@@ -308,6 +328,7 @@ func makePeople(random *rand.Rand) []person {
 	}
 	for i := range people {
 		wanted := 3 + random.IntN(9)
+		// The viewer follows all of the cast, and some of the others.
 		if i == 0 {
 			for followee := 1; followee < len(cast); followee++ {
 				people[0].follows = append(people[0].follows, followee)

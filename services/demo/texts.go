@@ -1,6 +1,7 @@
 package demo
 
-// cast are the people that a visitor meets: the viewer first, then those with many followers.
+// cast are the people that a visitor meets: the viewer first, then those with many followers. Their places in the list are
+// named in talks and in the script, so a new person is added at the end.
 var cast = []person{
 	{key: Viewer, name: "Mia"},
 	{key: "ben", name: "Ben"}, {key: "lea", name: "Lea"}, {key: "tom", name: "Tom"}, {key: "xiaolan", name: "晓岚"},
@@ -17,19 +18,22 @@ type talk struct {
 }
 
 // The title finds the conversation again after a restart, so it is different for each.
+// At most one is without a title, because an empty title finds the direct one.
 var talks = []talk{
 	{"Climbing on Thursday", []int{1, 2, 3, 5, 6}},
 	{"", []int{1}},
 	{"Dinner club", []int{2, 4, 7, 8, 9}},
 }
 
-// talkOf are the messages that were sent in the conversations before the visitor came, in order.
+// talkOf are the messages that were sent in the conversations before the visitor came, in order. Each third one is of the
+// same talk.
 var talkOf = []string{
 	"Who has the rope?", "Are you around this weekend?", "I found a new noodle place",
 	"I have it, and two harnesses", "Call me when you are home", "Table for six?",
 }
 
 // Names of people beside the cast: the key is ASCII, as applications have it, and the name is as people write it.
+// With 60 names and five letters each there are exactly the 300 others.
 var firstNames = []struct{ key, name string }{
 	{"ada", "Ada"}, {"ali", "Ali"}, {"ana", "Ana"}, {"anton", "Anton"}, {"aya", "Aya"}, {"bao", "Bao"}, {"chen", "Chen"}, {"clara", "Clara"},
 	{"dana", "Dana"}, {"david", "David"}, {"diego", "Diego"}, {"elif", "Elif"}, {"emil", "Emil"}, {"emma", "Emma"}, {"eva", "Eva"},

@@ -19,7 +19,8 @@ import (
 	"tidings/transport"
 )
 
-// keyFlag names the setting that holds the key for tokens, for errors. One of the three is set, or the node is in development mode.
+// keyFlag names the setting that holds the key for tokens, for errors. One of the three is set, or the node is in development
+// mode. It is asked outside of development mode only.
 func (c Config) keyFlag() string {
 	switch {
 	case c.JWTSecret != "":
@@ -31,12 +32,15 @@ func (c Config) keyFlag() string {
 }
 
 // keyNeeded ends the errors of whoever wants more than development mode serves.
+// One text, so that all of them name the same three settings.
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
 // Checks are the checks of settings beyond bounds, by the name of the flag: each answers why the value is invalid, or "". A
-// check that concerns two settings stands under the one that is to be changed. The command line runs those of the flags that a
-// command takes; a node reads the same settings again later, and drops the reasons.
+// check that concerns two settings stands under the one that is to be changed. The command line runs those of the flags that
+// a command takes; a node reads the same settings again later, and drops the reasons. A test compares the names with the
+// flags: a check under a name that no flag has would never run.
 var Checks = map[string]func(c Config) string{
+	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen": checkOperations,
 	"pprof": func(c Config) string {
@@ -124,6 +128,7 @@ var Checks = map[string]func(c Config) string{
 	"jwt-public-key": func(c Config) string {
 		return when(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
 	},
+	// With two keys it would be unclear which one a token must be signed with.
 	"jwks": checkJWKS,
 	// A check that silently does not take place would be worse than none.
 	"jwt-audience": func(c Config) string {
@@ -134,7 +139,7 @@ var Checks = map[string]func(c Config) string{
 	},
 }
 
-// when is the reason if there is a fault, else "".
+// when is the reason if there is a fault, else "". A check that is one condition fits on a line with it.
 func when(fault bool, reason string) string {
 	if fault {
 		return reason
@@ -143,6 +148,7 @@ func when(fault bool, reason string) string {
 }
 
 // checkOperations checks the address for operators. Port 0 of both addresses is no conflict: each gets a port of its own.
+// Whether two names mean one address is found when the second one is opened.
 func checkOperations(c Config) string {
 	switch {
 	case c.Operations == "":
@@ -154,7 +160,8 @@ func checkOperations(c Config) string {
 }
 
 // checkAddress checks the address of a listener. Without a key it must be loopback by its text: a name such as localhost is
-// not resolved, because a resolver could be told anything. LoopbackOnly checks each request once more.
+// not resolved, because a resolver could be told anything. LoopbackOnly checks each request once more. Development mode
+// believes every token, so an address that others can reach would give them every user.
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -171,8 +178,8 @@ func (c Config) checkAddress(listen string) string {
 	return ""
 }
 
-// checkDemo refuses a demo world beside anything of a production server. Its page can empty Redis, and its people would be in the
-// database for good.
+// checkDemo refuses a demo world beside anything of a production server. Its page can empty Redis, and its people would be in
+// the database for good. The order is that of the harm: a key means production.
 func checkDemo(c Config) string {
 	switch {
 	case !c.Demo:
@@ -187,7 +194,8 @@ func checkDemo(c Config) string {
 	return ""
 }
 
-// checkDatabase checks the form of the address. Whether it answers is known only when it is opened.
+// checkDatabase checks the form of the address. Whether it answers is known only when it is opened. The driver would refuse
+// the rest later, with an error that names no flag.
 func checkDatabase(c Config) string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
@@ -195,6 +203,7 @@ func checkDatabase(c Config) string {
 }
 
 // checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options.
+// An empty address is that of a Config made without kong, in tests, and means auto.
 func checkRedis(c Config) string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {
@@ -205,12 +214,14 @@ func checkRedis(c Config) string {
 	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
-// CheckNode returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL.
+// CheckNode returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
+// name the command line makes one: see NodeName.
 func CheckNode(c Config) string {
 	return when(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
-// checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read.
+// checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read. Anything without a
+// scheme is a file.
 func checkJWKS(c Config) string {
 	if c.JWKS != "" && (c.JWTSecret != "" || c.JWTPublicKey != "") {
 		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
@@ -220,6 +231,7 @@ func checkJWKS(c Config) string {
 }
 
 // checkOrigins checks that each origin is written as browsers send it: a path or a slash behind it would never match.
+// Browsers send a host in lower case and leave out the scheme's own port.
 func checkOrigins(c Config) string {
 	for _, origin := range c.Origins {
 		u, err := url.Parse(origin)
@@ -231,7 +243,7 @@ func checkOrigins(c Config) string {
 }
 
 // displayCaps reads SOURCE=CAP items, or answers why they are invalid. It says which item is wrong; a node calls it again for
-// the caps.
+// the caps. A number of more than four digits fits beside no icon.
 func displayCaps(items []string) (caps source.Caps, reason string) {
 	caps = source.Caps{}
 	for _, item := range items {
@@ -253,8 +265,8 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 	return caps, ""
 }
 
-// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too, because
-// its posts enter the same feeds.
+// FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
+// because its posts enter the same feeds. Posts that are there already keep what they were listed as.
 func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)
@@ -266,7 +278,8 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	return kinds, when(len(kinds) == 0, "at least one kind is required")
 }
 
-// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its default.
+// notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
+// default. 1 to 7 days, because counts are kept for the last eight days each.
 func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
 	expiry = notifications.Expiry{}
 	for _, item := range items {
@@ -289,11 +302,14 @@ func notificationExpiry(items []string) (expiry notifications.Expiry, reason str
 }
 
 // messageType is the form of a type of site messages, which becomes a field of every badge document.
+// No comma, because types are given as a list, and no capital letter, because two types that differ only by it would be
+// mistaken for each other.
 var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's
 // document and of every read of it.
 func checkMessageTypes(c Config) string {
+	// For more kinds there are the categories of the application, which cost nothing until they are used.
 	const most = 8
 	if n := len(c.SiteMessageTypes); n == 0 || n > most {
 		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)

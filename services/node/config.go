@@ -38,6 +38,7 @@ type Config struct {
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 
+	// What a token must be signed with and say.
 	// At most one of the first three is set, see transport.IdentityConfig; none is development mode.
 	JWTSecret    string   `group:"Tokens and origins:" for:"serve,token" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
@@ -134,7 +135,8 @@ type Config struct {
 // no flag for it, so nobody can switch it on beside a key.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
-// pageMode is what the demo page may do here.
+// pageMode is what the demo page may do here. The page offers only what will work: logins by name in development mode, and
+// people who act with a world.
 func (c Config) pageMode() web.DemoMode {
 	switch {
 	case c.Demo:
@@ -145,7 +147,8 @@ func (c Config) pageMode() web.DemoMode {
 	return web.Production
 }
 
-// AllowIntrospection reports whether clients may ask for the schema.
+// AllowIntrospection reports whether clients may ask for the schema. The schema is no secret, but to print it is a dear
+// query.
 func (c Config) AllowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()
 }
@@ -159,6 +162,7 @@ func (c Config) connectionsPerAddress() int {
 }
 
 // databaseFile is the file of SQLite in the data folder.
+// claimDemoFolder looks for it too.
 const databaseFile = "tidings.db"
 
 // DatabaseURL is the database to open: the configured one, else SQLite in the data folder. Commands other than serve use it too.

@@ -21,10 +21,12 @@ import (
 )
 
 // shownWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
+// Two engines and the statements after them are then at most some seconds, which a person still waits for.
 const shownWithin = 2 * time.Second
 
 // shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: those
-// with labels would need more room than a line.
+// with labels would need more room than a line. A name that the registry does not have is left out silently, so a new name is
+// looked at on the page.
 var shownMetrics = []struct {
 	title string
 	names []string
@@ -37,19 +39,21 @@ var shownMetrics = []struct {
 }
 
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; what it has
-// from the node directly is only read.
+// from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
 	// Without the compiled answers: an operator's page is rare, and needs every error.
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
 	})
+	// The console has a registry of its own beside that of /metrics: both only read.
 	registry := sync.OnceValue(s.registry) // made on first use, because few nodes are looked at
 	return console.New(console.Config{
 		Identify: func(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 			return identity.Viewer(ctx, token, "", "")
 		},
 		Execute: local.Do,
+		// For acts that are no mutation: the console's own, such as a look at a user.
 		Act: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
 			viewer, err := services.ViewerFrom(ctx)
 			if err != nil {
@@ -63,11 +67,12 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 }
 
 // consoleState is what the overview shows beyond GraphQL. A part that cannot be read is named in Faults, and the rest is
-// shown: the page must work best when the node does not.
+// shown: the page must work best when the node does not. It is called for each view of the overview, and keeps nothing.
 func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.State {
 	status, text := s.Ready.state()
 	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
+		// One after the other: each has its own time, and they are few.
 		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
 		engine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
 	}
@@ -100,6 +105,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 }
 
 // engine asks an engine for an answer, and measures it. The error itself is not shown, because it may have an address in it.
+// Whether it refuses writes is known already: Watch asks each second.
 func engine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
 	ctx, cancel := context.WithTimeout(ctx, shownWithin)
 	defer cancel()
@@ -115,12 +121,13 @@ func engine(ctx context.Context, name, kind string, ping func(context.Context) e
 }
 
 // groups reads shownMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather returns
-// what it could read also with an error.
+// what it could read also with an error. The names here are without the namespace, which Gather adds.
 func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}
 	for _, family := range families {
 		// Counters and gauges alike; the metrics of the list have one value each.
+		// The last of several values would win; the names in the list have one.
 		for _, metric := range family.GetMetric() {
 			value := metric.GetGauge().GetValue()
 			if metric.GetCounter() != nil {
@@ -139,5 +146,6 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 		}
 		list = append(list, shown)
 	}
+	// A change stream that is off has no numbers, and then no heading.
 	return slices.DeleteFunc(list, func(group console.Group) bool { return len(group.Numbers) == 0 }), err
 }

@@ -24,8 +24,9 @@ const (
 	demoLap      = 6 * time.Second
 )
 
-// claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove deletes. A
-// configured folder that holds another database is refused. remove is called when the node has closed its files.
+// claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove
+// deletes. A configured folder that holds another database is refused. remove is called when the node has closed its files.
+// The same folder can be given again: the world then finds its people and goes on.
 func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	if cfg.Data == "" {
 		if cfg.Data, err = os.MkdirTemp("", demoFolderPattern); err != nil {
@@ -45,15 +46,17 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	return func() {}, os.WriteFile(mark, []byte("The world of tidings --demo.\n"), 0o600)
 }
 
-// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched.
+// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. A visitor who sets them
+// lower keeps what they set.
 func followForDemo(cfg *Config) {
 	cfg.Changes = true
 	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
 }
 
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
-// The world is a client of the node over HTTP, as an application would be: it starts beside the node, whose
-// listener keeps its first request until the node serves.
+// The world is a client of the node over HTTP, as an application would be: it starts beside the node, whose listener keeps
+// its first request until the node serves. The error has that of the node and that of the world while it was built. A world
+// that fails later logs it, and the node goes on.
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -92,7 +95,8 @@ const (
 )
 
 // flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
-// checkDemo has refused any Redis that is not the demo's own.
+// checkDemo has refused any Redis that is not the demo's own. It is what the page's button does: everything is rebuilt from
+// SQL while the visitor watches.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	// Two guards, because a page of another site must not empty even a toy.
@@ -127,7 +131,8 @@ const (
 )
 
 // demoIcon is an event stream of what the demo's application sets on a phone whose app is closed. It is served with --demo
-// only. Each event has the whole icon, so a page that was away needs no history.
+// only. Each event has the whole icon, so a page that was away needs no history. It stands for a push service: the icon comes
+// from the change stream and not from a subscription.
 func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/event-stream")

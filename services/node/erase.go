@@ -27,16 +27,19 @@ import (
 )
 
 // eraseSteps are all steps that remove a user, in order: the effects on others are undone before the user's own facts go, and
-// jobs come last, because earlier steps queue some.
+// jobs come last, because earlier steps queue some. A feature that keeps something of a user has its steps here. tests/nodes
+// erases a user and looks through every table and key for what is left.
 func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service) []erase.Step {
 	return slices.Concat(
+		// First what would still send something of the user outside.
 		stream.Erase, webhooks.Erase, devices.Erase, social.Erase, people.Erase, posted.Erase(), hosted.Erase(), notifications.Erase, talks.Erase(), messages.Erase,
 		announcements.Erase, views.Erase, positions.Erase, projector.Erase, posts.Erase, refs.Erase, jobs.Erase(erasures.JobKind),
 		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull)}, acts.Erase,
 	)
 }
 
-// wireErasures makes the service that removes users, after all features.
+// wireErasures makes the service that removes users, after all features. Gone ends the user's sockets on this node; each node
+// does so when it learns of the erasure by the changelog.
 func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Memory.People, Log: s.Memory.Log, Clock: s.clock, Logger: s.Log,

@@ -27,15 +27,17 @@ const examineWithin = 15 * time.Second
 
 const (
 	// Below these a node works, and an operator should know what it can serve.
+	// The usual limit of a shell is 1,024, which is 24 sockets.
 	fewFiles    = 8192      // open files; each socket needs one
 	fewMemory   = 512 << 20 // bytes
 	perSocket   = 20 << 10  // bytes of memory of a socket with one subscription: see bench/RESULTS.md
 	filesBeside = 1000      // files for connections to the engines, for listeners and for data
 )
 
-// Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it makes
-// no file or table, and starts no server. A node that serves in the same place shows as one. It checks everything, whatever it
-// finds, because whoever asks wants one list.
+// Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it
+// makes no file or table, and starts no server. A node that serves in the same place shows as one. It checks everything,
+// whatever it finds, because whoever asks wants one list. The settings have been checked with the command line, so every
+// address has a form that can be tried.
 func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x := &examination{cfg: cfg}
 	x.tokens(ctx)
@@ -51,7 +53,8 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	return append(found, redis.Examine(cache, redis.Options{URL: cfg.Redis, DataDir: cfg.Data, Clock: services.SystemClock{}, Log: quiet})...)
 }
 
-// examination collects findings in the order in which they are shown.
+// examination collects findings in the order in which they are shown. Findings of the engines come from their own packages,
+// in the same form.
 type examination struct {
 	cfg   Config
 	found []services.Finding
@@ -62,7 +65,8 @@ func (x *examination) add(severity services.Severity, subject, text, advice stri
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: subject, Text: text, Advice: advice})
 }
 
-// tokens checks the keys and the documents that the settings name, by reading them as a node does.
+// tokens checks the keys and the documents that the settings name, by reading them as a node does. A key that cannot be read
+// stops a node, and is the most frequent reason why one does not start.
 func (x *examination) tokens(ctx context.Context) {
 	if x.cfg.Development() {
 		x.add(services.Warning, "tokens", "no key is configured: this is development mode, which serves loopback only and believes every token", "For production "+keyNeeded+".")
@@ -86,7 +90,7 @@ func (x *examination) tokens(ctx context.Context) {
 	}
 }
 
-// try adds the finding of a check: text if it succeeded, else its error.
+// try adds the finding of a check: text if it succeeded, else its error. The error names the setting, so the advice need not.
 func (x *examination) try(subject, text string, err error, advice string) {
 	if err != nil {
 		x.add(services.Failure, subject, err.Error(), advice)
@@ -95,7 +99,8 @@ func (x *examination) try(subject, text string, err error, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// addresses checks whether the node could listen on its addresses, by listening for a moment.
+// addresses checks whether the node could listen on its addresses, by listening for a moment. Two addresses of a node with
+// port 0 are free by nature.
 func (x *examination) addresses() {
 	for _, at := range []struct{ flag, address string }{{"--listen", x.cfg.Listen}, {"--operations-listen", x.cfg.Operations}} {
 		if at.address == "" {
@@ -117,7 +122,8 @@ func (x *examination) addresses() {
 	}
 }
 
-// machine checks the limits of this process and its machine. What cannot be known on a system is not shown.
+// machine checks the limits of this process and its machine. What cannot be known on a system is not shown. Nothing here is a
+// failure: a small node works, and the operator decides.
 func (x *examination) machine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFiles(); known {
@@ -135,7 +141,8 @@ func (x *examination) machine() {
 	}
 }
 
-// weigh adds a warning if bad is true, else a finding that all is fine.
+// weigh adds a warning if bad is true, else a finding that all is fine. The same words serve both, because a number is the
+// fact and its weight is beside it.
 func (x *examination) weigh(bad bool, subject, text, advice string) {
 	if bad {
 		x.add(services.Warning, subject, text, advice)
@@ -144,7 +151,8 @@ func (x *examination) weigh(bad bool, subject, text, advice string) {
 	x.add(services.Fine, subject, text, "")
 }
 
-// Summary counts the findings of each severity: "9 ok, 2 warnings, 0 failures".
+// Summary counts the findings of each severity: "9 ok, 2 warnings, 0 failures". All three numbers are there even if they are
+// 0, so that a line can be searched for.
 func Summary(found []services.Finding) string {
 	counts := map[services.Severity]int{}
 	for _, finding := range found {

@@ -8,7 +8,8 @@ import (
 )
 
 // deviceGone ends everything that a device had open once its last socket is closed: its leases inside of conversations. It is
-// called by the socket's last goroutine, whose context is gone, so it has a timeout of its own.
+// called by the socket's last goroutine, whose context is gone, so it has a timeout of its own. If it fails, the lease of
+// InsideLease ends what it began.
 func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)

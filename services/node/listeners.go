@@ -44,7 +44,8 @@ func (at Listeners) close() {
 	}
 }
 
-// text is the addresses of a node, for people: the public one first, and in parentheses what is served where.
+// text is the addresses of a node, for people: the public one first, and in parentheses what is served where. Port 0 has
+// become a number by then. Scripts read this line to find the port.
 func (at Listeners) text(cfg Config) string {
 	public, development := "http://"+at.Public.Addr().String(), cfg.Development()
 	switch {
@@ -66,7 +67,8 @@ func (at Listeners) text(cfg Config) string {
 }
 
 // routes is the handler of a listener. /graphql takes the same tokens and has the same limits on both. In production only
-// operators get /metrics and the pages, because these show the inside of the node. In development mode one address has everything.
+// operators get /metrics and the pages, because these show the inside of the node. In development mode one address has
+// everything. The operations listener has /graphql too, so that operators need one address.
 func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	// Health asks whether the process lives, and readiness whether it should get traffic. A node whose database is away is

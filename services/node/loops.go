@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// workerLoops are the loops of the workers that run jobs.
+// workerLoops are the loops of the workers that run jobs. They are apart from the other loops, because the drain ends them
+// first.
 func (s *Server) workerLoops() []func(context.Context) error {
 	var loops []func(context.Context) error
 	for _, worker := range s.Jobs.Workers(s.Config.Workers) {
@@ -15,7 +16,8 @@ func (s *Server) workerLoops() []func(context.Context) error {
 	return loops
 }
 
-// Start runs loops that end with ctx; the channel is closed when all have. A loop that ends early ends alone.
+// Start runs loops that end with ctx; the channel is closed when all have. A loop that ends early ends alone. errgroup's own
+// context is not used: the end of one loop must not end the others, or a fault of the audit would stop pushes.
 func Start(ctx context.Context, loops ...func(context.Context) error) <-chan struct{} {
 	done := make(chan struct{})
 	var group errgroup.Group

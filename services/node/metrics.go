@@ -26,10 +26,13 @@ func (s *Server) metrics() http.Handler {
 
 // registry has the node's metrics: its own, Go's and the process'. Values are read at each scrape, and nothing is counted
 // twice. Names do not change between versions, because dashboards and alarms have them; a test compares those of deploy with
-// these.
+// these. Each call makes another registry, because each handler and the console have one. What a metric reads is safe at any
+// time between NewServer and the end.
 func (s *Server) registry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
+	// What Go and the system know of the process: memory, goroutines, open files.
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// A gauge may fall. A counter only rises while the process lives; Prometheus sees a restart.
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "tidings", Name: name, Help: help}, value))
 	}
@@ -75,6 +78,7 @@ func (s *Server) registry() *prometheus.Registry {
 		}
 		return 0
 	})
+	// One metric for each kind, and no labels: alarms name them.
 	for _, freed := range []struct {
 		kind, help string
 		count      func(projector.Freed) uint64
@@ -104,7 +108,8 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer.
+// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Sums over all nodes are right
+// for counters, and for gauges the greatest is meant.
 func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
@@ -123,7 +128,7 @@ func (s *Server) streamMetrics(gauge func(name, help string, value func() float6
 }
 
 // jobCollector reads the state of the job queue at each scrape. It is a collector and no gauges, so that three statements
-// serve seven metrics, and none is shown while SQL does not answer: a 0 would look like an empty queue.
+// serve seven metrics, and none is shown while SQL does not answer: a 0 would look like an empty queue. changes is streamLag.
 type jobCollector struct {
 	store   *sql.DB
 	fanout  *fanout.Fanout
@@ -151,15 +156,17 @@ func (c *jobCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- changesLag
 }
 
-// Collect reads the metrics; while SQL does not answer there are none.
+// Collect reads the metrics; while SQL does not answer there are none. What was read before a statement failed is shown.
 func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	// context.Background, because Prometheus' interface gives no context.
 	// A scrape has its own timeout, because Prometheus waits for the whole page.
 	waiting, dead, oldest, err := jobs.JobCounts(ctx, c.store)
 	if err != nil {
 		return
 	}
+	// Zero for an empty queue, and for a job whose time is ahead of this clock.
 	age := 0.0
 	if !oldest.IsZero() {
 		age = max(0, time.Since(oldest).Seconds())
@@ -173,6 +180,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(fanoutWaits, prometheus.GaugeValue, float64(lag.Waiting))
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
+	// Last, because it asks nothing while the stream is off.
 	due, late, err := c.changes(ctx)
 	if err != nil {
 		return
@@ -183,6 +191,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 
 // clockTolerance is how far a node's clock may differ from the database's while the node takes traffic. IDs follow the
 // database's clock, but tokens, expiries and timers go by the node's own.
+// A clock that a time server keeps is far within it.
 const clockTolerance = 2 * time.Second
 
 // clockText says how far this node's clock is off.
@@ -194,7 +203,8 @@ func clockText(ahead time.Duration) string {
 	return fmt.Sprintf("this node's clock is %s %s the database's", ahead.Abs().Round(time.Millisecond), where)
 }
 
-// readiness answers whether this node takes traffic. Redis is not asked: without it the node answers from SQL.
+// readiness answers whether this node takes traffic. Redis is not asked: without it the node answers from SQL. The functions
+// are set once, before the node serves. yes is atomic, because the drain sets it while requests read it.
 type readiness struct {
 	yes     atomic.Bool
 	knows   func() bool                              // whether the node has loaded the data that it serves from memory
@@ -216,7 +226,8 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// state is the status and the text of the answer. The console shows it too.
+// state is the status and the text of the answer. The console shows it too. The first reason in this order is shown: a node
+// that starts has several.
 func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():
@@ -228,6 +239,7 @@ func (r *readiness) state() (status int, text string) {
 	case r.refuses():
 		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
+	// While it is unknown, it holds no node back.
 	ahead, known := r.ahead()
 	// Its tokens would expire early or late, and its show starts and expiries come at other times than on other nodes.
 	if known && ahead.Abs() > clockTolerance {

@@ -46,8 +46,9 @@ import (
 	"tidings/web"
 )
 
-// Server is every part of a running node. Tests of the whole program use the exported ones. Nothing in it changes after NewServer,
-// except in a demo, whose world is made before the node serves.
+// Server is every part of a running node. Tests of the whole program use the exported ones. Nothing in it changes after
+// NewServer, except in a demo, whose world is made before the node serves. Fields that are not exported are made by wire and
+// NewServer, and nil before.
 type Server struct {
 	Config Config
 	Log    *slog.Logger
@@ -72,17 +73,19 @@ type Server struct {
 	Operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
-	stream      *stream.Service
-	webhooks    *webhooks.Service
-	devices     *devices.Service
-	console     http.Handler // of operators
-	erasures    *erasures.Service
-	world       *demo.World     // nil without --demo
-	worldEnds   <-chan struct{} // closed when the world stops, before the node drains
-	spans       *trace.Recorder // nil without --traces
+	// Made also while they are switched off; each then says so itself.
+	stream    *stream.Service
+	webhooks  *webhooks.Service
+	devices   *devices.Service
+	console   http.Handler // of operators
+	erasures  *erasures.Service
+	world     *demo.World     // nil without --demo
+	worldEnds <-chan struct{} // closed when the world stops, before the node drains
+	spans     *trace.Recorder // nil without --traces
 }
 
-// Serve runs a node until ctx ends, and then drains it. What it prints to stdout is one line with the addresses, once they answer.
+// Serve runs a node until ctx ends, and then drains it. What it prints to stdout is one line with the addresses, once they
+// answer. An error is from the start, or says why a part ended for good. A drain without faults is nil.
 func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) (err error) {
 	if cfg.Demo {
 		remove, err := claimDemoFolder(&cfg)
@@ -118,7 +121,8 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 }
 
 // NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes are for tests,
-// which need with a few followers what normally takes thousands.
+// which need with a few followers what normally takes thousands. When it returns no loop runs and nothing is served. The
+// caller must call Run, which also closes the engines at its end.
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
 	// Read keys first: if a key cannot be read, no database has been created yet.
@@ -161,6 +165,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	s.Ready.knows = s.Live.Memory.Loaded
 	s.Ready.ahead = s.Projector.ClockAhead
+	// Requests: budgets, sockets, the handler, then the servers around it.
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
@@ -198,7 +203,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	return s, nil
 }
 
-// readKeys reads the keys for tokens, and the trusted documents, nil for none. The errors name the flag.
+// readKeys reads the keys for tokens, and the trusted documents, nil for none. The errors name the flag. A JWKS at an address
+// is read again while the node runs; here it must be read once.
 func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, trusted *transport.TrustedDocuments, err error) {
 	cfg := s.Config
 	identity, err = transport.NewIdentity(ctx, transport.IdentityConfig{
@@ -216,7 +222,8 @@ func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, tr
 	return identity, trusted, nil
 }
 
-// around is the middleware of operations: loaders for each response, and spans.
+// around is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for spans,
+// so that nothing is paid for them.
 func (s *Server) around(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		resolvers.Around(sources)(server)

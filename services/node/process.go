@@ -28,6 +28,7 @@ func SpareProcessors(env func(string) string) {
 	}
 }
 
+// The heap may grow by 64 MB beyond what lives, but at least to its double and at most to seventeen times its size.
 const (
 	Growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
 	MinPercent = 100      // as Go does without us: the heap is collected when it has doubled

@@ -27,6 +27,8 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 		return err
 	case <-over.Done():
 	}
+	// Only Redis is closed, because a private server is a process of its own. The rest ends with this process, and nothing in
+	// it is lost.
 	s.Log.Warn("the drain has taken too long: requests in progress are ended", "after", goneWithin)
 	closed := make(chan error, 1)
 	go func() { closed <- s.Redis.Close() }() // a private server must not be left behind
@@ -48,6 +50,7 @@ func (s *Server) runUntilGone(ctx context.Context, at Listeners) error {
 func (s *Server) Run(ctx context.Context, at Listeners) error {
 	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWorkers()
+	// Loops live longer than workers: a job in progress may need the hub, the log or the heart.
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	failed := s.serveAt(at)

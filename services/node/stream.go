@@ -11,7 +11,7 @@ import (
 )
 
 // wireStream makes the change stream, after the badges and before the first job: a job that ran unmarked would change badges
-// without anybody comparing them.
+// without anybody comparing them. Peek and Newest read badges without a visit, so that the stream keeps nobody active.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
 		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,
@@ -24,12 +24,13 @@ func (s *Server) wireStream() {
 }
 
 // sharedChanges is how many changes this node has learned that change badges of many users. A larger number makes the stream
-// begin a lap early.
+// begin a lap early. No job marks users for these kinds: it would have to mark nearly all.
 func (s *Server) sharedChanges() uint64 {
 	return s.Memory.Log.Applied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
 }
 
-// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it asks nothing.
+// streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it asks nothing. Without
+// the stream both are 0 and not absent, because nothing waits.
 func (s *Server) streamLag(ctx context.Context) (waiting int, seconds float64, err error) {
 	if !s.stream.On() {
 		return 0, 0, nil

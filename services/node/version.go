@@ -9,6 +9,7 @@ import (
 
 // stamped and commit are the version of a release and what it was built from: the release build sets them with -ldflags -X. A
 // build from a checkout has neither.
+// They are variables and strings, because the linker sets nothing else.
 var stamped, commit string
 
 // Version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).
@@ -20,7 +21,8 @@ func Version() string {
 	return cmp.Or(stamped, info.Main.Version, "(devel)")
 }
 
-// Build says which program this is: its version, the commit it was built from, Go's version and the system.
+// Build says which program this is: its version, the commit it was built from, Go's version and the system. A binary that was
+// built with -buildvcs=false does not know its commit.
 func Build() string {
 	from := commit
 	if info, ok := debug.ReadBuildInfo(); ok && from == "" {

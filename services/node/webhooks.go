@@ -13,7 +13,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line.
+// WebhookConfig is the part of a webhooks service that the settings give, for a node and for the command line. The command
+// line has no node: without Online it can test and manage, and delivers nothing.
 func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Config {
 	allow, _ := outbound.ParseNetworks(cfg.WebhooksAllow) // checked with the settings
 	return webhooks.Config{
@@ -30,7 +31,7 @@ func (s *Server) wireWebhooks() {
 }
 
 // webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there
-// is none. Their names are a label: operators have chosen them, and there are few.
+// is none. Their names are a label: operators have chosen them, and there are few. All endpoints are read together.
 type webhookCollector struct {
 	on   func() bool
 	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
@@ -54,7 +55,8 @@ func (c *webhookCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the metrics; while SQL does not answer there are none.
+// Collect reads the metrics; while SQL does not answer there are none. Like the devices' collector it rather shows nothing
+// than zeros.
 func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	if !c.on() {
 		return
@@ -67,9 +69,11 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, e := range list {
 		lag, down := 0.0, 0.0
+		// Zero is for an endpoint that has sent everything.
 		if !e.Since.IsZero() {
 			lag = max(0, c.now().Sub(e.Since).Seconds())
 		}
+		// Both need an operator to look, and one alarm covers them.
 		if e.Down() || !e.HaltedAt.IsZero() {
 			down = 1
 		}
@@ -81,7 +85,7 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// webhookMetrics are the metrics of this node's webhooks.
+// webhookMetrics are the metrics of this node's webhooks. They are of this process, so a sum over the nodes is right.
 func (s *Server) webhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.webhooks.Stats
 	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().Failed })

@@ -28,7 +28,8 @@ import (
 
 // wire makes the services, from the bottom up. The order is that of the layers: each gets what was made before it. Where a
 // lower part calls a higher one, it gets a function (OnShared, OnSignal, OnMark, Gone), or a list of sources. Nothing runs
-// before Run, so a function may be set after the part that calls it.
+// before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New, its source among
+// those of the badges, its field of the Resolver.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	// Lists in settings are read here and checked by Checks, so their reasons are dropped.
 	caps, _ := displayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
@@ -55,6 +56,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 	s.Fanout = fanout.New(fanoutConfig)
 	// Background work over everything that is registered below.
+	// They find what is registered when they run, so their place in this order does not matter.
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
@@ -66,6 +68,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
+	// Categories of the settings are defined when the node begins, in SQL, beside those that operators defined.
 	categories, _ := notifications.ParseConfigured(s.Config.Categories)
 	notified := notifications.New(notifications.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Memory.Log, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
@@ -83,6 +86,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		Store: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Pulled: s.Memory.Pulled, Clock: s.clock, Log: s.Log, Caps: caps,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), s.Live.Source(), notified.Source(), lists.Source()},
 	})
+	// After the badges, which they render and compare.
 	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
@@ -105,8 +109,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 }
 
-// wireHub makes the hub, and connects it with what wakes it. What everybody's badges depend on wakes it when this node has learned
-// the change, and not when it was written: a read before would show the old state under a new version.
+// wireHub makes the hub, and connects it with what wakes it. What everybody's badges depend on wakes it when this node has
+// learned the change, and not when it was written: a read before would show the old state under a new version. Each function
+// here is a way up or down that the hub does not import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
