@@ -17,7 +17,8 @@ import (
 	"tidings/services"
 )
 
-// contentTypes are the types of the embedded files. The table of the machine is not used, because it differs between machines.
+// contentTypes are the types of the embedded files. The table of the machine is not used, because it differs between
+// machines. A file of another kind stops the first handler, so a new kind needs its line here.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -39,11 +40,13 @@ type asset struct {
 }
 
 // loadAssets reads what the page needs: the files of other projects, compressed under assets/vendor, our own files beside
-// them, and the ready-made operations as one file. Names are without their folders, so no two files may have one name.
+// them, and the ready-made operations as one file. Names are without their folders, so no two files may have one name. It
+// runs once for a process, at the first handler: some megabytes are hashed, and our own files compressed.
 func loadAssets(files fs.FS) (map[string]*asset, error) {
 	assets := make(map[string]*asset)
 	err := fs.WalkDir(files, "assets", func(file string, entry fs.DirEntry, err error) error {
 		// Pages are templates, and are rendered for each handler.
+		// Folders only sort the files for us.
 		if err != nil || entry.IsDir() || path.Ext(file) == ".html" {
 			return err
 		}
@@ -51,6 +54,7 @@ func loadAssets(files fs.FS) (map[string]*asset, error) {
 		if err != nil {
 			return err
 		}
+		// Files of other projects are committed compressed, because they are large and nobody reads their changes.
 		read, name := newAsset, path.Base(file)
 		if path.Ext(name) == ".gz" {
 			read, name = newCompressedAsset, strings.TrimSuffix(name, ".gz")
@@ -69,7 +73,7 @@ func loadAssets(files fs.FS) (map[string]*asset, error) {
 	return assets, err
 }
 
-// newAsset makes an asset of a file's content.
+// newAsset makes an asset of a file's content. The best compression, because a file is compressed once and sent often.
 func newAsset(name string, content []byte) (*asset, error) {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
@@ -79,13 +83,15 @@ func newAsset(name string, content []byte) (*asset, error) {
 	if _, err := w.Write(content); err != nil {
 		return nil, fmt.Errorf("compress %s: %w", name, err)
 	}
+	// Close writes the rest and the checksum.
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("compress %s: %w", name, err)
 	}
 	return newCompressedAsset(name, compressed.Bytes())
 }
 
-// newCompressedAsset makes an asset of a file that is compressed already. It is read once, for its hash and its length.
+// newCompressedAsset makes an asset of a file that is compressed already. It is read once, for its hash and its length. A
+// damaged file is found here and not by a browser.
 func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	contentType := contentTypes[path.Ext(name)]
 	if contentType == "" {
@@ -111,10 +117,12 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	}, nil
 }
 
-// path is the address, which changes with the content.
+// path is the address, which changes with the content. A page and its files are of one build, so an old page never gets a new
+// script.
 func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
 
-// serve answers a GET or a HEAD. The caller sets how long the answer may be cached.
+// serve answers a GET or a HEAD. The caller sets how long the answer may be cached. It does not answer ranges: no file is
+// long enough to be resumed.
 func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	compressed := services.AcceptsGzip(r.Header.Values("Accept-Encoding"))
 	etag, length := `"`+a.hash+`"`, a.size
@@ -123,6 +131,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		etag, length = `"`+a.hash+`-gzip"`, len(a.compressed)
 	}
 	header := w.Header()
+	// Both are needed with a 304 too.
 	header.Set("ETag", etag)
 	header.Add("Vary", "Accept-Encoding")
 	if matches(r.Header.Values("If-None-Match"), etag) {
@@ -143,12 +152,13 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.compressed)
 		return
 	}
+	// Inflated again for each such client, so that memory holds one form.
 	if inflated, err := gzip.NewReader(bytes.NewReader(a.compressed)); err == nil {
 		_, _ = io.Copy(w, inflated)
 	}
 }
 
-// matches compares tags as If-None-Match requires: a weak tag equals a strong one.
+// matches compares tags as If-None-Match requires: a weak tag equals a strong one. The tags of this server are strong.
 func matches(values []string, etag string) bool {
 	return slices.ContainsFunc(services.ListItems(values), func(tag string) bool {
 		return tag == "*" || strings.TrimPrefix(tag, "W/") == etag

@@ -16,6 +16,7 @@ import (
 const docsPath = "/docs/"
 
 // docsPolicy allows the books their style and their pictures. They have no scripts.
+// Texts of the books are ours, and the policy holds even if one of them is wrong.
 const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // docsWords are the words around a page, by its language.
@@ -24,7 +25,7 @@ var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents s
 	"zh": {"目录", "跳到正文", "演示", "上一页", "下一页", "本页内容"},
 }
 
-// docsView is a page of the books as its template takes it.
+// docsView is a page of the books as its template takes it. The pointers are into the list of pages, which does not change.
 type docsView struct {
 	docs.Page
 	Words         any
@@ -53,6 +54,7 @@ func Docs(version string) http.Handler {
 		return files
 	})
 	return readOnly(func(w http.ResponseWriter, r *http.Request) {
+		// Without the slash every relative link of the page would lead beside the books.
 		if r.URL.Path+"/" == docsPath {
 			http.Redirect(w, r, docsPath, http.StatusMovedPermanently)
 			return
@@ -67,7 +69,7 @@ func Docs(version string) http.Handler {
 }
 
 // loadDocs makes the pages and pictures, by their addresses below docsPath. Pages are rendered once and not for each request:
-// they depend on the version only.
+// they depend on the version only. Files that are no pages keep their names, as the pages' links have them.
 func loadDocs(version string) (map[string]*asset, error) {
 	served := map[string]*asset{}
 	for _, view := range docsViews(version) {
@@ -89,13 +91,14 @@ func loadDocs(version string) (map[string]*asset, error) {
 	})
 }
 
-// docsViews are the pages with their navigation. Each page lists the pages of its own language, and the English pages that are not
-// translated.
+// docsViews are the pages with their navigation. Each page lists the pages of its own language, and the English pages that
+// are not translated. It is the whole navigation, so the template has no logic beyond loops.
 func docsViews(version string) (views []docsView) {
 	pages := docs.Pages()
 	for i := range pages {
 		view := docsView{Page: pages[i], Words: docsWords[pages[i].Language], Version: version}
 		var listed []*docs.Page
+		// All groups, in the order that the books have, also one that has no page in this language.
 		view.Groups = make([]docsGroup, len(docs.Groups))
 		for g, group := range docs.Groups {
 			if view.Groups[g].Title = group.Title; view.Language == "zh" {
@@ -105,10 +108,12 @@ func docsViews(version string) (views []docsView) {
 		// Which pages this one lists: its translation is linked at the top and is not listed.
 		for j := range pages {
 			page := &pages[j]
+			// A page and its translation name each other.
 			if page.Name == view.Page.Other {
 				view.Other = page
 				continue
 			}
+			// An untranslated English page is better than a gap.
 			if page.Language != view.Language && (page.Language != "en" || page.Other != "") {
 				continue
 			}
@@ -125,6 +130,7 @@ func docsViews(version string) (views []docsView) {
 				view.OtherLanguage = language.Name
 			}
 		}
+		// A page is in its own list once.
 		for at, page := range listed {
 			if page.Name != view.Name {
 				continue

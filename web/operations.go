@@ -10,7 +10,8 @@ import (
 )
 
 // operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
-// Tests execute every one of them.
+// Tests execute every one of them. Menus and tabs are made of this by the page's script, so the names in JSON are its names
+// too.
 type operation struct {
 	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
 	Group     string `json:"group"` // the capability it shows, under which the menu lists it
@@ -18,8 +19,9 @@ type operation struct {
 	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor; a text such as "IN A MONTH" stands for a time
 }
 
-// readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its
-// variables from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group.
+// readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its variables
+// from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group. A mistake in a file
+// ends the start of every handler, so tests find it before a release does.
 func readOperations(files fs.FS) ([]operation, error) {
 	names, err := fs.Glob(files, "operations/*.graphql")
 	if err != nil {
@@ -31,6 +33,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	}
 	operations := make([]operation, 0, len(names))
 	for _, name := range names {
+		// The number orders the menu. The slug is what links and groups name.
 		_, slug, _ := strings.Cut(strings.TrimSuffix(path.Base(name), path.Ext(name)), "-")
 		// An operation without a group would be in no menu.
 		if groups[slug] == "" {
@@ -45,6 +48,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+		// The editor would show the fault only when somebody runs the operation.
 		if len(variables) > 0 && !json.Valid(variables) {
 			return nil, fmt.Errorf("the variables of %s are not JSON", name)
 		}
@@ -58,7 +62,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	return operations, nil
 }
 
-// readGroups is the group of each slug; nil without the file.
+// readGroups is the group of each slug; nil without the file. The order of the groups in the menu is the page's affair.
 func readGroups(files fs.FS) (map[string]string, error) {
 	text, err := fs.ReadFile(files, "operations/groups.json")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,6 +78,7 @@ func readGroups(files fs.FS) (map[string]string, error) {
 	groups := make(map[string]string)
 	for group, members := range slugs {
 		for _, slug := range members {
+			// Ranging over a map, the one that wins would change from start to start.
 			if groups[slug] != "" {
 				return nil, fmt.Errorf("operations/groups.json has two groups for %s", slug)
 			}
@@ -83,7 +88,8 @@ func readGroups(files fs.FS) (map[string]string, error) {
 	return groups, nil
 }
 
-// operationsJSON is the list of ready-made operations in the form that the page reads.
+// operationsJSON is the list of ready-made operations in the form that the page reads. It is one file, because the menu needs
+// all of them at once.
 func operationsJSON(files fs.FS) ([]byte, error) {
 	operations, err := readOperations(files)
 	if err != nil {

@@ -34,10 +34,12 @@ var axeSource = sync.OnceValue(func() string {
 	return string(source)
 })
 
-// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it. The script is
-// added to the page at the first call, and is gone when the page is.
+// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it. The script
+// is added to the page at the first call, and is gone when the page is. axe sees only what is there, so a page is examined in
+// each of its states.
 func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
+	// A page that was replaced has lost it.
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
 		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
 	}
@@ -72,7 +74,8 @@ func Barriers(ctx context.Context, tb testing.TB) []string {
 	})
 }
 
-// Size makes the page of a tab so large, in CSS pixels. Below 600 it is a phone, which has other rules for the viewport.
+// Size makes the page of a tab so large, in CSS pixels. Below 600 it is a phone, which has other rules for the viewport. The
+// size stays until the tab is closed, or set anew.
 func Size(ctx context.Context, tb testing.TB, width, height int64) {
 	tb.Helper()
 	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -83,7 +86,7 @@ func Size(ctx context.Context, tb testing.TB, width, height int64) {
 	}))
 }
 
-// Scripts permits or forbids JavaScript to the pages that the tab loads from now on.
+// Scripts permits or forbids JavaScript to the pages that the tab loads from now on. The page that is open keeps its scripts.
 func Scripts(ctx context.Context, tb testing.TB, permitted bool) {
 	tb.Helper()
 	do(ctx, tb, "switch JavaScript", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

@@ -27,6 +27,7 @@ func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp
 	tb.Helper()
 	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, r := range key {
+			// Down and up, one after the other, each answered before the next.
 			for _, event := range pressed(r, modifiers) {
 				if _, err := cdp.Call(ctx, target, input.DispatchKeyEvent, event); err != nil {
 					return err
@@ -78,6 +79,7 @@ func search(ctx context.Context, tb testing.TB, name string) {
 	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quote(name))
 }
 
+// waitInFront waits for the tab and for its query: the editor gets the text after the tab is in front.
 func waitInFront(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(name))
@@ -103,7 +105,7 @@ func WaitEvent(ctx context.Context, tb testing.TB, name, text string) {
 	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quote(name), quote(text)))
 }
 
-// Events counts the events of a watch that are shown.
+// Events counts the events of a watch that are shown. Lines about the connection are not counted.
 func Events(ctx context.Context, tb testing.TB, name string) int {
 	tb.Helper()
 	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quote(name)))

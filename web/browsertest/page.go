@@ -19,6 +19,7 @@ import (
 )
 
 // pollInterval is how often a condition of a page is looked at.
+// Short against what a person notices, and long against what a look costs the browser.
 const pollInterval = 25 * time.Millisecond
 
 // The editors of GraphiQL, as expressions that give their CodeMirror.
@@ -52,6 +53,7 @@ func Reload(ctx context.Context, tb testing.TB) {
 	waitReady(ctx, tb)
 }
 
+// waitReady waits for the four editors, the button and the first parse: before that, it would run what it saw last.
 func waitReady(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	editors := []string{queryEditor, variableEditor, headerEditor, responseEditor}
@@ -87,8 +89,8 @@ func Dark(ctx context.Context, tb testing.TB, dark bool) {
 	}))
 }
 
-// Be chooses a person in the bar of development mode, as a click on a button does, or as the field does for anybody
-// else.
+// Be chooses a person in the bar of development mode, as a click on a button does, or as the field does for anybody else.
+// People who have no button are typed.
 func Be(ctx context.Context, tb testing.TB, person string) {
 	tb.Helper()
 	button := `#people [data-person=` + quote(person) + `]`
@@ -115,7 +117,8 @@ func Tabs(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `[...document.querySelectorAll('.graphiql-tab-button')].map((tab) => tab.textContent)`)
 }
 
-// SelectTab brings the tab of that title to the front.
+// SelectTab brings the tab of that title to the front. A title that no tab has is a failure at once, with the titles that
+// there are.
 func SelectTab(ctx context.Context, tb testing.TB, title string) {
 	tb.Helper()
 	clicked := Evaluate[bool](ctx, tb, fmt.Sprintf(`(() => {
@@ -169,6 +172,7 @@ func SetHeaders(ctx context.Context, tb testing.TB, headers string) {
 	setValue(ctx, tb, headerEditor, headers)
 }
 
+// setValue writes by the editor's own function, which is one change. Typing would open its completion.
 func setValue(ctx context.Context, tb testing.TB, editor, value string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quote(value)))
@@ -189,6 +193,7 @@ func RunWithKeys(ctx context.Context, tb testing.TB) {
 	do(ctx, tb, "press Ctrl-Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 }
 
+// waitForButton waits for the word of the button, which is Stop while an operation runs.
 func waitForButton(ctx context.Context, tb testing.TB, verb string) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the execute button says "+verb,
@@ -215,8 +220,9 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	return found
 }
 
-// WaitFor waits until a JavaScript expression is true in the page; what says what is waited for, for the failure. Where one page
-// replaces another meanwhile, it waits in the new one.
+// WaitFor waits until a JavaScript expression is true in the page; what says what is waited for, for the failure. Where one
+// page replaces another meanwhile, it waits in the new one. The expression may be of any type; JavaScript decides what is
+// true.
 func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	tb.Helper()
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -233,7 +239,8 @@ func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	}
 }
 
-// leftPage reports whether a step failed because its page was replaced by another one.
+// leftPage reports whether a step failed because its page was replaced by another one. The texts are Chromium's: its errors
+// have no codes for these.
 func leftPage(err error) bool {
 	var refused *cdproto.Error
 	return errors.As(err, &refused) && slices.ContainsFunc([]string{"Cannot find context", "context was destroyed", "target navigated"}, func(reason string) bool {
@@ -247,7 +254,7 @@ func Evaluate[T any](ctx context.Context, tb testing.TB, expression string) T {
 	return run(ctx, tb, "evaluate "+expression, chromedp.Evaluate[T](expression))
 }
 
-// Screenshot writes what the tab shows to a PNG file.
+// Screenshot writes what the tab shows to a PNG file. An earlier file of the name is replaced.
 func Screenshot(ctx context.Context, tb testing.TB, path string) {
 	tb.Helper()
 	picture := run(ctx, tb, "take a screenshot", chromedp.CaptureScreenshot())
@@ -265,7 +272,8 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded.
+// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. A
+// variable of the old page tells both apart: the new one has none.
 func Leave(ctx context.Context, tb testing.TB, expression string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 )
 
-// Request is what a tab asked for over HTTP.
+// Request is what a tab asked for over HTTP. A copy for the test: the record goes on changing.
 type Request struct {
 	URL     string
 	Method  string
@@ -21,7 +21,7 @@ type Request struct {
 	Error   string            // why it failed, "" when it did not
 }
 
-// Socket is a WebSocket that a tab opened.
+// Socket is a WebSocket that a tab opened. Messages are in their order.
 type Socket struct {
 	URL      string
 	Sent     []string // the messages of the page
@@ -55,7 +55,8 @@ func recordOf(ctx context.Context) *record {
 	return seen
 }
 
-// Requests lists what the tab asked for over HTTP, oldest first.
+// Requests lists what the tab asked for over HTTP, oldest first. A request that waits for its answer is in the list too, with
+// the status 0.
 func Requests(ctx context.Context) []Request {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -70,6 +71,7 @@ func Requests(ctx context.Context) []Request {
 }
 
 // Sockets lists the WebSockets that the tab opened, oldest first.
+// Its lists too, because the browser appends to them.
 func Sockets(ctx context.Context) []Socket {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -77,6 +79,7 @@ func Sockets(ctx context.Context) []Socket {
 	var sockets []Socket
 	for _, id := range seen.order {
 		if socket := seen.sockets[id]; socket != nil {
+			// The browser goes on writing into the original.
 			copied := *socket
 			copied.Sent, copied.Received = slices.Clone(socket.Sent), slices.Clone(socket.Received)
 			sockets = append(sockets, copied)
@@ -85,8 +88,8 @@ func Sockets(ctx context.Context) []Socket {
 	return sockets
 }
 
-// Complaints lists the tab's exceptions, the errors on its console, what its security policy refused and the requests
-// that failed, oldest first. A page in order has none.
+// Complaints lists the tab's exceptions, the errors on its console, what its security policy refused and the requests that
+// failed, oldest first. A page in order has none. A test that expects one looks for its text.
 func Complaints(ctx context.Context) []string {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -111,7 +114,8 @@ func Foreign(ctx context.Context, origin string) []string {
 	return foreign
 }
 
-// within reports whether an address needs no network, or is of an origin. A socket is of the origin with the same host.
+// within reports whether an address needs no network, or is of an origin. A socket is of the origin with the same host. An
+// address that cannot be read is foreign.
 func within(address, origin string) bool {
 	asked, err := url.Parse(address)
 	if err != nil {
@@ -126,6 +130,7 @@ func within(address, origin string) bool {
 		return true
 	case own.Scheme:
 		return asked.Host == own.Host
+	// A page over http may open ws alone, and one over https wss.
 	case "ws":
 		return own.Scheme == "http" && asked.Host == own.Host
 	case "wss":
@@ -135,7 +140,8 @@ func within(address, origin string) bool {
 	}
 }
 
-// add takes an event of the tab. It is called on the goroutine that reads the browser's messages, and must be short.
+// add takes an event of the tab. It is called on the goroutine that reads the browser's messages, and must be short. Events
+// that nobody asks for are dropped.
 func (r *record) add(event any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,6 +158,7 @@ func (r *record) add(event any) {
 	case *network.EventWebSocketCreated:
 		r.order = append(r.order, e.RequestID)
 		r.sockets[e.RequestID] = &Socket{URL: e.URL}
+	// Frames are messages: neither side splits them here.
 	case *network.EventWebSocketFrameSent:
 		if socket := r.sockets[e.RequestID]; socket != nil {
 			socket.Sent = append(socket.Sent, string(e.Response.PayloadData))
@@ -169,6 +176,7 @@ func (r *record) add(event any) {
 		r.complain("exception", exceptionText(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
 		r.addConsole(e)
+	// The browser's own words, such as what a security policy refused.
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError {
 			r.complain("error", e.Entry.Text+" "+e.Entry.URL)
@@ -176,14 +184,17 @@ func (r *record) add(event any) {
 	}
 }
 
-// addRequest notes a request. A redirect comes with the id of the request that it follows, which is kept under its own.
+// addRequest notes a request. A redirect comes with the id of the request that it follows, which is kept under its own. The
+// browser gives both the same ID, so the first one gets a name that no request has.
 func (r *record) addRequest(e *network.EventRequestWillBeSent) {
+	// Both addresses count for Foreign: a redirect may lead outside.
 	if e.RedirectResponse != nil && r.requests[e.RequestID] != nil {
 		r.requests[e.RequestID].Status = int(e.RedirectResponse.Status)
 		kept := network.RequestID(fmt.Sprintf("%s redirected %d", e.RequestID, len(r.order)))
 		r.requests[kept] = r.requests[e.RequestID]
 		r.order[slices.Index(r.order, e.RequestID)] = kept
 	}
+	// The protocol gives values of any type.
 	headers := make(map[string]string, len(e.Request.Headers))
 	for name, value := range e.Request.Headers {
 		headers[name] = fmt.Sprint(value)
@@ -192,7 +203,7 @@ func (r *record) addRequest(e *network.EventRequestWillBeSent) {
 	r.requests[e.RequestID] = &Request{URL: e.Request.URL, Method: e.Request.Method, Headers: headers}
 }
 
-// fail notes a request that got no answer.
+// fail notes a request that got no answer. Closing a page cancels what it has open.
 func (r *record) fail(e *network.EventLoadingFailed) {
 	request := r.requests[e.RequestID]
 	if request == nil {
@@ -205,12 +216,13 @@ func (r *record) fail(e *network.EventLoadingFailed) {
 	}
 }
 
-// addConsole notes what the page wrote to its console as an error.
+// addConsole notes what the page wrote to its console as an error. Warnings are a page's own affair.
 func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 	if e.Type != runtime.ConsoleAPICalledTypeError && e.Type != runtime.ConsoleAPICalledTypeAssert {
 		return
 	}
 	text := ""
+	// A text has a value, and an object a description.
 	for _, arg := range e.Args {
 		text += " " + string(arg.Value) + arg.Description
 	}

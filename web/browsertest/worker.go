@@ -10,7 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Permit gives an origin a permission, such as "notifications", as the reader's click does.
+// Permit gives an origin a permission, such as "notifications", as the reader's click does. Without it a page would wait for
+// an answer to the browser's question, which no test can click.
 func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 	tb.Helper()
 	do(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -21,8 +22,8 @@ func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 	}))
 }
 
-// Deliver gives a message to the service worker of an origin, as the browser does once it has decrypted one of its push service. The
-// worker is the first that the browser registered.
+// Deliver gives a message to the service worker of an origin, as the browser does once it has decrypted one of its push
+// service. The worker is the first that the browser registered. No push service is asked, so it works without a network.
 func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
 	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

@@ -159,6 +159,7 @@ func (c *Console) write(w http.ResponseWriter, status int, name string, p page) 
 	var html bytes.Buffer
 	if err := c.pages.ExecuteTemplate(&html, name+".html", p); err != nil {
 		c.cfg.Log.Error("a page of the console could not be made", "page", name, "error", err)
+		// The reason is in the log alone: a template's error names fields and values.
 		http.Error(w, "this page could not be made: see the log of the server", http.StatusInternalServerError)
 		return
 	}

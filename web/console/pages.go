@@ -18,6 +18,7 @@ const overviewDocument = `{ admin {
 	cleaner { running lastRunAt freed { keys dormant } }
 } }`
 
+// Lag and ages are numbers of milliseconds, as in the API; words.go makes them readable.
 type overviewAnswer struct {
 	Admin *struct {
 		Jobs *struct {
@@ -37,7 +38,8 @@ type overviewAnswer struct {
 	}
 }
 
-// overview shows the state of the installation: what GraphQL has for operators, and what this node knows beyond it.
+// overview shows the state of the installation: what GraphQL has for operators, and what this node knows beyond it. It works
+// while an engine is down, which is when it is needed: see State.
 func (c *Console) overview(v *visit) {
 	var body struct {
 		overviewAnswer
@@ -51,6 +53,7 @@ func (c *Console) overview(v *visit) {
 	c.show(v, http.StatusOK, "overview")
 }
 
+// The fields are those that the page shows. A field that is added to a type below must be added to its document.
 const webhooksDocument = `{ admin { webhooks {
 	name url away totals sources state createdAt secrets waiting dead oldestUnsentAt retryAt lastSuccessAt lastFailureAt lastError
 } } }`
@@ -59,6 +62,7 @@ const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters
 	userId key version attempts firstAt deadAt status error
 } } }`
 
+// DeadLetters is read by a document of its own, hence no JSON.
 type webhook struct {
 	Name, URL, State string
 	Away, Totals     bool
@@ -81,9 +85,12 @@ type deadLetter struct {
 	Status                      *int
 }
 
+// webhooks is the page without an act.
 func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
 
-// showWebhooks shows all webhooks, each with its newest dead letters, after an act too: the status is that of the act.
+// showWebhooks shows all webhooks, each with its newest dead letters, after an act too: the status is that of the act. A page
+// that is sent by a form is no redirect: the outcome belongs to it, and reloading it would act again only if the browser asks
+// and the operator agrees.
 func (c *Console) showWebhooks(v *visit, status int) {
 	var answer struct {
 		Admin *struct{ Webhooks []webhook }
@@ -93,6 +100,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	if answer.Admin != nil {
 		list = answer.Admin.Webhooks
 	}
+	// The letters are those of the newest 50 users: whoever needs more has the API.
 	for i := range list {
 		// Before the page is made: an address can hold a secret of the receiver.
 		list[i].URL = shownURL(list[i].URL)
@@ -108,11 +116,13 @@ func (c *Console) showWebhooks(v *visit, status int) {
 			list[i].DeadLetters = letters.Admin.WebhookDeadLetters
 		}
 	}
+	// An empty list is shown as such: a fault above it says if it could not be read.
 	v.page.Title, v.page.Here, v.page.Body = "Webhooks", root+"/webhooks", list
 	c.show(v, status, "webhooks")
 }
 
-// testWebhook sends one event now, and says what the receiver answered. Its own failure is an outcome and no error of the page.
+// testWebhook sends one event now, and says what the receiver answered. Its own failure is an outcome and no error of the
+// page. The status of the page is that of the mutation, so a refused test is 200.
 func (c *Console) testWebhook(v *visit) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
@@ -124,6 +134,7 @@ func (c *Console) testWebhook(v *visit) {
 		}
 	}
 	status := c.do(v, `mutation ($name: String!) { testWebhook(input: {name: $name}) { accepted status error tookMs } }`, map[string]any{"name": name}, &answer)
+	// Neither if the mutation was refused: do has set the error of the page.
 	if tested := answer.TestWebhook; tested != nil && tested.Accepted {
 		v.page.Notice = fmt.Sprintf("The receiver of %s accepted the test after %d ms.", name, tested.TookMs)
 	} else if tested != nil && tested.Error != nil {
@@ -132,7 +143,7 @@ func (c *Console) testWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// replayWebhook sends dead letters again, of one user or of all.
+// replayWebhook sends dead letters again, of one user or of all. A form's empty field means all.
 func (c *Console) replayWebhook(v *visit) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
@@ -148,7 +159,8 @@ func (c *Console) replayWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status of the page that shows its outcome: that of the first error.
+// do executes a mutation, and returns the status of the page that shows its outcome: that of the first error. Only the first
+// error is shown: each document here has one mutation. What it read stays in into.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -159,6 +171,7 @@ func (c *Console) do(v *visit, document string, variables map[string]any, into a
 	return status
 }
 
+// A page of 50 fits on a screen or two.
 const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $after) {
 	list { at actor action target details outcome code } cursor hasMore
 } } }`
@@ -169,7 +182,8 @@ type act struct {
 	Action, Outcome              string
 }
 
-// acts shows the acts of operators, the newest first. The cursor of a page is in its address, and has no secret.
+// acts shows the acts of operators, the newest first. The cursor of a page is in its address, and has no secret. Looking at
+// acts is recorded nowhere.
 func (c *Console) acts(v *visit) {
 	var answer struct {
 		Admin *struct {
@@ -180,6 +194,7 @@ func (c *Console) acts(v *visit) {
 			}
 		}
 	}
+	// Absent and not null or empty: an empty cursor would be a wrong one.
 	variables := map[string]any{}
 	after := v.r.URL.Query().Get("after")
 	if after != "" {
@@ -196,15 +211,19 @@ func (c *Console) acts(v *visit) {
 		status, v.page.Error = statusOf(errs[0]), said(errs[0])
 	} else {
 		if body.Acts = answer.Admin.Acts.List; answer.Admin.Acts.HasMore {
+			// More acts follow the last one of the list, so there is a last one with a cursor.
 			body.Next = *answer.Admin.Acts.Cursor
 		}
 	}
+	// Then the page links to the newest acts again.
 	body.Late = after != ""
 	v.page.Title, v.page.Here, v.page.Body = "Acts", root+"/acts", body
 	c.show(v, status, "acts")
 }
 
-// asUser is a context in which a user is observed: it reads what they would see, without a visit.
+// asUser is a context in which a user is observed: it reads what they would see, without a visit. The scopes are those of an
+// application that acts for the user. The subject stays the operator's, for whatever is recorded. Nothing but reads is
+// executed with it.
 func asUser(v *visit, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
 	return services.Observe(services.WithViewer(v.ctx, viewer))

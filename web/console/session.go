@@ -8,6 +8,7 @@ import (
 	"tidings/services"
 )
 
+// The token itself is in the cookie, so a node needs no memory of sessions, and every node knows every operator.
 const (
 	cookieName = "tidings_console"
 	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
@@ -16,7 +17,7 @@ const (
 )
 
 // forOperators serves a page to operators alone. A request without an operator's token gets the form to sign in, under the
-// address that it asked for.
+// address that it asked for. The page of the form has the status of the refusal, so that a script sees it.
 func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		viewer, err := c.operator(r)
@@ -28,7 +29,7 @@ func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 	}
 }
 
-// operator is the operator of a request.
+// operator is the operator of a request. An error is UNAUTHENTICATED or FORBIDDEN, or whatever kept the keys from being read.
 func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	token := ""
 	if cookie, err := r.Cookie(cookieName); err == nil {
@@ -63,7 +64,7 @@ func (c *Console) refuse(w http.ResponseWriter, err error) {
 }
 
 // signIn checks the token of the form and puts it into the cookie. The answer is a redirect, so that reloading the page sends
-// no token.
+// no token. A token that is refused is not stored, and not repeated in the page.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token")) // of the body alone: an address must not hold a token
 	switch {
@@ -85,7 +86,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, root, http.StatusSeeOther)
 }
 
-// signOut drops the cookie. The token itself is valid as long as before.
+// signOut drops the cookie. The token itself is valid as long as before. It needs no valid token: somebody whose token has
+// expired can sign out too.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	cookie := c.cookie(r, "")
 	cookie.MaxAge = -1

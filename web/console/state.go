@@ -2,7 +2,8 @@ package console
 
 import "time"
 
-// State is what a node knows beyond GraphQL.
+// State is what a node knows beyond GraphQL. It is made for each view of the page, and holds no secret: errors of engines are
+// reduced to a fault.
 type State struct {
 	Node   string
 	Ready  string // what /readyz says
@@ -15,14 +16,14 @@ type State struct {
 	Faults  []string // parts that could not be read
 }
 
-// Engine is the database or Redis.
+// Engine is the database or Redis. Took is how long the question took, also without an answer.
 type Engine struct {
 	Name, Kind string
 	Fault      string // "" while it answers and takes writes
 	Took       time.Duration
 }
 
-// Node is one node, by its last heartbeat.
+// Node is one node, by its last heartbeat. A node that died is silent until its row is dropped.
 type Node struct {
 	Name   string
 	Self   bool
@@ -31,7 +32,7 @@ type Node struct {
 	Ahead  time.Duration // of its clock
 }
 
-// Kind is the jobs of a kind.
+// Kind is the jobs of a kind. Dead ones wait for an operator.
 type Kind struct {
 	Name                           string
 	Waiting, Running, Failed, Dead int

@@ -14,7 +14,7 @@ var links = []struct{ Path, Name string }{
 	{root, "Overview"}, {root + "/webhooks", "Webhooks"}, {root + "/users", "Users"}, {root + "/acts", "Acts"},
 }
 
-// words are the functions of the templates.
+// words are the functions of the templates. Templates have no other functions: what a page says is here or in its template.
 func (c *Console) words() template.FuncMap {
 	return template.FuncMap{
 		"links": func() any { return links },
@@ -33,7 +33,7 @@ func (c *Console) words() template.FuncMap {
 	}
 }
 
-// orDash is a text that may be missing.
+// orDash is a text that may be missing. An empty cell would look like a page that is not complete.
 func orDash(text *string) string {
 	if text == nil || *text == "" {
 		return "–"
@@ -41,10 +41,12 @@ func orDash(text *string) string {
 	return *text
 }
 
-// label is a constant of the schema in words: HOME_FEED is "home feed".
+// label is a constant of the schema in words: HOME_FEED is "home feed". The API's words are shown as they are, only easier to
+// read: an operator finds them again in its documentation.
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
-// age is a duration for people: one unit, two digits or more of it, so that what matters is seen at a glance. Negative ones are 0.
+// age is a duration for people: one unit, two digits or more of it, so that what matters is seen at a glance. Negative ones
+// are 0. It changes the unit late, so that 90 s do not become 1 min.
 func age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:
@@ -59,7 +61,8 @@ func age(d time.Duration) string {
 	return strconv.FormatInt(int64(d.Hours()/24), 10) + " days"
 }
 
-// number is the value of a metric: whole numbers without a point, as most are.
+// number is the value of a metric: whole numbers without a point, as most are. 1e15 is well within what a float64 holds
+// exactly.
 func number(value float64) string {
 	if value == math.Trunc(value) && math.Abs(value) < 1e15 {
 		return strconv.FormatInt(int64(value), 10)
@@ -67,7 +70,8 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'f', 3, 64)
 }
 
-// shownURL is the scheme and the host of an address: the rest may be a secret of the receiver.
+// shownURL is the scheme and the host of an address: the rest may be a secret of the receiver. A user and a password before
+// the host are left out with it.
 func shownURL(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" {
