@@ -944,8 +944,9 @@ type IngestEvent struct {
 	// marks what had happened by then, and never makes anything unread.
 	//
 	// Edits, deletions, settings, mutes, blocks and marks of one item apply as they come; only the times that they show are from `at`.
-	// CONFLICT for a message or a new member of a conversation that went on later: send these in order. INVALID for enterConversation,
-	// leaveConversation and undoMarkAllRead, which act on the present. Under one `key`, another `at` is another input.
+	// CONFLICT for a message or a new member of a conversation that went on later: send these in order. A visit of a conversation lasts from
+	// enterConversation to leaveConversation, or for a minute; undoMarkAllRead needs a markAllRead of the 30 seconds before it. Under one
+	// `key`, another `at` is another input.
 	At *time.Time `json:"at,omitempty"`
 	// The action.
 	Do IngestAction `json:"do"`

@@ -64,16 +64,55 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	}
 }
 
-func TestOperationsOnThePresentRefuseATime(t *testing.T) {
+// A visit of a conversation that is reported late has read what was said until its end: until the device left, or until its minute was over.
+func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
-	for name, input := range map[string]event{
-		"enterConversation": {"as": "user:bob", "conversationId": "conversation:0000001"},
-		"leaveConversation": {"as": "user:bob", "conversationId": "conversation:0000001"},
-		"undoMarkAllRead":   {"as": "user:bob"},
-	} {
-		got := a.report(a.happened(time.Hour, event{name: input}))
-		if got.at("ingest", "results", 0, "error", "code") != "INVALID" || got.at("ingest", "results", 0, "error", "argument") != "at" {
-			t.Errorf("%s with a time: %v", name, got)
+	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+	say := func(ago time.Duration) event {
+		return a.happened(ago, event{"sendMessage": event{"as": "user:alice", "conversationId": group, "body": "b"}})
+	}
+	visit := func(ago time.Duration, verb string) event {
+		full := a.happened(ago, event{verb: event{"as": "user:bob", "conversationId": group}})
+		full["device"] = "phone"
+		return full
+	}
+	// replayed reports events, and waits for longer than a replay may pause.
+	replayed := func(what string, unread float64, events ...event) {
+		t.Helper()
+		got := a.report(events...)
+		for i := range events {
+			if failed := got.at("ingest", "results", i, "error"); failed != nil || len(got.Errors) > 0 {
+				t.Fatalf("%s, event %d: %v %v", what, i, failed, got.Errors)
+			}
+		}
+		a.Quiet(a.Fanout)
+		shown := a.must("bob", `{ viewer { badges { conversations { total { value } } } conversations { nodes { unread { value } } } } }`, nil)
+		if count, total := shown.at("viewer", "conversations", "nodes", 0, "unread", "value"), shown.at("viewer", "badges", "conversations", "total", "value"); count != unread || total != unread {
+			t.Errorf("%s: %v unread, %v in the badges, want %v", what, count, total, unread)
+		}
+	}
+	const hours, second = time.Hour, time.Second
+	replayed("a visit that the device ended", 1,
+		say(4*hours), visit(3*hours, "enterConversation"), say(3*hours-20*second), visit(3*hours-30*second, "leaveConversation"), say(3*hours-40*second))
+	replayed("one that ended by time", 1, visit(2*hours, "enterConversation"), say(2*hours-50*second), say(2*hours-70*second))
+	replayed("one that was renewed", 0, visit(hours, "enterConversation"), visit(hours-50*second, "enterConversation"), say(hours-70*second))
+	replayed("what comes now", 1, say(0))
+}
+
+// markAllRead can be undone by an event of the next 30 seconds, whenever both are reported.
+func TestALateUndo(t *testing.T) {
+	for seconds, want := range map[time.Duration]struct {
+		code   any
+		unread float64
+	}{10: {nil, 1}, 30: {nil, 1}, 31: {"CONFLICT", 0}, -1: {"CONFLICT", 0}} {
+		a := newAPI(t)
+		a.happens(5*time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
+		a.happens(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
+		got := a.report(a.happened(4*time.Hour-seconds*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
+		a.Quiet(a.Fanout)
+		unread := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil).at("viewer", "badges", "notifications", "total", "value")
+		if got.at("ingest", "results", 0, "error", "code") != want.code || unread != want.unread {
+			t.Errorf("after %d s: %v, %v unread", seconds, got.at("ingest", "results", 0), unread)
 		}
 	}
 }

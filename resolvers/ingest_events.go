@@ -85,7 +85,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if err := c.actFor(ctx, action, event); err != nil {
 		return nil, err
 	}
-	if err := c.happenedAt(action, event.At); err != nil {
+	if err := c.happenedAt(event.At); err != nil {
 		return nil, err
 	}
 	// The idempotency key may stand in the event or in the input of the mutation, which a host may have at hand.
@@ -112,12 +112,9 @@ const (
 
 // happenedAt sets when an event happened. An event within the skew of the clocks happens now: nothing may be newer than now.
 // The time becomes an ID like those of the present, so that what happened before sorts before.
-func (c *call) happenedAt(action *ingestAction, at *time.Time) error {
+func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
-	}
-	if reason := action.operation.ofThePresent(); reason != "" {
-		return services.Errorf(services.Invalid, "at: %s takes none: %s", action.name, reason)
 	}
 	// Corrected by the database's clock, because events come by several nodes.
 	now := c.r.Projector.Now()

@@ -53,8 +53,6 @@ type operation[I any] struct {
 	makes string // see jobs.Command
 	// ofDevice says that the device of the user belongs to the input.
 	ofDevice bool
-	// presentOnly is the reason why an event of the operation cannot have happened at a past time; "" if it can.
-	presentOnly string
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins  bool
 	fields namedFields // of the input; table fills it in
@@ -97,8 +95,6 @@ type entry interface {
 	// prepare makes the command of an input, a pointer to the type that describe returns. The idempotency key is given
 	// separately.
 	prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error)
-	// ofThePresent is the reason why the operation allows no past time; "" if it allows one.
-	ofThePresent() string
 }
 
 // table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf
@@ -117,8 +113,6 @@ func table(entries ...entry) map[string]entry {
 func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input reflect.Type) {
 	return o.name, o.by, o.ofDevice, reflect.TypeFor[I]()
 }
-
-func (o *operation[I]) ofThePresent() string { return o.presentOnly }
 
 // inputAt is an input with the time of its event, so that under one idempotency key events of different times differ.
 type inputAt struct {

@@ -91,11 +91,11 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 	},
 }
 
-// enterConversation says that a device shows a conversation now: nothing of it counts for the user while the lease lasts. It
-// has no past, and an idempotency key of one device is not that of another. The lease ends with the socket, by
-// leaveConversation, or when it is not renewed, so a phone that died cannot silence a conversation.
+// enterConversation says that a device shows a conversation: nothing of it counts for the user while the lease lasts, which begins when
+// it happened. An idempotency key of one device is not that of another. The lease ends with the socket, by leaveConversation, or when it
+// is not renewed, so a phone that died cannot silence a conversation.
 var enterConversation = &operation[graph.EnterConversationInput]{
-	name: "enterConversation", presentOnly: "the conversation is open now; use markConversationRead", ofDevice: true,
+	name: "enterConversation", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
@@ -104,7 +104,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 
 // leaveConversation ends what enterConversation began, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	name: "leaveConversation", presentOnly: "the conversation is closed now; use markConversationRead", ofDevice: true,
+	name: "leaveConversation", ofDevice: true,
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err

@@ -115,7 +115,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 
 // undoMarkAllRead takes the last markAllRead back. CONFLICT after 30 s.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
-	name: "undoMarkAllRead", presentOnly: "only the last markAllRead can be undone, within 30 s",
+	name: "undoMarkAllRead",
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},

@@ -24,7 +24,7 @@ func (i inside) enter(device string, lease time.Duration) {
 func (i inside) leave(device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		_, err := leave(i.Ctx, tx, i.id, 2, device)
+		_, err := leave(i.Ctx, tx, i.id, 2, device, time.Time{})
 		return err
 	})
 }
@@ -33,6 +33,78 @@ func (i inside) end() (next time.Time) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) (err error) { next, err = endLeases(i.Ctx, tx, i.id, 2); return err })
 	return next
+}
+
+// enterAt and leaveAt are events of the past, of a device with leases of a minute.
+func (i inside) enterAt(at time.Time, device string) {
+	i.T.Helper()
+	i.MustWrite(func(tx *sql.Tx) error {
+		tx.Date(services.PostIDAt(at))
+		defer tx.Date(0)
+		return enter(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
+	})
+}
+
+func (i inside) leaveAt(at time.Time, device string) {
+	i.T.Helper()
+	i.MustWrite(func(tx *sql.Tx) error {
+		tx.Date(services.PostIDAt(at))
+		defer tx.Date(0)
+		_, err := leave(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
+		return err
+	})
+}
+
+// A visit that is reported after it has ended reads what was sent until its end, and nothing that came later: neither does it hold back what
+// comes now.
+func TestAVisitOfThePast(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
+		for range 4 { // at 30 s, 60 s and so on
+			b.Clock.Advance(30 * time.Second)
+			b.send(i.id, 1, 2)
+		}
+		b.Clock.Advance(time.Hour)
+		b.waits(i.id, map[services.UserID][2]int64{2: {4, 4}})
+		i.enterAt(start.Add(40*time.Second), "phone")
+		b.waits(i.id, map[services.UserID][2]int64{2: {3, 3}})
+		b.send(i.id, 1)
+		b.waits(i.id, map[services.UserID][2]int64{2: {4, 3}}) // nobody is inside
+		sqltest.Equal(b.T, i.end(), time.Time{})
+		b.waits(i.id, map[services.UserID][2]int64{2: {2, 1}}) // the lease ended at 100 s
+		i.enterAt(start, "phone")
+		i.leaveAt(start.Add(35*time.Second), "phone")
+		i.end()
+		b.waits(i.id, map[services.UserID][2]int64{2: {2, 1}}) // a position does not move back
+		i.enterAt(start.Add(20*time.Second), "phone")
+		i.leaveAt(start.Add(125*time.Second), "phone")
+		b.waits(i.id, map[services.UserID][2]int64{2: {1, 0}})
+		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
+	})
+}
+
+// An event of the past neither shortens nor ends a lease that was taken later, and a lease of it that goes on holds back what comes now.
+func TestALeaseOfThePast(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		i := inside{b, b.group(1, 2)}
+		b.Clock.Advance(time.Hour)
+		start := b.Clock.Now().Truncate(time.Millisecond)
+		i.enterAt(start.Add(-40*time.Second), "phone")
+		b.send(i.id, 1)
+		b.waits(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		sqltest.Equal(b.T, i.end(), start.Add(20*time.Second))
+		i.enter("phone", time.Minute)
+		now := b.Clock.Now()
+		i.enterAt(start.Add(-20*time.Second), "phone")
+		i.leaveAt(start.Add(-10*time.Second), "phone")
+		sqltest.Equal(b.T, i.end(), now.Add(time.Minute))
+		b.Clock.Advance(2 * time.Second)
+		i.leaveAt(b.Clock.Now(), "phone")
+		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
+		b.send(i.id, 1)
+		b.waits(i.id, map[services.UserID][2]int64{2: {1, 0}})
+	})
 }
 
 func TestNothingCountsWhileInside(t *testing.T) {
@@ -129,7 +201,7 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 		b.MustWrite(func(tx *sql.Tx) (err error) { _, err = endLeases(b.Ctx, tx, i.id, 77); return err })
 		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error { return enter(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
 		sqltest.Coded(b.T, b.try(func(tx *sql.Tx) error {
-			_, err := leave(b.Ctx, tx, i.id, 77, "phone")
+			_, err := leave(b.Ctx, tx, i.id, 77, "phone", time.Time{})
 			return err
 		}), services.NotFound)
 	})

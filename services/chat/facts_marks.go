@@ -23,7 +23,14 @@ var (
 	putLease = sql.NewStatement("put a lease", `INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (conversation, user_number, device) DO UPDATE SET until_at = excluded.until_at`)
 
+	// An event of the past shortens no lease that was taken later.
+	putPastLease = sql.NewStatement("put a lease of the past", `INSERT INTO conversation_leases AS l (conversation, user_number, device, until_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (conversation, user_number, device) DO UPDATE SET until_at = CASE WHEN excluded.until_at > l.until_at THEN excluded.until_at ELSE l.until_at END`)
+
 	dropLease = sql.NewStatement("drop a lease", `DELETE FROM conversation_leases WHERE conversation = $1 AND user_number = $2 AND device = $3`)
+
+	dropPastLease = sql.NewStatement("drop a lease of the past", `DELETE FROM conversation_leases
+		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at <= $4`)
 
 	dropEndedLeases = sql.NewStatement("drop ended leases", `DELETE FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
@@ -77,13 +84,8 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 		return false, nil
 	}
 	if number == 0 {
-		number = m.Head
-		// A mark of the past reads what was there then.
-		if tx.Dated() != 0 {
-			number = 0
-			if _, err := tx.One(ctx, newestUntil, []any{id, tx.HappenedAt()}, &number); err != nil {
-				return false, err
-			}
+		if number, err = newestThen(ctx, tx, m); err != nil {
+			return false, err
 		}
 	}
 	if number <= m.Base {
@@ -94,6 +96,24 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 		return false, err
 	}
 	return true, putState(ctx, tx, before, m)
+}
+
+// newestThen is the number of the newest message at the time of the event, 0 for none: a mark of the past reads what was there then.
+func newestThen(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
+	if tx.Dated() == 0 {
+		return m.Head, nil
+	}
+	_, err = tx.One(ctx, newestUntil, []any{m.Conversation, tx.HappenedAt()}, &number)
+	return number, err
+}
+
+// readThen marks a locked row read up to the newest message at the time of the event. A position never moves back.
+func readThen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	number, err := newestThen(ctx, tx, *m)
+	if err != nil || number <= m.Base {
+		return err
+	}
+	return moveTo(ctx, tx, m, number)
 }
 
 // beyond is the error for a message that is not there yet: such a mark would read messages before they are written.
@@ -153,7 +173,8 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 }
 
 // enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread.
+// lease no message counts as unread. The lease of an event of the past may have ended: it stays until the messages that were sent
+// before its end were reported too, and endLeases reads them.
 func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
@@ -161,30 +182,39 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	}
 	before := m
 	// Entering also reads the messages sent since an earlier lease ended.
-	if err := moveTo(ctx, tx, &m, m.Head); err != nil {
+	if err := readThen(ctx, tx, &m); err != nil {
 		return err
 	}
-	if _, err := tx.Run(ctx, putLease, id, user, device, until); err != nil {
+	put := putLease
+	if tx.Dated() != 0 {
+		put = putPastLease
+	}
+	if _, err := tx.Run(ctx, put, id, user, device, until); err != nil {
 		return err
 	}
-	m.Inside = true
+	// A lease that has ended holds back no message of now.
+	m.Inside = m.Inside || until.After(tx.Now)
 	return putState(ctx, tx, before, m)
 }
 
 // leave marks everything read and ends a device's lease. The user is outside when it was their last lease. changed is false when
 // there was none, and everything was read. A lease that has expired does not keep the user inside, even if its job has not run
-// yet.
-func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string) (changed bool, err error) {
+// yet. An event of the past ends no lease that was taken later: none that ends after until.
+func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return false, err
 	}
 	before := m
-	dropped, err := tx.Run(ctx, dropLease, id, user, device)
+	drop, lease := dropLease, []any{id, user, device}
+	if tx.Dated() != 0 {
+		drop, lease = dropPastLease, append(lease, until)
+	}
+	dropped, err := tx.Run(ctx, drop, lease...)
 	if err != nil {
 		return false, err
 	}
-	if err := moveTo(ctx, tx, &m, m.Head); err != nil {
+	if err := readThen(ctx, tx, &m); err != nil {
 		return false, err
 	}
 	var first, last sql.NullInt64
@@ -225,8 +255,8 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
-	// Another job, or a device that left, was first.
-	if !m.Inside || ended == 0 {
+	// Another job, or a device that left, was first. A lease of the past may end though nobody was inside: see enter.
+	if ended == 0 {
 		return next, nil
 	}
 	before := m

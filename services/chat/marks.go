@@ -117,12 +117,16 @@ func ifChanged(changed bool, err error) error {
 // read, and nothing counts until every device has left or its lease of a minute has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
-		// The program's time, also for an event of the past: a lease protects a device that is open now.
-		until := tx.Now.Add(s.Lease)
+		until := tx.HappenedAt().Add(s.Lease)
 		if err := enter(ctx, tx, id, user, device, until); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, insideJob(id, user, until))
+		due := until
+		// The messages that were sent before its end may be reported after it.
+		if !until.After(tx.Now) {
+			due = tx.DueAt(until)
+		}
+		return jobs.Enqueue(ctx, tx, insideJob(id, user, due))
 	})
 }
 
@@ -132,7 +136,7 @@ func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 // Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
 	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
-		return ifChanged(leave(ctx, tx, id, user, device))
+		return ifChanged(leave(ctx, tx, id, user, device, tx.HappenedAt().Add(s.Lease)))
 	})
 }
 

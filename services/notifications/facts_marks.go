@@ -324,7 +324,12 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, services.Errorf(services.Conflict, "there is no markAllRead to undo; it can be undone once, within %d s, and until notifications are marked read by category or position",
 			int(undoWithin.Seconds()))
 	}
-	if ago := tx.Now.Sub(sql.FromMicros(h.undoAt)); ago > undoWithin {
+	ago := tx.HappenedAt().Sub(sql.FromMicros(h.undoAt))
+	// An undo of the past is not meant for a mark that came after it.
+	if ago < 0 && tx.Dated() != 0 {
+		return nil, services.Errorf(services.Conflict, "at: the last markAllRead came later, at %s", sql.FromMicros(h.undoAt).UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	if ago > undoWithin {
 		return nil, services.Errorf(services.Conflict, "markAllRead was %d s ago; it can be undone within %d s", int(ago.Seconds()), int(undoWithin.Seconds()))
 	}
 	// A new generation: a mark by a list that was read before the undo does not reach what is unread now.

@@ -14,8 +14,8 @@ func (tx *Tx) Date(moment services.PostID) { tx.dated = moment }
 // Dated is the ID of the moment at which the event happened, 0 for now.
 func (tx *Tx) Dated() services.PostID { return tx.dated }
 
-// HappenedAt is the time that an event's facts get: Now, or the past moment of Date. The program's own times go by Now: leases, the log,
-// and rows that are kept for a limited time.
+// HappenedAt is the time that an event's facts get: Now, or the past moment of Date. The program's own times go by Now: the leases of nodes,
+// the log, and rows that are kept for a limited time.
 func (tx *Tx) HappenedAt() time.Time {
 	if tx.dated != 0 {
 		return tx.dated.Moment()

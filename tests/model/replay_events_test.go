@@ -13,10 +13,11 @@ type ref int
 
 // pastEvent is one event of a history.
 type pastEvent struct {
-	as    string // "" for the host application
-	name  string
-	input map[string]any
-	at    time.Time
+	as     string // "" for the host application
+	name   string
+	input  map[string]any
+	at     time.Time
+	device string // "" for none
 }
 
 // history draws the events of a history. It knows what was made, and leaves it to the server whether it is allowed.
@@ -47,7 +48,7 @@ func (h *history) add(as, name string, input map[string]any) {
 		h.made[name] = append(h.made[name], place)
 	}
 	h.owner[place] = as
-	h.events = append(h.events, pastEvent{as, name, input, h.clock})
+	h.events = append(h.events, pastEvent{as: as, name: name, input: input, at: h.clock})
 }
 
 // later is a time after the present event, at which no event happens.
@@ -65,7 +66,7 @@ func (h *history) next() {
 	h.clock = h.clock.Add(time.Duration(rapid.SampledFrom([]int{1, 3, 40, 300}).Draw(h.t, "minutes")) * time.Minute)
 	draw := rapid.SampledFrom([]func(){
 		h.post, h.post, h.like, h.like, h.follow, h.follow, h.restrict, h.markFeed, h.markFeed, h.markNotifications, h.markNotifications,
-		h.letter, h.announce, h.dot, h.message, h.message, h.markTalk, h.show, h.show, h.view, h.change,
+		h.letter, h.announce, h.dot, h.message, h.message, h.markTalk, h.visit, h.visit, h.show, h.show, h.view, h.change,
 	}).Draw(h.t, "kind")
 	draw()
 }
@@ -129,6 +130,36 @@ func (h *history) markNotifications() {
 	}
 }
 
+// within adds events that happen some seconds after the present one, before the next minute.
+func (h *history) within(seconds int, add func()) {
+	minute := h.clock
+	h.clock = h.clock.Add(time.Duration(seconds) * time.Second)
+	add()
+	h.clock = minute
+}
+
+// visit opens the conversation on a device. Some of its messages come while it is open. It is closed by an event, or by time: five seconds
+// into the next minute.
+func (h *history) visit() {
+	as, device := h.person("visitor"), rapid.SampledFrom([]string{"phone", "laptop"}).Draw(h.t, "device")
+	add := func(verb string) {
+		h.add(as, verb, map[string]any{"conversationId": h.group})
+		h.events[len(h.events)-1].device = device
+	}
+	h.within(5, func() { add("enterConversation") })
+	for _, seconds := range []int{12, 25} {
+		if rapid.Bool().Draw(h.t, "message") {
+			h.within(seconds, func() { h.say(h.person("author")) })
+		}
+	}
+	if rapid.Bool().Draw(h.t, "leaves") {
+		h.within(35, func() { add("leaveConversation") })
+		if rapid.Bool().Draw(h.t, "message afterwards") {
+			h.within(45, func() { h.say(h.person("author")) })
+		}
+	}
+}
+
 func (h *history) letter() {
 	if rapid.Bool().Draw(h.t, "send") {
 		h.add("", "sendSiteMessage", map[string]any{"title": fmt.Sprintf("l%d", len(h.events)), "to": []string{user(h.person("to")), user(h.person("and"))}})
@@ -170,7 +201,11 @@ func (h *history) message() {
 		h.add(h.owner[one], "recallMessage", map[string]any{"messageId": one})
 		return
 	}
-	h.add(h.person("author"), "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{user(h.person("mentioned"))}})
+	h.say(h.person("author"))
+}
+
+func (h *history) say(as string) {
+	h.add(as, "sendMessage", map[string]any{"conversationId": h.group, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{user(h.person("mentioned"))}})
 }
 
 func (h *history) markTalk() {

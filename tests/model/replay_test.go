@@ -85,6 +85,9 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	if e.as != "" {
 		event["as"] = user(e.as)
 	}
+	if e.device != "" {
+		event["device"] = e.device
+	}
 	if dated {
 		event["at"] = e.at.UTC().Format(time.RFC3339Nano)
 	}
@@ -301,7 +304,7 @@ func TestLateEventsArePushed(t *testing.T) {
 				}
 			}
 		}
-		event := eventOf(pastEvent{as, name, input, n.Clock.Now().Add(-ago)}, input, true)
+		event := eventOf(pastEvent{as: as, name: name, input: input, at: n.Clock.Now().Add(-ago)}, input, true)
 		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
 		if failed := data.Ingest.Results[0].Error; failed != nil {
 			t.Fatalf("%s: %s", name, failed.Message)
