@@ -177,7 +177,8 @@ func (in *input) skip(from io.Reader, f frame) error {
 	return err
 }
 
-// unmask undoes the client's mask, by exclusive or with its four bytes in turn. Clients mask so that no proxy can take a frame for a request.
+// unmask undoes the client's mask, by exclusive or with its four bytes in turn. Clients mask their frames so that no proxy can take one
+// for a request.
 func unmask(payload []byte, mask [4]byte) {
 	for i := range payload {
 		payload[i] ^= mask[i&3]

@@ -61,7 +61,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	// The cheapest bound of what a stranger can cause: a look into the limiter, before anything of the request is read.
+	// The cheapest bound of what a stranger can cause: a look into the limiter, before the body is read.
 	address := q.addresses.of(r)
 	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)

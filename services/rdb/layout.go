@@ -28,8 +28,8 @@ type layout struct {
 	mayLack     []bool        // of fields: whether it may be absent
 }
 
-// unborn is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is short, so that the document of a user without any items stays
-// small.
+// unborn is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is short, so
+// that the document of a user without any items stays small.
 const unborn = "0"
 
 // mayLack is the value at birth of a field that may be absent.
