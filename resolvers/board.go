@@ -80,6 +80,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 // event's names for as long as the subscription lasts. The lists share their hosts and IDs, because an event is one response
 // for fields that read.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
+	// In the order of the fields below, by which shown is read.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
 	var ids []services.PostID

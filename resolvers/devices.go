@@ -15,6 +15,7 @@ type devicesKey struct{}
 // are never read back. The payload of a registration reads them again, because Forget has dropped what was shared.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
+		// The browser that registered last comes first.
 		list, err := r.Devices.Of(ctx, viewer.Number)
 		shown := make([]graph.Device, len(list))
 		for i, d := range list {
@@ -90,6 +91,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	if err != nil {
 		return nil, err
 	}
+	// Both at once could name two devices, and neither would name none.
 	if (input.ID == nil) == (input.Endpoint == nil) {
 		return nil, services.Errorf(services.Invalid, "input: one of id and endpoint is required, and not both")
 	}

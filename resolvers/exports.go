@@ -48,6 +48,7 @@ func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size in
 	if err != nil {
 		return nil, err
 	}
+	// A page may end within a kind of lines, and the next one goes on in the same kind.
 	lines, more, err := r.Exports.Page(ctx, user, position, size)
 	// The position is opaque here: the kinds of lines say whether it is one of theirs.
 	if after != nil && services.CodeOf(err) == services.Invalid {

@@ -57,6 +57,7 @@ func allUserKeys(ctx context.Context) []string {
 	all := map[string]bool{}
 	for _, field := range wantedOf(ctx)["Query.users"] {
 		var keys []string
+		// An argument of another form fails its own field, and is an empty list here.
 		list, _ := field.ArgumentMap(graphql.GetOperationContext(ctx).Variables)["keys"].([]any)
 		for _, one := range list {
 			if key, err := graphql.UnmarshalString(one); err == nil {
@@ -80,6 +81,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
+	// The order is that of a map, which is the same for badges and numbers below.
 	numbers := slices.Collect(maps.Values(known))
 	people, err := dataloader.From(ctx).Users(ctx, numbers)
 	if err != nil {
@@ -89,6 +91,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {
+		// Only the end of the context gives an error here: what Redis does not have is counted in SQL.
 		if errs[i] != nil {
 			return nil, errs[i]
 		}

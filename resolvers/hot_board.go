@@ -81,7 +81,7 @@ func liveBoardPart(field *ast.Field) *part {
 			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
 			}
-			// What belongs to the shows: one read for all of them, and only if a field shows it.
+			// What belongs to the shows: one read for all of them, and only if a field shows it. Most shows have no labels.
 			if labelled {
 				if c.board.labels, err = labelsOf(ctx, r, c.board.Items, func(item *live.Item) services.Object { return showObjectOf(item.Show.ID) }); err != nil {
 					return err
@@ -154,9 +154,10 @@ var (
 		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
 		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
 		// In a node, the show as it is now; in an edge, as the session has it.
-		"status":      leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
-		"plannedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
-		"startedAt":   leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
+		"status":    leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
+		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
+		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
+		// OverAt and not EndedAt: a show whose end was reported before its start is not over.
 		"endedAt":     leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.OverAt()) }),
 		"cancelledAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.CancelledAt) }),
 		"ref":         leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.label.Ref) }),
@@ -193,6 +194,7 @@ var (
 		"nodes":     eachShow(showObject.compile),
 		"pageInfo":  within(func(b *shownBoard) *shownBoard { return b }, boardInfoObject),
 		"sessionId": leaf(func(to []byte, b *shownBoard) []byte { return appendText(to, b.Session.String()) }),
+		// Null on an empty page, where no show is the last.
 		"lastId": leaf(func(to []byte, b *shownBoard) []byte {
 			if len(b.Items) == 0 {
 				return append(to, "null"...)

@@ -147,6 +147,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 		}
 		return func(to []byte, page *shownPage) []byte {
 			to = append(to, '[')
+			// One variable for all entries: a writer has appended what it needs before the next one replaces it.
 			edge := shownEdge{viewer: page.viewer}
 			for i := range page.Items {
 				if i > 0 {
@@ -168,6 +169,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 
 // The types of a home feed. The lists of a post and its parent are not compiled: they wait for reads of their own.
 var (
+	// The order of the members means nothing: an answer is in the order of its document.
 	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
 		"id":     leaf(func(to []byte, i *shownEdge) []byte { return appendPostID(to, i.Post.ID) }),
 		"kind":   leaf(func(to []byte, i *shownEdge) []byte { return appendText(to, string(i.Post.Kind)) }),
@@ -180,6 +182,7 @@ var (
 			return appendPostID(to, i.Post.Parent)
 		}),
 		"publishedAt": leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
+		// Time says when a post was published, and a post that was never edited has a zero time here.
 		"editedAt": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.EditedAt.IsZero() {
 				return append(to, "null"...)
@@ -212,7 +215,8 @@ var (
 			}
 			return appendFeedCursor(to, p.viewer, p.Items[0].Post.ID)
 		}),
-		// The page's own position: see connection.
+		// The page's own position: see connection. Without it a page that is empty, because all of its posts are hidden,
+		// would end the feed for its client.
 		"endCursor": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)
@@ -226,6 +230,7 @@ var (
 		"edges":    eachItem(edgeObject.compile),
 		"nodes":    eachItem(postMembers.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
+		// It is what clients without cursors page by: the same position as the end cursor.
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

@@ -80,6 +80,7 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
 	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
+	// No row is left out of this list, so its last edge is where it ends.
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
@@ -105,6 +106,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 		}
 		return list
 	}
+	// IDs by ref have been replaced in the input before the mark, so each is an ID here.
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
 		if place, err := messages.ParseID("ids", id); err == nil { // the mark has parsed the IDs, so they are valid

@@ -45,6 +45,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err != nil {
 		return nil, err
 	}
+	// In the order of the argument, and null where nothing was found.
 	nodes := make([]graph.Node, len(ids))
 	for i, id := range ids {
 		if node, ok := found[id]; ok {
@@ -216,6 +217,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
+	// A key that nobody has is absent in numbers, whose zero is no user.
 	for id, key := range ids.users {
 		if user, ok := visible.people[numbers[key]]; ok {
 			found[id] = graphUser(user)

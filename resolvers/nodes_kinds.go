@@ -21,6 +21,7 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	for _, id := range ids.messages {
 		conversations = append(conversations, id.Conversation())
 	}
+	// Absent for a conversation that the viewer has left, or never was in.
 	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
 	if err != nil {
 		return parts, err
@@ -70,6 +71,7 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 // marks may name; only one of them is its identity, or a client's store would have it twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.At(ctx, viewer.Number, ids)
+	// At also finds a notification by one of its later positions.
 	for id, n := range found {
 		if n.First == id { // only the first position of a notification is its ID
 			list = append(list, n)
@@ -111,7 +113,7 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 // hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
 // operator. A report counts the readers of a message, which is nothing for its recipients.
 func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	// A view that the viewer never touched has no node: it would have no count.
+	// A view that the viewer never touched has no node: it would have no count. What other users touched does not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
 		return err
@@ -148,6 +150,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	}
 	// Visible by the viewer's segments, and by time.
 	if len(ids.announcements) > 0 {
+		// From the node's memory, as the list is.
 		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {
 			return err

@@ -42,6 +42,7 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	if err != nil {
 		return nil, err
 	}
+	// Two marks in one input may name one row, which a payload shows once.
 	list, known := make([]notifications.Notification, 0, len(found)), map[services.PostID]bool{}
 	for _, place := range places {
 		if n, ok := found[place]; ok && !known[n.First] {
@@ -90,6 +91,7 @@ func markedIn(categories []services.Category, hosts []string) []services.Categor
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
+		// Tidings' own categories say by themselves what a subject is; the application says it with each notification.
 		case n.Category == services.CategoryReminder:
 			keys.shows = append(keys.shows, n.Subject)
 		case n.Host != nil && n.Host.About.Type == services.PostType:
@@ -172,6 +174,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 				causes = append(causes, graphUser(user))
 			}
 		}
+	// What the notification is about is also all that it has as a cause.
 	default: // of the host application
 		if shown.Subject != nil {
 			causes = append(causes, *shown.Subject)
@@ -201,7 +204,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
-		// A subject that the viewer may not see, or that is gone, is null; the notification stays.
+		// A subject that the viewer may not see, or that is gone, is null; the notification stays. Both stay 0 for a follow,
+		// and position 0 is never in visible.
 		postID, showID := n.Subject, services.PostID(0)
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, n.Subject
@@ -212,6 +216,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			shown[i].HostCategory = new(string(n.Category))
 			shown[i].Category = services.CategoryHost
 		}
+		// Read once for the whole list, so a post that several notifications are about is one read.
 		if post, ok := visible.posts[postID]; ok {
 			subject := graphPost(post, visible.people[post.Author], together)
 			shown[i].Subject = &subject
@@ -226,6 +231,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
 		}
+		// Found stays nil where nobody asks for causes.
 		if actions != nil {
 			shown[i].Found = causesOf(n, shown[i], actions[i], visible, together)
 		}
@@ -281,6 +287,7 @@ func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, p
 	if len(shown) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
 	}
+	// Next is zero at the end of the list.
 	if !page.Next.At.IsZero() {
 		cursor := r.notificationPositionText(viewer.Number, page.Next)
 		result.PageInfo.EndCursor = &cursor

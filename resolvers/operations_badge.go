@@ -16,6 +16,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()
+		// null resets all sources, and leaves the quiet hours.
 		if given && sources == nil { // each as at first
 			for _, source := range services.Sources {
 				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
@@ -29,11 +30,13 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 				return nil, services.Errorf(services.Invalid, "sources: %s is named twice", source)
 			}
 			named[source] = true
+			// The default differs between sources: views begin outside of the total.
 			if inTotal, given := one.InTotal.ValueOK(); inTotal != nil {
 				change.InTotal[source] = *inTotal
 			} else if given {
 				change.InTotal[source] = source.InTotal()
 			}
+			// A number is what every source begins with.
 			if style, given := one.Style.ValueOK(); given {
 				change.AsDot[source] = style != nil && *style == graph.BadgeStyleDot
 			}

@@ -34,12 +34,14 @@ var notify = &operation[graph.NotifyInput]{
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
+		// The actor is somebody whom the application names: byScope creates them if need be.
 		if in.ActorID != nil {
 			var err error
 			if told.Actor, err = c.r.number(ctx, "actorId", *in.ActorID); err != nil {
 				return nil, err
 			}
 		}
+		// An order or a parcel is no subject: the application shows such things by the address and the data of the label.
 		if in.SubjectID != nil {
 			var err error
 			if told.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
@@ -141,6 +143,7 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 		return category, services.Errorf(services.Invalid, "inTotal: a dot is no number: it is never part of the total")
 	case in.Style == graph.BadgeStyleDot:
 		category.Mode = services.CategoryDot
+	// A number of its own, beside the total.
 	case in.InTotal != nil && !*in.InTotal:
 		category.Mode = services.CategoryApart
 	}
@@ -157,6 +160,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 		if err != nil {
 			return nil, err
 		}
+		// An equal definition changes nothing, so a script may define all categories at each deployment.
 		cmd, err := r.Notifications.DefineCategory(category)
 		if err == nil {
 			err = r.commitOf(ctx, cmd, &input)
@@ -212,6 +216,7 @@ func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, er
 		shown[i] = graph.HostCategory{
 			Name: string(d.Name), Grouped: d.Grouped, Style: graph.BadgeStyleNumber, InTotal: d.Mode.InTotal(), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt,
 		}
+		// Null in the API is what Never is here.
 		if d.Expiry != services.Never {
 			shown[i].ExpiryDays = new(d.Expiry)
 		}

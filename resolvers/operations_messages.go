@@ -18,6 +18,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
+		// Keys and not IDs of users: those who do not exist are created in the transaction of the message.
 		message := messages.Draft{Text: messages.Text{Type: orEmpty(in.Type), Title: in.Title, Content: in.Content}, To: make([]string, len(in.To))}
 		for i, id := range in.To {
 			var err error
@@ -33,6 +34,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		if err != nil {
 			return nil, err
 		}
+		// The error names the first key that nobody has.
 		for _, key := range message.To {
 			if _, ok := known[key]; !ok {
 				return nil, services.NoUser("to", key)
@@ -55,6 +57,7 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 		if err != nil {
 			return nil, err
 		}
+		// The message and the time of its last change stay as they are.
 		if title == nil && !in.Content.IsSet() && (in.URL.IsSet() || in.Data.IsSet()) {
 			return c.r.Messages.Relabel(id), nil
 		}

@@ -75,6 +75,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			if err != nil {
 				return nil, err
 			}
+			// The part of an upTo behind its place is dropped: two texts of one place are one request.
 			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
 		}
 		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {

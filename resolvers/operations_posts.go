@@ -31,6 +31,7 @@ var editPost = &operation[graph.EditPostInput]{
 		if err != nil {
 			return nil, err
 		}
+		// null is an empty list here: it removes those that the list named.
 		mentions, given := in.Mentions.ValueOK()
 		draft, err := c.draft(ctx, in.Body, nil, mentions)
 		if err != nil {

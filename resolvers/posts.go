@@ -57,6 +57,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil || !found {
 		return nil, err
 	}
+	// Together are the parents that were read with it: what is asked of one is read for all.
 	shown := graphPost(parent.Post, parent.By, parent.Together)
 	return &shown, nil
 }
@@ -71,6 +72,7 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 			found, err := dataloader.From(ctx).Answers(ctx, page, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
 				return r.Feed.Answers(ctx, viewer, pages)
 			})
+			// All answers on all posts of the page, not only those of this post.
 			together = found.Together
 			return found.AnswerList, err
 		},
@@ -129,6 +131,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if err != nil {
 		return nil, info, err
 	}
+	// The page is also the key under which the loader keeps its list.
 	page := posts.ListPage[P]{Post: post.Key, After: of.from, Size: size}
 	if after != nil {
 		if page.After, err = of.parse(post.Key, *after); err != nil {
@@ -146,6 +149,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if err != nil {
 		return nil, info, err
 	}
+	// The cursors have their own slice, because E is not known to have one.
 	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
 	for i, item := range list.Items {
 		cursors[i] = of.text(post.Key, of.place(item))

@@ -26,6 +26,7 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 // and a second one for the way back would have to be kept in step.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
+	// A category that is a number outside of the total is COUNT to the user, who did not choose where it counts.
 	for name, mode := range modesByName {
 		if mode == of.Mode || mode == services.CategoryCounted && of.Mode.IsNumber() {
 			shown.Mode = name
@@ -64,6 +65,7 @@ func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *strin
 	if err != nil {
 		return nil, err
 	}
+	// One read for the page; profiles mostly come from the node cache.
 	users, err := dataloader.From(ctx).Users(ctx, list)
 	if err != nil {
 		return nil, err

@@ -73,6 +73,7 @@ func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string)
 // search opens the menu of operations, and finds one by its name.
 func search(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
+	// By the keyboard, because the menu has a shortcut that people use.
 	Press(ctx, tb, "o", chromedp.ModifierAlt)
 	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
 	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))

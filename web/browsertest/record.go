@@ -150,6 +150,7 @@ func (r *record) add(event any) {
 	case *network.EventRequestWillBeSent:
 		r.addRequest(e)
 	case *network.EventResponseReceived:
+		// Later answers of one ID replace earlier ones: see addRequest for redirects.
 		if request := r.requests[e.RequestID]; request != nil {
 			request.Status = int(e.Response.Status)
 		}

@@ -32,6 +32,7 @@ func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 // operator is the operator of a request. An error is UNAUTHENTICATED or FORBIDDEN, or whatever kept the keys from being read.
 func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	token := ""
+	// No cookie is the same as an empty one.
 	if cookie, err := r.Cookie(cookieName); err == nil {
 		token = cookie.Value
 	}
@@ -49,6 +50,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 // admit checks a token. It must have the scope admin itself: acting for a user gives no such right.
 func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
+	// The scopes are those of the token itself. A user's own token never has this one.
 	if err == nil && !viewer.Has(services.ScopeAdmin) {
 		err = services.Errorf(services.Forbidden, "The token is valid but lacks the scope admin.")
 	}

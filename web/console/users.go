@@ -156,6 +156,7 @@ func keyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
 	}
+	// The error says what keys look like.
 	if err := services.CheckUserKey(named); err != nil {
 		return "", err
 	}
@@ -216,6 +217,7 @@ func (c *Console) showUser(v *visit, named string, err error) {
 // look needs no record of its own. An error of the mutation leaves the user unread: an ID that names nobody must not be
 // looked up.
 func (c *Console) recount(v *visit) {
+	// The form has the ID of the user who is shown.
 	id := v.r.PostFormValue("user")
 	var answer struct{ RecountBadges *struct{ Differed []string } }
 	status := c.do(v, `mutation ($user: ID!) { recountBadges(input: {userId: $user}) { differed } }`, map[string]any{"user": id}, &answer)
