@@ -123,10 +123,7 @@ func joinValues(words []string) []string {
 func suggest(words []string, last string) (list []suggestion) {
 	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model
-	flags := map[string]*kong.Flag{}
-	for _, flag := range model.Flags {
-		flags["--"+flag.Name] = flag
-	}
+	flags := flagsByName(model)
 	// The words are read as kong would, but nothing is a fault: an unknown flag is skipped.
 	var command *kong.Node
 	var values []string // the command's arguments so far
@@ -134,10 +131,9 @@ func suggest(words []string, last string) (list []suggestion) {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
 		if strings.HasPrefix(word, "-") {
-			name, _, whole := strings.Cut("--"+strings.TrimLeft(word, "-"), "=")
-			flag := flags[name]
+			flag, apart := flagOf(flags, word)
 			given[flag] = true
-			if flag == nil || flag.IsBool() || whole {
+			if !apart {
 				continue
 			}
 			if i++; i == len(words) { // last is the value of this flag
@@ -178,6 +174,23 @@ func suggest(words []string, last string) (list []suggestion) {
 		}
 	}
 	return list
+}
+
+// flagsByName are the flags of a command line, by their names without dashes.
+func flagsByName(model *kong.Application) map[string]*kong.Flag {
+	flags := map[string]*kong.Flag{}
+	for _, flag := range model.Flags {
+		flags[flag.Name] = flag
+	}
+	return flags
+}
+
+// flagOf is the flag that a word with one or two dashes names; nil for an unknown one. apart reports whether its value is the next
+// word, and not behind = or left out, as that of a switch.
+func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bool) {
+	name, _, whole := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	flag = flags[name]
+	return flag, flag != nil && !whole && !flag.IsBool()
 }
 
 // valuesOf lists the known values of a flag or argument; form says whether it is a file: it is the placeholder of the help.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -140,9 +139,19 @@ the same text. The command needs no server, database or Redis, and has no settin
 // helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own flag would
 // report those first. Trace fails for words that no command has; the error names them.
 func helpOn(k *kong.Kong, args []string) error {
-	// A flag's value is among the words too. In front of the command it hides it, and the help is the general one.
-	words := slices.DeleteFunc(args, func(arg string) bool { return arg == "help" || strings.HasPrefix(arg, "-") })
-	line, err := kong.Trace(k, append([]string{"--help"}, words...))
+	flags, words := flagsByName(k.Model), []string{"--help"}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case strings.HasPrefix(arg, "-"):
+			// The value of a flag is no command.
+			if _, apart := flagOf(flags, arg); apart {
+				i++
+			}
+		case arg != "help":
+			words = append(words, arg)
+		}
+	}
+	line, err := kong.Trace(k, words)
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,18 @@ func TestVariablesOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// The value of a flag is no command, wherever it stands.
+func TestHelpIsOfTheCommandBehindTheFlags(t *testing.T) {
+	for line, same := range map[string]string{
+		"--data x import follows --help": "import --help", "--data=x import --help": "import --help", "--demo export --help": "export --help",
+		"--help --log-level debug erase bob": "erase --help", "help --data x": "--help", "--listen import --help": "--help", "--data --help": "--help",
+	} {
+		if got, want := helpOf(t, line), helpOf(t, same); got != want {
+			t.Errorf("%s prints %.300s", line, got)
+		}
+	}
+}
+
 func TestHelpAndVersionArePrinted(t *testing.T) {
 	for line, words := range map[string][]string{
 		"--help":         {"Usage:", "Examples:", "import <what> <file>", "--listen=HOST:PORT", "[default 100ms; 10ms to 10s; TIDINGS_PUSH_INTERVAL]"},
