@@ -53,11 +53,14 @@ var (
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+standingOf+`
 		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+standingOf+`
-		ORDER BY n.at DESC LIMIT 1), 0), causes, read_to, 0, 0, 0
-FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT} AS c WHERE TRUE
+		ORDER BY n.at DESC LIMIT 1), 0), causes, read_to, 0, undo, undo_to
+FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT, undo BIGINT, undo_to BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes,
 	read_to = CASE WHEN excluded.read_to > g.read_to THEN excluded.read_to ELSE g.read_to END,
+	undo_to = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 AND excluded.undo <> g.undo
+		THEN CASE WHEN excluded.undo_to > g.read_to THEN excluded.undo_to ELSE g.read_to END ELSE g.undo_to END,
+	undo = CASE WHEN excluded.read_to > g.read_to AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: inserted by a node of the version before
 )
 
@@ -135,8 +138,10 @@ type raised struct {
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
-	// readTo is not 0 if a mark reached beyond a cause of a past time that is told only now.
-	readTo services.PostID
+	// readTo is not 0 if a mark reached beyond a cause of a past time that is told only now. undo is the mark, if it can be undone, and
+	// undoTo is how far marks had read before it.
+	readTo, undoTo services.PostID
+	undo           uint64
 	// causes is a difference, and 0 for a group of which only hidden causes changed: its row is written for top alone.
 	causes int
 }
@@ -198,8 +203,12 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		}
 		key := counter{r.Recipient, r.Category}
 		// A mark has covered the time of this cause before it was told.
-		if readTo := b.marks[key].readTo; r.moment != 0 && r.place <= readTo {
-			moved[group{key, r.Subject, bucketOf(r.at)}].readTo = readTo
+		if m := b.marks[key]; r.moment != 0 && r.place <= m.readTo {
+			by := moved[group{key, r.Subject, bucketOf(r.at)}]
+			by.readTo = m.readTo
+			if h := b.heads[r.Recipient]; h.undoAt != 0 && r.place > m.undoTo {
+				by.undo, by.undoTo = h.undo, m.undoTo
+			}
 		}
 	}
 	for _, change := range []struct {
@@ -264,7 +273,7 @@ func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves)
 	// The order does not matter: all of these groups are under the locks of their recipients.
 	list := make(sql.Rows, 0, len(moved))
 	for g, by := range moved {
-		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo})
+		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo, int64(by.undo), by.undoTo})
 	}
 	_, err := b.tx.Run(ctx, moveGroups, list)
 	return err

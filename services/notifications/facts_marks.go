@@ -269,8 +269,9 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
-	if changed == 0 {
-		undo = 0 // there will be no undo
+	// There will be no undo, unless what the mark reads is told later.
+	if changed == 0 && !h.covers(b.tx) {
+		undo = 0
 	}
 	for _, category := range read.Categories {
 		m := b.marks[counter{user, category}]
@@ -300,7 +301,7 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 		return nil, time.Time{}, err
 	}
 	// A mark that changed nothing leaves the mark before it to be undone: two taps on the button are one.
-	if changed > 0 {
+	if changed > 0 || h.covers(tx) {
 		h.undo, h.undoAt, h.changed = h.undo+1, sql.Micros(tx.HappenedAt()), true
 	}
 	var until time.Time
@@ -310,6 +311,16 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	}
 	states, err := b.save(ctx)
 	return states, until, err
+}
+
+// covers reports whether a mark that changed nothing can be undone all the same: it is of the past, and what it reads may be told later.
+// Within the undo time of another mark it is the second tap.
+func (h *head) covers(tx *sql.Tx) bool {
+	if tx.Dated() == 0 {
+		return false
+	}
+	ago := tx.HappenedAt().Sub(sql.FromMicros(h.undoAt))
+	return h.undoAt == 0 || ago < 0 || ago > undoWithin
 }
 
 // undoAllRead makes unread again what the last "mark all read" marked, within 30 s. What was read individually

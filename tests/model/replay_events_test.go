@@ -127,7 +127,17 @@ func (h *history) markNotifications() {
 		h.add(as, "markNotificationsRead", map[string]any{"categories": []string{"LIKE", "MENTION"}})
 	default:
 		h.add(as, "markAllRead", map[string]any{})
+		if rapid.Bool().Draw(h.t, "undone") {
+			h.within(rapid.SampledFrom([]int{10, 29, 40}).Draw(h.t, "seconds"), func() { h.add(as, "undoMarkAllRead", map[string]any{}) })
+		}
 	}
+}
+
+// undoes reports whether an event is an undo. Live it is a CONFLICT where the mark had nothing to mark; of the past it waits for what may be
+// told later, and changes nothing either.
+func undoes(event map[string]any) bool {
+	_, is := event["do"].(map[string]any)["undoMarkAllRead"]
+	return is
 }
 
 // within adds events that happen some seconds after the present one, before the next minute.
