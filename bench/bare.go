@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,20 +11,79 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
 // The reference of the sockets row: a program that only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareArgument.
+// processor. It is this program, started again with the argument bareArgument. With documents it reads them first, as
+// whoever pushes what is in Redis must.
 const bareArgument = "bare-writer"
+
+// bareBatch is how many documents one pipeline reads, as many as a batch of Tidings.
+const bareBatch = 256
 
 // bareWriter writes one prepared frame to every connection when it is triggered.
 type bareWriter struct {
-	frame []byte
-	mu    sync.Mutex
-	conns []net.Conn
+	frame     []byte
+	documents *documentReader // nil: it reads none
+	mu        sync.Mutex
+	conns     []net.Conn
+}
+
+// documentReader reads badge documents and drops them.
+type documentReader struct {
+	redis  *redis.Client
+	keys   []string
+	fields []string // of the first document
+}
+
+// newDocumentReader connects to Redis. The file is a JSON array of the documents' keys.
+func newDocumentReader(ctx context.Context, url, file string) (*documentReader, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	options.ContextTimeoutEnabled = true
+	d := &documentReader{redis: redis.NewClient(options)}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &d.keys)
+	}
+	if err == nil && len(d.keys) == 0 {
+		err = fmt.Errorf("%s names no documents", file)
+	}
+	if err == nil {
+		d.fields, err = d.redis.HKeys(ctx, d.keys[0]).Result()
+	}
+	if err == nil && len(d.fields) == 0 {
+		err = fmt.Errorf("Redis has no document %s", d.keys[0])
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.redis.Close())
+	}
+	return d, nil
+}
+
+// read reads a number of documents in one pipeline, the first one again after the last. It looks at none of them: what a
+// reader makes of a document is no part of the floor.
+func (d *documentReader) read(ctx context.Context, first, count int) error {
+	pipe := d.redis.Pipeline()
+	for i := range count {
+		args := make([]any, 0, 2+len(d.fields))
+		args = append(args, "HMGET", d.keys[(first+i)%len(d.keys)])
+		for _, field := range d.fields {
+			args = append(args, field)
+		}
+		_ = pipe.Process(ctx, redis.NewRawCmd(ctx, args...)) // it only queues
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // newBareWriter makes frames of a length in bytes that the client takes for events.
@@ -52,43 +112,71 @@ func (b *bareWriter) accept(listener net.Listener) error {
 	}
 }
 
-// writeAll writes the frame to every connection and drops the closed ones.
-func (b *bareWriter) writeAll() (written int) {
+// writeAll writes the frame to every connection and drops the closed ones. Each processor has a loop over a part of the
+// connections, which reads the documents of a batch of them before it writes.
+func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	loops := runtime.GOMAXPROCS(0)
-	var group sync.WaitGroup
+	var group errgroup.Group
 	good := make([][]net.Conn, loops)
+	part := (len(b.conns) + loops - 1) / loops
 	for loop := range loops {
-		group.Go(func() {
-			for i := loop; i < len(b.conns); i += loops {
-				if _, err := b.conns[i].Write(b.frame); err == nil {
-					good[loop] = append(good[loop], b.conns[i])
-				} else {
-					_ = b.conns[i].Close()
+		first := min(loop*part, len(b.conns))
+		mine := b.conns[first:min(first+part, len(b.conns))]
+		group.Go(func() error {
+			for batch := range slices.Chunk(mine, bareBatch) {
+				if b.documents != nil {
+					if err := b.documents.read(ctx, first, len(batch)); err != nil {
+						return err
+					}
+					first += len(batch)
+				}
+				for _, conn := range batch {
+					if _, err := conn.Write(b.frame); err == nil {
+						good[loop] = append(good[loop], conn)
+					} else {
+						_ = conn.Close()
+					}
 				}
 			}
+			return nil
 		})
 	}
-	group.Wait()
-	b.conns = b.conns[:0]
-	for _, conns := range good {
-		b.conns = append(b.conns, conns...)
+	if err := group.Wait(); err != nil {
+		return 0, err
 	}
-	return len(b.conns)
+	b.conns = slices.Concat(good...)
+	return len(b.conns), nil
 }
 
-// runBareWriter serves connections on one address and POST /trigger on another, until it is stopped.
-func runBareWriter(address, control string, length int) error {
+// runBareWriter serves connections on one address and POST /trigger on another, until it is stopped. documents are the URL of
+// Redis and the file of newDocumentReader, or nothing.
+func runBareWriter(address, control string, length int, documents ...string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	b := newBareWriter(length)
+	if len(documents) == 2 {
+		reader, err := newDocumentReader(ctx, documents[0], documents[1])
+		if err != nil {
+			return err
+		}
+		defer reader.redis.Close()
+		b.documents = reader
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	b := newBareWriter(length)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /trigger", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, b.writeAll()) })
+	mux.HandleFunc("POST /trigger", func(w http.ResponseWriter, r *http.Request) {
+		written, err := b.writeAll(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, written)
+	})
 	server := &http.Server{Addr: control, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() {
 		_ = listener.Close()

@@ -58,10 +58,10 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) == 5 && os.Args[1] == bareArgument {
+	if len(os.Args) >= 5 && os.Args[1] == bareArgument {
 		length, err := strconv.Atoi(os.Args[4])
 		if err == nil {
-			err = runBareWriter(os.Args[2], os.Args[3], length)
+			err = runBareWriter(os.Args[2], os.Args[3], length, os.Args[5:]...)
 		}
 		exit(err)
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("waiting")
 		<-make(chan os.Signal)
 	case "bare":
-		if err := runBareWriter(os.Args[1], os.Args[2], 500); err != nil {
+		if err := runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}

@@ -233,7 +233,7 @@ func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
 }
 
 // startBare starts the bare writer with frames of a length in bytes.
-func (b *bench) startBare(ctx context.Context, length int) (*program, error) {
+func (b *bench) startBare(ctx context.Context, length int, documents ...string) (*program, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (b *bench) startBare(ctx context.Context, length int) (*program, error) {
 	}
 	control := "127.0.0.1:" + strconv.Itoa(port)
 	p, err := startProgram(ctx, b.folder, "bare", ".", self, func(port string) []string {
-		return []string{bareArgument, "127.0.0.1:" + port, control, strconv.Itoa(length)}
+		return append([]string{bareArgument, "127.0.0.1:" + port, control, strconv.Itoa(length)}, documents...)
 	}, func(string) func(context.Context) error { return listens(control) })
 	if err != nil {
 		return nil, fmt.Errorf("bare writer: %w", err)

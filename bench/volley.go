@@ -115,11 +115,14 @@ func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32
 	n := uint64(time.Now().UnixMicro())
 	hints = []byte{1} // the format
 	for _, user := range users {
-		pipe.HSet(ctx, fmt.Sprintf("{u%d}:b", user), "n", n)
+		pipe.HSet(ctx, documentKey(user), "n", n)
 		hints = binary.AppendUvarint(binary.AppendUvarint(hints, uint64(user)), n)
 	}
 	return hints
 }
+
+// documentKey is where Redis has the badge document of a user.
+func documentKey(user uint32) string { return fmt.Sprintf("{u%d}:b", user) }
 
 // volley raises all documents before, and sends the hints at once.
 func (h *hinter) volley() volley {

@@ -67,8 +67,8 @@ func fire(b *bareWriter, n int) func(context.Context) error {
 			complete := len(b.conns) >= n
 			b.mu.Unlock()
 			if complete {
-				b.writeAll()
-				return nil
+				_, err := b.writeAll(ctx)
+				return err
 			}
 			if err := pause(ctx, time.Millisecond); err != nil {
 				return err
@@ -144,9 +144,16 @@ func TestBareWriterDropsClosedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.close()
-	for left := 4; left > 0; left = b.writeAll() {
-		if err := pause(t.Context(), time.Millisecond); err != nil {
+	for {
+		left, err := b.writeAll(t.Context())
+		if err == nil && left > 0 {
+			err = pause(t.Context(), time.Millisecond)
+		}
+		if err != nil {
 			t.Fatal(err)
+		}
+		if left == 0 {
+			break
 		}
 	}
 }
