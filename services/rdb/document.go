@@ -72,24 +72,21 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 			return nil, redis.Unavailable(err)
 		}
 	}
+	keys := make([]string, len(users))
+	for i, user := range users {
+		keys[i] = DocumentKey(user)
+	}
+	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
+	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
-	ctx = redis.Reading(ctx)
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
-		for _, user := range users {
-			p.HMGet(ctx, DocumentKey(user), layout.fields...)
+	err := c.ReadEach(redis.Reading(ctx), keys, layout.read, func(i int, texts []string) {
+		if i == 0 {
+			epoch = c.Epoch()
 		}
+		documents[i] = layout.parseTexts(texts, epoch)
 	})
 	if err != nil {
 		return nil, err
-	}
-	// Read the epoch after the answers: every connection that delivered one has then reported its server's history.
-	documents, epoch := make([]Document, len(users)), c.Epoch()
-	for i, command := range commands {
-		values, err := command.(*redis.SliceCmd).Result()
-		if err != nil {
-			return nil, redis.Unavailable(err)
-		}
-		documents[i] = layout.parse(values, epoch)
 	}
 	return documents, nil
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -37,6 +38,20 @@ func NewFields(names []string) *Fields {
 	return f
 }
 
+// take takes a command from the pool and gives it a key.
+func (f *Fields) take(key string) *fieldRead {
+	one := f.reads.Get().(*fieldRead)
+	one.command.Args()[1] = key
+	return one
+}
+
+// put returns a command to the pool, without its reply, which belongs to the caller, and without the error of the read.
+func (f *Fields) put(one *fieldRead) {
+	one.command.SetVal(nil)
+	one.command.SetErr(nil)
+	f.reads.Put(one)
+}
+
 // ReadFields reads fields of one hash, in their order, Absent for one that it does not have. Concurrent reads share a round trip,
 // with the waits and errors of Shared, at half of its processor time. The texts are appended to into.
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
@@ -44,20 +59,90 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
 		return appendTexts(into, values), err
 	}
-	// The command comes from a pool, with its arguments in place but for the key. It returns without its reply: that
-	// belongs to the caller.
-	one := fields.reads.Get().(*fieldRead)
-	one.command.Args()[1] = key
+	// The command comes from a pool, with its arguments in place but for the key.
+	one := fields.take(key)
 	err := c.fields.process(ctx, one)
 	reply := one.command.Val()
-	// A command in the pool must not keep a reply alive, nor show the error of the read before.
-	one.command.SetVal(nil)
-	one.command.SetErr(nil)
-	fields.reads.Put(one)
+	fields.put(one)
 	if err != nil {
 		return nil, err
 	}
 	return parseTexts(into, reply, len(fields.names))
+}
+
+// ReadEach reads fields of several hashes in one round trip (on a cluster one to each master), and calls each with the texts of
+// every hash, in the order of keys. The slice of texts is used again for the next hash; the texts may be kept. It is Read for such
+// commands, at half of its processor time: keys of the wrong type are emptied and all are read again, before the first call of
+// each.
+func (c *Client) ReadEach(ctx context.Context, keys []string, fields *Fields, each func(i int, texts []string)) error {
+	if c.fields == nil {
+		return c.readEachByValues(ctx, keys, fields, each)
+	}
+	replies, err := c.rawReplies(ctx, keys, fields)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	for i, reply := range replies {
+		if refusal, refused := bytes.CutPrefix(reply, []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
+			wrong = append(wrong, keys[i])
+		}
+	}
+	if len(wrong) > 0 {
+		if err := c.emptyAll(ctx, wrong); err != nil {
+			return err
+		}
+		if replies, err = c.rawReplies(ctx, keys, fields); err != nil {
+			return err
+		}
+	}
+	texts := make([]string, 0, len(fields.names))
+	for i, reply := range replies {
+		if texts, err = parseTexts(texts[:0], reply, len(fields.names)); err != nil {
+			return Unavailable(err)
+		}
+		each(i, texts)
+	}
+	return nil
+}
+
+// rawReplies sends an HMGET for each key, and returns what Redis answered, unread. The error is UNAVAILABLE.
+func (c *Client) rawReplies(ctx context.Context, keys []string, fields *Fields) (replies [][]byte, err error) {
+	reads := make([]*fieldRead, len(keys))
+	_, err = c.Pipeline(ctx, func(p Pipeliner) {
+		for i, key := range keys {
+			reads[i] = fields.take(key)
+			_ = p.Process(ctx, reads[i].command) // it only queues
+		}
+	})
+	replies = make([][]byte, len(keys))
+	for i, one := range reads {
+		replies[i] = one.command.Val()
+		fields.put(one)
+	}
+	return replies, err
+}
+
+// readEachByValues is ReadEach on a cluster, whose client must read the replies to find a slot that has moved.
+func (c *Client) readEachByValues(ctx context.Context, keys []string, fields *Fields, each func(i int, texts []string)) error {
+	commands, err := c.Read(ctx, func(p Pipeliner) {
+		for _, key := range keys {
+			p.HMGet(ctx, key, fields.names...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	texts := make([]string, 0, len(fields.names))
+	for i, command := range commands {
+		values, err := command.(*redis.SliceCmd).Result()
+		if err != nil {
+			return Unavailable(err)
+		}
+		texts = appendTexts(texts[:0], values)
+		each(i, texts)
+	}
+	return nil
 }
 
 // appendTexts converts the values of HMGET.

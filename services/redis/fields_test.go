@@ -71,6 +71,90 @@ func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 	})
 }
 
+func TestReadEachAnswersInOrder(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode, url string) {
+		c := connect(t, Options{URL: url})
+		fields := NewFields([]string{"a", "none", "b"})
+		var keys []string
+		var want [][]string
+		for i := range 300 {
+			keys = append(keys, fmt.Sprintf("{u%d}:h", i))
+			if i%3 == 2 { // there is no such key
+				want = append(want, []string{Absent, Absent, Absent})
+				continue
+			}
+			want = append(want, []string{fmt.Sprint(i), Absent, ""})
+			if err := c.Commands().HSet(t.Context(), keys[i], "a", i, "b", "").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := func(ctx context.Context) (got [][]string, err error) {
+			err = c.ReadEach(ctx, keys, fields, func(i int, texts []string) {
+				if i != len(got) {
+					t.Errorf("hash %d comes after %d others", i, len(got))
+				}
+				got = append(got, slices.Clone(texts))
+			})
+			return got, err
+		}
+		ctx, trips := WithRoundTrips(t.Context())
+		for range 2 { // the second time with commands that were used
+			if got, err := read(ctx); err != nil || !slices.EqualFunc(got, want, slices.Equal) {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		if trips.Count() != 2 {
+			t.Errorf("%d round trips for two reads", trips.Count())
+		}
+		// Keys of the wrong type are lost data: nobody sees the others before they are emptied.
+		for _, wrong := range []int{1, 299} {
+			if err := c.Commands().Set(t.Context(), keys[wrong], "a", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			want[wrong] = []string{Absent, Absent, Absent}
+		}
+		if got, err := read(t.Context()); err != nil || !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("after keys of the wrong type: %q, %v", got, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got, err := read(ended); !services.IsUnavailable(err) && !errors.Is(err, context.Canceled) || got != nil {
+			t.Errorf("a caller who has gone: %d answers, %v", len(got), err)
+		}
+	})
+}
+
+func TestReadEachReturnsRefusals(t *testing.T) {
+	for kind, url := range map[string]string{"redis": redistest.Redis(t), "cluster": redistest.Cluster(t)} { // the embedded one has no access lists
+		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
+		read := func() error {
+			return c.ReadEach(t.Context(), []string{"{1}one", "{2}two"}, fields, func(i int, texts []string) {
+				if texts[0] != Absent {
+					t.Errorf("hash %d is %q", i, texts)
+				}
+			})
+		}
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+		refuse := func(_ context.Context, server *redis.Client) error {
+			return server.Do(t.Context(), "ACL", "SETUSER", "default", "-hmget").Err()
+		}
+		var err error
+		if cluster, ok := c.redis.(*redis.ClusterClient); ok {
+			err = cluster.ForEachMaster(t.Context(), refuse)
+		} else {
+			err = refuse(t.Context(), c.redis.(*redis.Client))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := read(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%s: a command that the server refuses: %v", kind, err)
+		}
+	}
+}
+
 func TestFieldReadsAreFewerWrites(t *testing.T) {
 	server := redistest.NewServer(t)
 	c, fields := connect(t, Options{URL: server.URL()}), NewFields([]string{"a"})
