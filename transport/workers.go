@@ -6,8 +6,11 @@ import "sync"
 // thousand goroutines. A worker that is about to wait for a slow client leaves its slot to another one, so that slow clients
 // delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value with a limit
 // is ready.
+//
+// A worker that comes back from its client may find its slot taken, and goes on all the same up to twice the limit. Most clients take
+// a frame at once: without that room each event would cost a new goroutine, whose stack has to grow, and the end of another.
 type workers struct {
-	limit int
+	limit int // below it, work starts another worker; a worker that comes back goes on below twice of it
 
 	mu sync.Mutex
 	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
@@ -68,12 +71,12 @@ func (w *workers) leave() {
 	w.mu.Unlock()
 }
 
-// enter takes the slot back after a wait. false: the worker lost its slot and must exit. Others have the work by then.
+// enter takes the slot back after a wait. false: too many others work by now, and the worker must exit.
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A worker that was started in this one's place has the slot, and does the work that is left.
-	if w.running >= w.limit {
+	// Those that were started in the places of this one and others do the work that is left.
+	if w.running >= 2*w.limit {
 		return false
 	}
 	w.running++

@@ -65,8 +65,33 @@ func TestAWaitingWorkerGivesUpItsSlot(t *testing.T) {
 	if !w.enter() || w.running != 1 {
 		t.Errorf("a free place was not given back: %d running", w.running)
 	}
+	if !w.enter() || w.running != 2 {
+		t.Errorf("a worker that came back had to end: %d running", w.running)
+	}
 	if w.enter() {
-		t.Error("a place was given that is taken")
+		t.Error("a place was given beyond twice the limit")
+	}
+}
+
+// TestWorkersOfFastClientsAreKept counts the workers that start: as long as clients take their frames at once, the same ones go on.
+func TestWorkersOfFastClientsAreKept(t *testing.T) {
+	w := &workers{limit: 3}
+	started := 0
+	for range 2 * w.limit { // those that the limit allows, and one in place of each while it writes
+		w.running++
+		started++
+	}
+	for range 1000 {
+		w.mu.Lock()
+		w.first = new(operation) // work is waiting
+		w.mu.Unlock()
+		w.leave()
+		if !w.enter() {
+			t.Fatal("a worker had to end, and another one would start for it")
+		}
+	}
+	if w.running != started {
+		t.Errorf("%d workers after %d", w.running, started)
 	}
 }
 
