@@ -62,7 +62,7 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 		d.fields, err = d.redis.HKeys(ctx, d.keys[0]).Result()
 	}
 	if err == nil && len(d.fields) == 0 {
-		err = fmt.Errorf("Redis has no document %s", d.keys[0])
+		err = fmt.Errorf("no document %s in Redis", d.keys[0])
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.redis.Close())

@@ -89,7 +89,7 @@ func TestDocumentReaderNeedsDocuments(t *testing.T) {
 		}
 	}
 	server.FlushAll()
-	if _, err := newDocumentReader(t.Context(), url, file); err == nil || !strings.Contains(err.Error(), "has no document") {
+	if _, err := newDocumentReader(t.Context(), url, file); err == nil || !strings.Contains(err.Error(), "no document") {
 		t.Errorf("an empty Redis: %v", err)
 	}
 }
