@@ -96,6 +96,10 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 		say(4*hours), visit(3*hours, "enterConversation"), say(3*hours-20*second), visit(3*hours-30*second, "leaveConversation"), say(3*hours-40*second))
 	replayed("one that ended by time", 1, visit(2*hours, "enterConversation"), say(2*hours-50*second), say(2*hours-70*second))
 	replayed("one that was renewed", 0, visit(hours, "enterConversation"), visit(hours-50*second, "enterConversation"), say(hours-70*second))
+	// The end of its minute is over, but the job of the end waits for what else was said in it.
+	a.report(visit(hours/2, "enterConversation"))
+	a.Work(a.Fanout)
+	replayed("one whose message comes after its jobs", 0, say(hours/2-20*second))
 	replayed("what comes now", 1, say(0))
 }
 
@@ -123,6 +127,31 @@ func TestALateUndo(t *testing.T) {
 			if got.at("ingest", "results", 2-after, "error", "code") != want.code || unread != want.unread {
 				t.Errorf("after %d s, with jobs after %d events: %v, %v unread", seconds, after, got, unread)
 			}
+		}
+	}
+}
+
+// An undo takes back one mark: what an earlier mark of the past read stays read, also if it is told last of all.
+func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
+	a := newAPI(t)
+	a.happens(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})
+	got := a.report(
+		a.happened(4*time.Hour, event{"markAllRead": event{"as": "user:alice"}}),
+		a.happened(4*time.Hour-10*time.Second, event{"undoMarkAllRead": event{"as": "user:alice"}}))
+	for i := range 2 {
+		if failed := got.at("ingest", "results", i, "error"); failed != nil {
+			t.Errorf("event %d: %v", i, failed)
+		}
+	}
+	for _, late := range []struct {
+		ago    time.Duration
+		who    string
+		unread float64
+	}{{6 * time.Hour, "bob", 0}, {5*time.Hour - time.Minute, "carol", 1}} {
+		a.happens(late.ago, event{"follow": event{"as": "user:" + late.who, "userId": "user:alice"}})
+		unread := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil).at("viewer", "badges", "notifications", "total", "value")
+		if unread != late.unread {
+			t.Errorf("a follow of %v ago: %v unread, want %v", late.ago, unread, late.unread)
 		}
 	}
 }
