@@ -71,9 +71,9 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 }
 
 // ReadEach reads fields of several hashes in one round trip (on a cluster one to each master), and calls each with the texts of
-// every hash, in the order of keys. The slice of texts is used again for the next hash; the texts may be kept. It is Read for such
-// commands, at half of its processor time: keys of the wrong type are emptied and all are read again, before the first call of
-// each.
+// every hash, in the order of keys. The slice of texts is used again for the next hash; the texts may be kept. As in
+// Read, keys of the wrong type are emptied and all are read again, before the first call of each. It takes less processor time than
+// Read: the commands are prepared, and texts are cut out of the reply as it came.
 func (c *Client) ReadEach(ctx context.Context, keys []string, fields *Fields, each func(i int, texts []string)) error {
 	if c.fields == nil {
 		return c.readEachByValues(ctx, keys, fields, each)
