@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 
 	"tidings/services"
 	"tidings/services/sql"
@@ -19,10 +21,11 @@ type selection struct {
 	Gen uint64
 }
 
-// The end of both statements that keep a mark. read_to only rises, whatever order marks arrive in. RETURNING names every type,
-// raised or not, and with it the row is locked.
+// The end of both statements that keep a mark. read_to only rises, whatever order marks arrive in. marks has room for the last 16 at
+// least, and firstMark reads it; a mark again of the same is the first one. RETURNING names every type, raised or not, and with it the row is locked.
 const raiseReadTo = `
-ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END
+ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END,
+	marks = CASE WHEN s.marks LIKE CAST(excluded.read_to AS TEXT) || '@%' THEN s.marks ELSE substr(excluded.marks || s.marks, 1, 600) END
 RETURNING type`
 
 var (
@@ -38,13 +41,13 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 
 	// A mark also covers messages that were sent at a past time and are delivered after it. These statements lock the types too.
 	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
-INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
-SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
+INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
+SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
 
 	// The newest message is where such a mark ends, and not the present time: what is delivered later and is newer was not seen.
 	keepReadToNewest = sql.NewStatement("keep that types of site messages were read", `
-INSERT INTO site_message_state AS s (user_number, type, ver, read_to)
-SELECT CAST($1 AS BIGINT), c.type, 1, r.message FROM {rows $2 type TEXT} AS c CROSS JOIN (
+INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
+SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c CROSS JOIN (
 	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
 ) AS r WHERE TRUE ORDER BY c.type`+raiseReadTo)
 
@@ -53,7 +56,7 @@ UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
 
 	readToOf = sql.NewStatement("how far site messages of a type were read", `
-SELECT user_number, read_to FROM site_message_state WHERE {in user_number $1 BIGINT} AND type = $2 AND read_to >= $3`)
+SELECT user_number, read_to, marks FROM site_message_state WHERE {in user_number $1 BIGINT} AND type = $2 AND read_to >= $3`)
 
 	typeOf = sql.NewStatement("the type of a site message", `SELECT type FROM site_messages WHERE id = $1`)
 
@@ -189,8 +192,8 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read for users whose earlier mark covers it. The read time is that up to which the mark
-// reached. Otherwise a message that was reported late would come back as unread, although its user had read all of that time.
+// readLate marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark. Otherwise a
+// message that was reported late would come back as unread, although its user had read all of that time.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -200,8 +203,10 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
 		var user services.UserID
 		var upTo services.PostID
-		err := scan(&user, &upTo)
-		read = append(read, []any{user, upTo.Moment().UnixMicro()})
+		var marks string
+		err := scan(&user, &upTo, &marks)
+		// A mark that is not among the last ones has its place as its time.
+		read = append(read, []any{user, firstMark(marks, id, upTo.Moment().UnixMicro())})
 		return err
 	})
 	// Most users have no such mark.
@@ -210,6 +215,25 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	}
 	_, err = tx.Run(ctx, readDelivered, id, read)
 	return err
+}
+
+// markedAt is the end of a mark as firstMark reads it. The statement puts the last ID that the mark covers before it.
+func markedAt(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
+
+// firstMark returns when the first of a user's last marks that cover a message was made, in microseconds, or otherwise if none of them
+// does. The last mark of the text may be cut off: it is whole only with its space.
+func firstMark(marks string, id ID, otherwise int64) int64 {
+	first := int64(0)
+	for mark := range strings.SplitAfterSeq(marks, " ") {
+		place, moment, _ := strings.Cut(mark, "@")
+		moment, whole := strings.CutSuffix(moment, " ")
+		upTo, _ := strconv.ParseUint(place, 10, 64)
+		at, err := strconv.ParseInt(moment, 10, 64)
+		if whole && err == nil && ID(upTo) >= id && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return cmp.Or(first, otherwise)
 }
 
 // raise raises the versions of states, given by user and type. Their rows are locked, so versions have no gap that another fills.
@@ -233,9 +257,10 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 		types[i] = []any{kind}
 	}
 	// A mark of all at present. With upTo or a past moment it ends there.
-	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types}
+	mark := markedAt(tx.HappenedAt().UnixMicro())
+	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types, mark}
 	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
-		upTo, keep, args = reach, keepReadTo, []any{user, types, reach}
+		upTo, keep, args = reach, keepReadTo, []any{user, types, reach, mark}
 	}
 	// The message has to be the user's own: an ID of another's would tell whether it exists.
 	if chosen.UpTo != 0 {

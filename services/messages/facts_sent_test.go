@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tidings/services"
 	"tidings/services/erase"
@@ -168,6 +169,107 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 			sqltest.Equal(b.T, unread, len(c.unread))
 		})
 	}
+}
+
+// A message that is delivered after several marks was read at the first that covers it, whatever order the marks arrived in. A mark again
+// of the same leaves no trace.
+func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		all := []string{"general", "offer"}
+		b.message(20, "general")
+		b.message(30, "general")
+		b.message(40, "offer")
+		for _, id := range []ID{20, 30, 40} {
+			b.give(id, 1)
+		}
+		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of `at`
+		minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+		for _, mark := range []struct {
+			minute int
+			upTo   ID
+		}{{2, 30}, {1, 20}, {3, 0}, {4, 0}, {5, 20}, {6, 30}} {
+			b.MustWrite(func(tx *sql.Tx) error {
+				tx.Date(services.PostIDAt(minute(mark.minute)))
+				defer tx.Date(0)
+				chosen := selection{Types: all, UpTo: mark.upTo, Gen: services.AnyGen}
+				_, err := markRead(b.Ctx, tx, 1, chosen)
+				return err
+			})
+		}
+		b.Clock.Advance(time.Hour)
+		for range 40 {
+			b.markRead(1, selection{Types: all, Gen: services.AnyGen})
+		}
+		for id, kind := range map[ID]string{10: "general", 25: "general", 35: "general", 15: "offer", 31: "offer"} {
+			b.message(id, kind)
+			b.MustWrite(func(tx *sql.Tx) error {
+				_, err := deliver(b.Ctx, tx, id, []services.UserID{1, 2}, true)
+				return err
+			})
+		}
+		want := map[ID]int{10: 1, 15: 1, 25: 2, 31: 3, 35: 3}
+		for _, message := range sqltest.Must(list(b.Ctx, b.DB, 1, all, false, MaxID, 100))(b.T) {
+			if at, late := want[message.ID]; late && !message.ReadAt.Equal(minute(at)) {
+				b.T.Errorf("%d was read at %v, want %v", message.ID, message.ReadAt, minute(at))
+			}
+		}
+		sqltest.Equal(b.T, len(b.unreadIDs(1, all...)), 0)
+		sqltest.Equal(b.T, len(b.unreadIDs(2, all...)), len(want))
+	})
+}
+
+// The text of marks has a bound. One that it cuts in two does not count.
+func TestFirstMark(t *testing.T) {
+	const none = 7
+	for _, c := range []struct {
+		marks string
+		want  int64
+	}{
+		{"", none},
+		{"9@100 ", none},
+		{"10@100 ", 100},
+		{"12@300 11@200 10@100 ", 100},
+		{"12@300 11@200 9@100 ", 200},
+		{"11@200 12@300 ", 200},
+		{"12@300 11@20", 300},
+		{"12@300 11@", 300},
+		{"12@300 11", 300},
+		{"x@1 12@y 18446744073709551615@300 ", 300},
+	} {
+		if got := firstMark(c.marks, 10, none); got != c.want {
+			t.Errorf("firstMark(%q) = %d, want %d", c.marks, got, c.want)
+		}
+	}
+}
+
+// The marks that have no room are the oldest. What only they cover was read at the first that is left.
+func TestMarksKeepTheLastOnes(t *testing.T) {
+	eachBundle(t, func(b bundle) {
+		const marks = 60
+		for id := ID(1); id <= marks; id++ {
+			b.message(2*id, "general")
+			b.give(2*id, 1)
+			b.markRead(1, selection{Types: []string{"general"}, Gen: services.AnyGen})
+			b.Clock.Advance(time.Minute)
+		}
+		end := b.Clock.Now()
+		readBefore := func(id ID) time.Duration {
+			b.message(id, "general")
+			b.MustWrite(func(tx *sql.Tx) error {
+				_, err := deliver(b.Ctx, tx, id, []services.UserID{1}, true)
+				return err
+			})
+			for _, message := range sqltest.Must(list(b.Ctx, b.DB, 1, []string{"general"}, false, id+1, 1))(b.T) {
+				return end.Sub(message.ReadAt)
+			}
+			return 0
+		}
+		sqltest.Equal(b.T, readBefore(2*marks-1), time.Minute)
+		sqltest.Equal(b.T, readBefore(2*marks-31), 16*time.Minute)
+		if got := readBefore(1); got < 17*time.Minute || got == marks*time.Minute {
+			b.T.Errorf("the oldest message was read %v before the end", got)
+		}
+	})
 }
 
 // A mark of all messages by a user who has none is no state: their badge has nothing to show.

@@ -119,25 +119,18 @@ func (r *replayed) live(t *rapid.T, h *history) {
 }
 
 // later sends all events after the last one happened, in batches: an event that refers to an earlier event's object waits for that event's
-// answer. Of two marks of site messages the jobs run in between: a message that is delivered after both has the time of the second.
+// answer.
 func (r *replayed) later(t *rapid.T, h *history) {
-	const mark = "markSiteMessagesRead"
 	r.reach(h, h.clock)
-	marked := false // since the jobs ran
 	for done := 0; done < len(h.events); {
-		if marked && h.events[done].name == mark {
-			r.Due()
-			marked = false
-		}
 		size := rapid.IntRange(1, 40).Draw(t, "batch")
 		var batch []map[string]any
 		first := done
 		for ; done < len(h.events) && len(batch) < size; done++ {
 			input, known := r.resolved(h.events[done].input, h.group)
-			if !known || marked && h.events[done].name == mark {
+			if !known {
 				break
 			}
-			marked = marked || h.events[done].name == mark
 			batch = append(batch, eventOf(h.events[done], input, true))
 		}
 		if len(batch) == 0 { // the event that would have made the object was refused
@@ -148,7 +141,6 @@ func (r *replayed) later(t *rapid.T, h *history) {
 		r.ingest(t, first, batch)
 		if rapid.Bool().Draw(t, "jobs") {
 			r.Due()
-			marked = false
 		}
 	}
 }
