@@ -75,12 +75,7 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 func (d *documentReader) read(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {
-		args := make([]any, 0, 2+len(d.fields))
-		args = append(args, "HMGET", d.keys[(first+i)%len(d.keys)])
-		for _, field := range d.fields {
-			args = append(args, field)
-		}
-		_ = pipe.Process(ctx, redis.NewRawCmd(ctx, args...)) // it only queues
+		_ = pipe.Process(ctx, redis.NewRawCmd(ctx, "HGETALL", d.keys[(first+i)%len(d.keys)])) // it only queues
 	}
 	_, err := pipe.Exec(ctx)
 	return err

@@ -59,14 +59,14 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 		}
 	}
 	next("at first", 0)
-	n.Server.Do("ACL", "SETUSER", "default", "-hmget", "-hget")
+	n.Server.Do("ACL", "SETUSER", "default", "-hgetall", "-hget")
 	for range cap(n.fallback) {
 		n.fallback <- struct{}{}
 	}
 	livetest.Start(n.World, shows[0])
 	n.Must(n.live.Memory.Refresh(t.Context()))
 	<-stale
-	n.Server.Do("ACL", "SETUSER", "default", "+hmget", "+hget")
+	n.Server.Do("ACL", "SETUSER", "default", "+hgetall", "+hget")
 	for range cap(n.fallback) {
 		<-n.fallback
 	}

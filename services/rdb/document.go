@@ -53,7 +53,7 @@ type Document struct {
 	Registered
 }
 
-// Documents reads the badge documents of the users, in their order, by one HMGET each in one round trip.
+// Documents reads the badge documents of the users, in their order, by one HGETALL each in one round trip.
 func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err

@@ -138,7 +138,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuse := func(_ context.Context, server *redis.Client) error {
-			return server.Do(t.Context(), "ACL", "SETUSER", "default", "-hmget").Err()
+			return server.Do(t.Context(), "ACL", "SETUSER", "default", "-hgetall").Err()
 		}
 		var err error
 		if cluster, ok := c.redis.(*redis.ClusterClient); ok {
@@ -236,25 +236,47 @@ func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-func TestRepliesThatAreNotTexts(t *testing.T) {
-	good := "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n"
-	if got, err := parseTexts(nil, []byte(good), 3); err != nil || !slices.Equal(got, []string{"a", Absent, ""}) {
-		t.Errorf("%q, %v", got, err)
+// Both protocols, in the order of the names and in another one, with fields that nobody asked for.
+func TestRepliesOfHashes(t *testing.T) {
+	fields := NewFields([]string{"a", "bc", "d"})
+	for _, c := range []struct {
+		reply string
+		want  []string
+	}{
+		{"*0\r\n", []string{Absent, Absent, Absent}},
+		{"%0\r\n", []string{Absent, Absent, Absent}},
+		{"*2\r\n$2\r\nbc\r\n$0\r\n\r\n", []string{Absent, "", Absent}},
+		{"*6\r\n$1\r\na\r\n$1\r\n1\r\n$2\r\nbc\r\n$3\r\n2\r\n\r\n$1\r\nd\r\n$1\r\n3\r\n", []string{"1", "2\r\n", "3"}},
+		{"%3\r\n$1\r\nd\r\n$1\r\n3\r\n$1\r\na\r\n$1\r\n1\r\n$2\r\nbc\r\n$1\r\n2\r\n", []string{"1", "2", "3"}},
+		{"*6\r\n$1\r\nx\r\n$1\r\n9\r\n$2\r\nbc\r\n$1\r\n2\r\n$1\r\ny\r\n$1\r\n8\r\n", []string{Absent, "2", Absent}},
+	} {
+		got, err := fields.parse([]string{"before"}, []byte(c.reply))
+		if err != nil || !slices.Equal(got, append([]string{"before"}, c.want...)) {
+			t.Errorf("%q is read as %q, %v", c.reply, got, err)
+		}
 	}
-	if got, err := parseTexts([]string{"before"}, []byte("*1\r\n$-1\r\n"), 1); err != nil || !slices.Equal(got, []string{"before", Absent}) {
+}
+
+func TestRepliesThatAreNotHashes(t *testing.T) {
+	fields := NewFields([]string{"a", "b"})
+	good := "*4\r\n$1\r\na\r\n$0\r\n\r\n$1\r\nb\r\n$1\r\nc\r\n"
+	if got, err := fields.parse(nil, []byte(good)); err != nil || !slices.Equal(got, []string{"", "c"}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for end := range len(good) {
-		if got, err := parseTexts(nil, []byte(good[:end]), 3); err == nil {
+		if got, err := fields.parse(nil, []byte(good[:end])); err == nil {
 			t.Errorf("%q is read as %q", good[:end], got)
 		}
 	}
-	for _, reply := range []string{good + "x", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", ":3\r\n", "*3\r\n:1\r\n:2\r\n:3\r\n", strings.Replace(good, "$1", "$x", 1), strings.Replace(good, "$1", "$9", 1)} {
-		if got, err := parseTexts(nil, []byte(reply), 3); err == nil {
+	for _, reply := range []string{
+		good + "x", ":3\r\n", "*1\r\n$1\r\na\r\n", "*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n", "*2\r\n$1\r\na\r\n$-1\r\n", "*-1\r\n", "*2\r\n:1\r\n:2\r\n", "%2\r\n$1\r\na\r\n$1\r\n1\r\n",
+		strings.Replace(good, "$1", "$x", 1), strings.Replace(good, "$1", "$9", 1), strings.Replace(good, "*4", "*2", 1), strings.Replace(good, "*4", "*6", 1),
+	} {
+		if got, err := fields.parse(nil, []byte(reply)); err == nil {
 			t.Errorf("%q is read as %q", reply, got)
 		}
 	}
-	if _, err := parseTexts(nil, []byte("-LOADING Redis is loading\r\n"), 3); !services.IsUnavailable(Unavailable(err)) || err.Error() != "LOADING Redis is loading" {
+	if _, err := fields.parse(nil, []byte("-LOADING Redis is loading\r\n")); !services.IsUnavailable(Unavailable(err)) || err.Error() != "LOADING Redis is loading" {
 		t.Errorf("a refusal: %v", err)
 	}
 }
