@@ -39,7 +39,7 @@ type scriptTimes struct {
 }
 
 // plainCommands do almost no work: if one of them is slow, another program had the processor.
-var plainCommands = []string{"get", "set", "hget", "hmget", "ping", "publish"}
+var plainCommands = []string{"get", "set", "hget", "hgetall", "hmget", "ping", "publish"}
 
 // collect reads the log and empties it.
 func (s *scriptTimes) collect(ctx context.Context, client *redis.Client) error {

@@ -92,6 +92,7 @@ type Resolver struct {
 // copies it first.
 type Badges interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
+	ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadForHost(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
 	BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]

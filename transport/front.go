@@ -29,6 +29,9 @@ type QuickSchema interface {
 // connection it hands to the HTTP server, with all that was read from it: whatever is unusual, malformed, slow or refused is
 // answered there. Such a connection stays there. Both apply the same checks and limits, and send the same headers.
 //
+// Serving a busy connection that asks for one thing again and again is a loop's work, which answers many of them with one read:
+// see frontLoops. Any other connection has a goroutine.
+//
 // It exists for its speed: net/http and the executor take most of the time of a request for badges. What a plain request means
 // follows from its bytes alone, so two memories know heads and bodies that were seen before, and the answer is rendered
 // into one buffer and written once. Whoever adds a check to queries.Do adds it to readHead or answer too; the test
@@ -39,6 +42,7 @@ type Front struct {
 	queries  *queries
 	handler  http.Handler
 	quick    QuickSchema
+	loops    *frontLoops // nil: each connection has a goroutine
 	loopback bool
 	// A head is remembered with its viewer once the token is known to be good; it is looked up by all of its bytes.
 	heads    *textMemory[*head]
@@ -81,6 +85,9 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	if endpoint, ok := handler.(*endpoint); ok {
 		f.queries = endpoint.queries
 		f.quick, _ = endpoint.queries.cfg.Schema.(QuickSchema)
+		if joint, ok := f.quick.(JointSchema); ok {
+			f.loops = newFrontLoops(f, joint)
+		}
 	}
 	// The HTTP server's side of a drain, of the count of connections, and of what the front has charged already.
 	next.Handler = f.lastly(next.Handler)
@@ -106,7 +113,7 @@ func (f *Front) lastly(handler http.Handler) http.Handler {
 }
 
 // Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. It may be called for
-// several listeners, and starts one goroutine for each, and one for each connection.
+// several listeners, and starts one goroutine for each, and one for each connection that is not in a loop.
 func (f *Front) Serve(listener net.Listener) error {
 	// The HTTP server sees a listener that yields only what the front hands on.
 	handed := &frontListener{
@@ -153,7 +160,7 @@ func (f *Front) accept(from *frontListener) {
 			_ = conn.Close() // the server has ended
 			continue
 		}
-		go one.serve()
+		go one.serve(nil, nil)
 	}
 }
 

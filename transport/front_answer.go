@@ -21,6 +21,7 @@ import (
 // knownRequest is a request that was read before, by its bytes. It is shared by all viewers who send these bytes.
 type knownRequest struct {
 	quick Quick // nil: the executor answers it, or the HTTP server
+	joint any   // what a JointSchema knows of it; nil: it is answered by itself
 	query bool  // it is a query
 	// What Limits is told of the request: the document and its price. There are no variables in either.
 	operation *graphql.OperationContext
@@ -73,10 +74,14 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if price > f.queries.documents.dear {
 		return left
 	}
-	return &knownRequest{
+	known := &knownRequest{
 		query: true, quick: f.quick.Quick(operation), price: price,
 		operation: &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName, Doc: doc.QueryDocument, Operation: operation},
 	}
+	if f.loops != nil && known.quick != nil {
+		known.joint = f.loops.schema.Joint(operation)
+	}
+	return known
 }
 
 // frontRequest is one request that the front answers: its context and its ID for errors in one allocation.
@@ -100,6 +105,10 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 		return frontPaid
 	}
 	known := f.requestOf(body)
+	// A head that comes once is in no memory, from which loops take theirs.
+	if c.joint++; known.joint == nil || h.once {
+		c.joint = min(c.joint, 0)
+	}
 	switch {
 	case !known.query:
 		return frontPaid
@@ -112,26 +121,37 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	if err := q.cfg.Limits.Operation(one, address, known.operation, known.price); err != nil {
 		return c.refuse(h, err)
 	}
+	return c.answerQuick(h, body, known.quick, one)
+}
+
+// answerQuick answers a compiled operation that was charged.
+func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontRequest) frontOutcome {
 	// The answer is rendered behind room for its head, whose length is known only when the body is.
 	out := answerBuffers.Get().(*[]byte)
 	defer answerBuffers.Put(out)
-	text, ok := tried(known.quick, one, append((*out)[:answerHead], `{"data":`...))
+	text, ok := tried(quick, one, append((*out)[:answerHead], answerStart...))
 	// A longer buffer is left to the collector: a few long answers would otherwise pin megabytes in the pool.
 	if cap(text) <= answerKept {
 		*out = text[:0]
 	}
 	// The executor says what was wrong, and also that the answer is too long. The operation was charged already.
-	if !ok || len(text)-answerHead > q.cfg.AnswerLimit {
+	if !ok || len(text)-answerHead > c.front.queries.cfg.AnswerLimit {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
-	text = append(text, '}')
-	last := f.lasts.Load()
+	last := c.front.lasts.Load()
+	return outcome(last, c.send(finished(h, append(text, '}'), last)))
+}
+
+// answerStart is what the data of an answer begins with.
+const answerStart = `{"data":`
+
+// finished is a whole answer, compressed if the client accepts it and it pays: text has the body behind room for the head.
+func finished(h *head, text []byte, last bool) []byte {
 	if h.gzip && len(text)-answerHead >= compressFrom {
 		short := compressed(text[answerHead:])
-		text = append(text[:answerHead], short...)
-		return outcome(last, c.send(framed(h, text, "Content-Encoding: gzip\r\n", last)))
+		return framed(h, append(text[:answerHead], short...), "Content-Encoding: gzip\r\n", last)
 	}
-	return outcome(last, c.send(framed(h, text, "", last)))
+	return framed(h, text, "", last)
 }
 
 // tried calls quick. A panic is for the executor, which meets it again and presents it. Without recovery here it would end the

@@ -40,37 +40,51 @@ type frontConn struct {
 	read, written time.Time // the deadlines that are set
 	ahead         [1]byte   // what watch has read
 	hasAhead      bool
+	joint         int // requests in a row that could be answered jointly
+
+	loop loopConn
 }
 
 // frontBuffers are reused: thousands of idle connections would each keep one, so they are the price of a goroutine's blocking
 // read without an event loop.
 var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
 
-// serve answers requests until the connection ends or is handed on. buffer[:filled] is what was read and not answered yet.
-func (c *frontConn) serve() {
+// serve answers requests until the connection ends, is handed on, or joins a loop. first, if it is there, ends the answer to a
+// request that was read already; rest is what was read behind it, and fits into a buffer. buffer[:filled] is what was read and not
+// answered yet.
+func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	own := frontBuffers.Get().(*[frontBuffer]byte)
 	defer frontBuffers.Put(own)
-	defer c.front.leave(c)
-	// handOn sets it to false: the HTTP server then owns the connection, also when this goroutine panics.
-	closes := true
+	// false once it is another's: the HTTP server then owns the connection, or a loop, also when this goroutine panics.
+	owns := true
 	defer func() {
-		if closes {
+		if owns {
 			_ = c.conn.Close()
+			c.front.leave(c)
 		}
 	}()
-	buffer, filled := own[:], 0
-	for {
-		n, err := c.wait(buffer[filled:], filled > 0)
-		filled += n
-		if err != nil {
-			// A client that is silent between requests is gone after the idle time. One that is silent within a request gets the HTTP
-			// server's patience and its errors.
-			if late := errors.Is(err, os.ErrDeadlineExceeded); !late || filled == 0 {
+	handOn := func(before []byte, paid bool) {
+		owns = false
+		defer c.front.leave(c)
+		c.handOn(before, paid)
+	}
+	if first != nil && first() == frontEnds {
+		return
+	}
+	buffer := own[:]
+	filled := copy(buffer, rest)
+	for fresh := filled == 0; ; fresh = true {
+		if fresh {
+			n, err := c.wait(buffer[filled:], filled > 0)
+			filled += n
+			if err != nil {
+				// A client that is silent between requests is gone after the idle time. One that is silent within a request gets the HTTP
+				// server's patience and its errors.
+				if late := errors.Is(err, os.ErrDeadlineExceeded); late && filled > 0 {
+					handOn(buffer[:filled], false) // a slow request
+				}
 				return
 			}
-			closes = false
-			c.handOn(buffer[:filled], false) // a slow request
-			return
 		}
 		// A piece of a next request moves to the front of the buffer.
 		used, outcome := c.requests(buffer[:filled])
@@ -79,9 +93,15 @@ func (c *frontConn) serve() {
 		case outcome == frontEnds:
 			return
 		case outcome == frontForeign || outcome == frontPaid:
-			closes = false
-			c.handOn(buffer[:filled], outcome == frontPaid)
+			handOn(buffer[:filled], outcome == frontPaid)
 			return
+		case filled == 0 && c.joint >= jointAfter && !c.hasAhead:
+			if joined, lost := c.front.loops.join(c); joined {
+				owns = false
+				return
+			} else if lost {
+				return
+			}
 		// The larger buffer always has room for the rest: requests hands on whatever would not fit into it.
 		case filled == len(buffer): // a longer request
 			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
@@ -129,12 +149,18 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 // closeIdle closes the connection if it has no request.
 func (c *frontConn) closeIdle() {
 	if c.state.CompareAndSwap(frontIdle, frontClosed) {
-		_ = c.conn.Close() // it has no request that could be lost
+		c.cut() // it has no request that could be lost
 	}
 }
 
-// cut closes the connection at once.
-func (c *frontConn) cut() { _ = c.conn.Close() }
+// cut closes the connection at once. A loop closes its own, when it hears of the end.
+func (c *frontConn) cut() {
+	if c.loop.cut() {
+		return
+	}
+	_ = c.conn.Close()
+	c.loop.closed(c)
+}
 
 // handOn gives the connection to the HTTP server, with what was read. The front forgets it; its deadlines are the server's now.
 func (c *frontConn) handOn(before []byte, paid bool) {

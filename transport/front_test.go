@@ -30,7 +30,8 @@ import (
 type quickSchema struct {
 	*testSchema
 	answered atomic.Int64
-	do       func(ctx context.Context) bool // before an answer; false fails it
+	do       func(ctx context.Context) bool                             // before an answer; false fails it
+	joint    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setJointly
 }
 
 func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) ([]byte, bool) {
@@ -49,6 +50,28 @@ func (s *quickSchema) Quick(operation *ast.OperationDefinition) func(ctx context
 			value = viewer.Key + "@" + viewer.Device
 		}
 		return fmt.Appendf(to, `{%q:%q}`, field.Alias, value), true
+	}
+}
+
+func (s *quickSchema) Joint(operation *ast.OperationDefinition) any {
+	if quick := s.Quick(operation); quick != nil {
+		return quick
+	}
+	return nil
+}
+
+// setJointly sets what is called before joint answers; if it returns false, all of them are left to Quick.
+func (s *quickSchema) setJointly(before func(ctx context.Context, requests []JointRequest) bool) {
+	s.joint.Store(&before)
+}
+
+func (s *quickSchema) AnswerJointly(ctx context.Context, requests []JointRequest) {
+	if before := s.joint.Load(); before != nil && !(*before)(ctx, requests) {
+		return
+	}
+	for i := range requests {
+		one := &requests[i]
+		one.Text, one.OK = one.Operation.(Quick)(one.Context, one.Text)
 	}
 }
 
@@ -146,7 +169,11 @@ func (f *fronted) send(address string, count int, texts ...string) (answers []st
 			}
 		}
 	}()
-	reader := bufio.NewReader(conn)
+	return f.read(bufio.NewReader(conn), count)
+}
+
+// read reads answers as texts that can be compared.
+func (f *fronted) read(reader *bufio.Reader, count int) (answers []string) {
 	for range count {
 		got, err := http.ReadResponse(reader, nil)
 		if err != nil {

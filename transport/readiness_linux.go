@@ -56,23 +56,30 @@ func (e *epoll) add(conn net.Conn, ready func()) watch {
 
 // open makes the descriptor and the goroutine that waits. The lock is held.
 func (e *epoll) open() bool {
-	number, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	file, raw, number, err := openEpoll()
 	if err != nil {
-		return false
-	}
-	if err := syscall.SetNonblock(number, true); err != nil { // os.NewFile then lets the runtime wait for the descriptor
-		_ = syscall.Close(number)
-		return false
-	}
-	file := os.NewFile(uintptr(number), "epoll")
-	raw, err := file.SyscallConn()
-	if err != nil {
-		_ = file.Close()
 		return false
 	}
 	e.file, e.number = file, number
 	go e.wait(raw)
 	return true
+}
+
+// openEpoll makes a descriptor of epoll whose file a goroutine can wait for.
+func openEpoll() (file *os.File, raw syscall.RawConn, number int, err error) {
+	if number, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return nil, nil, 0, err
+	}
+	if err := syscall.SetNonblock(number, true); err != nil { // os.NewFile then lets the runtime wait for the descriptor
+		_ = syscall.Close(number)
+		return nil, nil, 0, err
+	}
+	file = os.NewFile(uintptr(number), "epoll")
+	if raw, err = file.SyscallConn(); err != nil {
+		_ = file.Close()
+		return nil, nil, 0, err
+	}
+	return file, raw, number, nil
 }
 
 // closeUnused ends the goroutine if nothing is watched. The lock is held.

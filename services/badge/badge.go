@@ -67,7 +67,8 @@ type Service struct {
 	log       *slog.Logger
 
 	sources  sourceList
-	agers    []source.Ager // of sources
+	agers    []source.Ager   // of sources
+	waiters  []source.Waiter // of sources
 	settings source.Settings
 	// Holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must still
 	// serve commands.
@@ -99,7 +100,7 @@ func New(cfg Config) *Service {
 		beyond: newBeyond(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
-	s.agers = s.sources.agers()
+	s.agers, s.waiters = s.sources.agers(), s.sources.waiters()
 	return s
 }
 

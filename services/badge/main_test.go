@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"tidings/services"
@@ -121,11 +122,27 @@ func (n node) makeRoom(members ...services.UserID) services.ConversationID {
 	return id
 }
 
+// ready reads what is ready of a user's badges.
+func (n node) ready(user services.UserID) *services.Badges {
+	badges, err := n.ReadReady(n.TB.Context(), []services.UserID{user})
+	if err != nil {
+		return nil
+	}
+	return badges[0]
+}
+
+// read reads badges. What is ready before is the same.
 func (n node) read(user services.UserID) *services.Badges {
 	n.TB.Helper()
+	ready := n.ready(user)
 	badges, err := n.Read(n.TB.Context(), user)
 	n.Must(err)
 	n.holds(badges)
+	if ready != nil {
+		if diff := cmp.Diff(badges, ready); diff != "" {
+			n.TB.Errorf("what was ready is not what is read (-read +ready):\n%s", diff)
+		}
+	}
 	return badges
 }
 

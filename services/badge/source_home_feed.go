@@ -177,6 +177,26 @@ func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today
 	}
 }
 
+// endsBefore reports whether the inbox of a document ends before the new posts do, so that their number is in SQL alone.
+func (h homeFeed) endsBefore(document *rdb.Document) bool {
+	return (document.FeedMore || document.PulledCount.More) && document.FeedCount+document.PulledCount.New < h.s.settings.Caps.FeedLimit()
+}
+
+// Waits reports whether authors of the document are not cached, or new posts beyond the inbox are not counted for its state.
+func (h homeFeed) Waits(user services.UserID, document *rdb.Document, today int64) bool {
+	if len(document.Pulled) == 0 && !document.FeedMore { // most documents
+		return false
+	}
+	aged := h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	counted := *document
+	counted.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
+	if counted.PulledCount.Behind || !h.endsBefore(&counted) {
+		return counted.PulledCount.Behind
+	}
+	_, known := h.s.beyond.of(user, &counted, aged)
+	return !known
+}
+
 // countBeyond continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
 // document; if SQL does not answer in time the count stays AT_LEAST the inbox's.
 func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
@@ -186,8 +206,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 	// Each goroutine has a document of its own, so they need no lock.
 	for i := range documents {
 		document, user := &documents[i], users[i]
-		more := document.FeedMore || document.PulledCount.More
-		if !document.Ready || !more || document.FeedCount+document.PulledCount.New >= limit {
+		if !document.Ready || !h.endsBefore(document) {
 			continue
 		}
 		if document.Unread, document.UnreadKnown = h.s.beyond.of(user, document, aged); document.UnreadKnown {

@@ -167,6 +167,12 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return err
 }
 
+// Waits reports whether this node has not cached a conversation of the document that is counted when read.
+func (c Source) Waits(_ services.UserID, document *rdb.Document, _ int64) bool {
+	places := document.Conversations.ReadSide
+	return len(places) > 0 && !c.s.Sequences.readSide(places, c.s.Clock.Now()).Known
+}
+
 // Remember adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
 // that this node has not cached.
 func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {

@@ -65,6 +65,12 @@ type Ager interface {
 	Age(ctx context.Context, users []services.UserID, today int64) error
 }
 
+// Waiter is a source whose Remember may ask SQL, for what the node cache does not hold.
+type Waiter interface {
+	// Waits reports whether Remember would ask SQL for a user's document that is ready.
+	Waits(user services.UserID, document *rdb.Document, today int64) bool
+}
+
 // Alerter is a source of whose items some do not alert the user, such as those of categories for which they refused it.
 type Alerter interface {
 	// Alerting returns a function that reports whether an item may alert the user, by the part of its count and its time.

@@ -1,0 +1,124 @@
+package badge
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/redis"
+	"tidings/services/sql/sqltest"
+)
+
+// What is ready takes one round trip and no statement, for all users together. node.read compares it with Read in the other tests.
+func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
+	var statements atomic.Int64
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	_, reader := n.fan(2)
+	n.read(reader)
+	stranger := n.Strangers(1)[0]
+	before := statements.Load()
+	ctx, trips := redis.WithRoundTrips(t.Context())
+	got, err := n.ReadReady(ctx, []services.UserID{stranger, reader, 0, reader})
+	if err != nil || trips.Count() != 1 || statements.Load() != before {
+		t.Errorf("%v, %d round trips and %d statements", err, trips.Count(), statements.Load()-before)
+	}
+	want := n.read(reader)
+	if got[0] != nil || got[2] != nil {
+		t.Errorf("users without a document have %+v and %+v", got[0], got[2])
+	}
+	for _, i := range []int{1, 3} {
+		if diff := cmp.Diff(want, got[i]); diff != "" || want.HomeFeed.Value != 2 {
+			t.Errorf("the reader has (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// unready checks that a user's badges are not ready, and that Read makes them so.
+func (n node) unready(what string, user services.UserID) {
+	n.TB.Helper()
+	for range 2 { // and a look at what is ready does not make them so
+		if badges := n.ready(user); badges != nil {
+			n.TB.Errorf("%s: %+v is ready", what, badges)
+		}
+	}
+	n.read(user)
+	if badges := n.ready(user); badges == nil {
+		n.TB.Errorf("%s: nothing is ready after a read", what)
+	}
+}
+
+func TestReadLeavesToReadWhatIsNotReady(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(1)
+	n.read(reader)
+	n.Must(n.Redis.Reset(t.Context(), reader))
+	n.unready("a document that is lost", reader)
+	if _, err := n.ReadFacts(t.Context(), reader); err != nil {
+		t.Fatal(err)
+	}
+	n.unready("a user who was answered from SQL", reader)
+	fails := true
+	n.owe(reader, func(context.Context) error {
+		if fails {
+			return errors.New("missed")
+		}
+		return nil
+	})
+	if badges := n.ready(reader); badges != nil {
+		t.Errorf("a document that lacks an update: %+v is ready", badges)
+	}
+	fails = false
+	if left := n.World.Fanout.UpdateStaleViews(t.Context()); left != 0 {
+		t.Fatalf("%d users are still owed an update", left)
+	}
+	n.read(reader)
+	n.Server.Kill()
+	if badges, err := n.ReadReady(t.Context(), []services.UserID{reader}); !services.IsUnavailable(err) || badges[0] != nil {
+		t.Errorf("without Redis %+v is ready, %v", badges[0], err)
+	}
+}
+
+// A node that has not cached what a count needs asks SQL, which other users do not wait for.
+func TestWhatNeedsSQLIsNotReady(t *testing.T) {
+	n := served(t)
+	users := n.Users(4)
+	n.makeRoom(users[0], users[1], users[2], users[3])
+	n.settle()
+	n.unready("a room on the first node", users[1])
+	other := newNode(n.AnotherNode())
+	other.unready("a room that another node has not cached", users[1])
+
+	author, reader := n.fan(0)
+	n.Posts(author, 43)
+	n.Posts(reader, services.Retention+40)
+	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.Quiet(n.World.Fanout)
+	n.unready("a count that goes on beyond the inbox", reader)
+	n.Post(author)
+	n.Quiet(n.World.Fanout)
+	n.unready("the same after another post", reader)
+}
+
+// Items that have become too old are taken out of the document by Read.
+func TestAgedDocumentsAreNotReady(t *testing.T) {
+	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
+	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)
+	m.Post(m.small)
+	m.settle()
+	m.read(m.reader)
+	m.Clock.Advance(day)
+	m.unready("the first look on a new day", m.reader)
+	if got := m.read(m.reader).HomeFeed.Value; got != 1 {
+		t.Errorf("after a day %d posts count", got)
+	}
+	m.Clock.Advance(2 * day)
+	m.unready("a post that is too old", m.reader)
+	if got := m.read(m.reader).HomeFeed.Value; got != 0 {
+		t.Errorf("%d posts count", got)
+	}
+}

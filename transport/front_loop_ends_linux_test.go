@@ -1,0 +1,305 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/tests/eventually"
+)
+
+// The end may be reported together with the last request.
+func TestALoopEndsWithItsClient(t *testing.T) {
+	f := newFronted(t, false, nil)
+	f.front.loops.loops = f.front.loops.loops[:1]
+	begun, gate := make(chan struct{}, 1), make(chan struct{})
+	blocker, half, whole := f.keepJoined("blocker"), f.keepJoined("half"), f.keepJoined("whole")
+	f.schema.setJointly(func(context.Context, []JointRequest) bool {
+		select {
+		case begun <- struct{}{}:
+			<-gate
+		default:
+		}
+		return true
+	})
+	if _, err := io.WriteString(blocker, whoIs("blocker")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := io.WriteString(half, whoIs("half")); err != nil {
+		t.Fatal(err)
+	}
+	if err := half.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	_ = whole.Close()
+	close(gate)
+	f.hears(half, "200 ", "half@")
+	if _, err := half.from.ReadByte(); err != io.EOF {
+		t.Errorf("after its last answer the connection has %v, want its end", err)
+	}
+	f.hears(blocker, "200 ", "blocker@")
+	eventually.Holds(t, "one connection is left", func() bool { return f.looped() == 1 && f.known() == 1 })
+}
+
+func TestALoopDrains(t *testing.T) {
+	f := newFronted(t, false, nil)
+	idle, late, busy := f.keepJoined("idle"), f.keepJoined("late"), f.keepJoined("busy")
+	f.front.Drain(time.Hour)
+	if last, err := late.ask(whoIs("late")); err != nil || !last {
+		t.Errorf("during the drain: the last answer: %v, %v", last, err)
+	}
+	if _, err := late.from.ReadByte(); err != io.EOF {
+		t.Errorf("after its last answer the connection has %v, want its end", err)
+	}
+	begun, gate := make(chan struct{}), make(chan struct{})
+	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
+	if _, err := io.WriteString(busy, whoIs("busy")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	f.front.mu.Lock()
+	f.front.idleUntil = time.Now()
+	f.front.mu.Unlock()
+	done := make(chan error, 1)
+	go func() { done <- f.front.Shutdown(t.Context()) }()
+	if _, err := idle.from.ReadByte(); err != io.EOF {
+		t.Errorf("an idle connection has %v, want its end", err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the shutdown ended before the request: %v", err)
+	default:
+	}
+	close(gate)
+	f.hears(busy, "200 ", "busy@")
+	if err := <-done; err != nil {
+		t.Errorf("the shutdown: %v", err)
+	}
+	if f.looped() != 0 {
+		t.Errorf("%d connections are left in loops", f.looped())
+	}
+}
+
+// A connection whose answer comes after the shutdown's look at idle ones is closed with it.
+func TestALoopClosesWhatBecomesIdle(t *testing.T) {
+	f := newFronted(t, false, nil)
+	k := f.keepJoined("alice")
+	f.front.endsIdle.Store(true)
+	f.answers(k, whoIs("alice"), "200 ", "alice@")
+	if _, err := k.from.ReadByte(); err != io.EOF {
+		t.Errorf("the connection that became idle has %v, want its end", err)
+	}
+	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+}
+
+func TestClosingCutsWhatIsInALoop(t *testing.T) {
+	f := newFronted(t, false, nil)
+	idle, busy := f.keepJoined("idle"), f.keepJoined("busy")
+	begun, gate := make(chan struct{}), make(chan struct{})
+	f.schema.setJointly(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
+	if _, err := io.WriteString(busy, whoIs("busy")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	_ = f.front.Close()
+	for name, one := range map[string]*kept{"idle": idle, "busy": busy} {
+		if _, err := one.from.ReadByte(); err == nil {
+			t.Errorf("%s: something came after the end", name)
+		}
+	}
+	close(gate)
+	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+}
+
+// A connection without a request for the idle time is closed, whatever the others do.
+func TestALoopClosesWhatIsIdle(t *testing.T) {
+	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
+	f.front.loops.loops = f.front.loops.loops[:1]
+	idle, busy := f.keepJoined("idle"), f.keepJoined("busy")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := idle.from.ReadByte()
+		ended <- err
+	}()
+	for {
+		select {
+		case err := <-ended:
+			if err != io.EOF {
+				t.Errorf("the idle connection has %v, want its end", err)
+			}
+			eventually.Holds(t, "it is forgotten", func() bool { return f.looped() == 1 && f.known() == 1 })
+			return
+		default:
+			f.answers(busy, whoIs("busy"), "200 ", "busy@")
+		}
+	}
+}
+
+// runners are the goroutines of loops in this process.
+func runners() int {
+	stacks := make([]byte, 1<<20)
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
+}
+
+// Reads that last start further runners, which end. Idle connections are closed all the same.
+func TestRelievedRunnersEnd(t *testing.T) {
+	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
+	f.front.loops.loops = f.front.loops.loops[:1]
+	idle, first, second := f.keepJoined("idle"), f.keepJoined("first"), f.keepJoined("second")
+	ended := make(chan struct{})
+	go func() { _, _ = idle.from.ReadByte(); close(ended) }()
+	before := runners()
+	for rounds, open := 0, true; open || rounds < 10; rounds++ {
+		select {
+		case <-ended:
+			open = false
+		default:
+		}
+		begun, answered := make(chan struct{}), make(chan struct{})
+		var once atomic.Bool
+		f.schema.setJointly(func(context.Context, []JointRequest) bool {
+			if !once.Swap(true) { // the first read lasts until another runner has answered
+				close(begun)
+				<-answered
+			}
+			return true
+		})
+		if _, err := io.WriteString(first, whoIs("first")); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		f.answers(second, whoIs("second"), "200 ", "second@")
+		close(answered)
+		f.hears(first, "200 ", "first@")
+	}
+	eventually.Holds(t, "one runner is left", func() bool { return runners() <= before })
+}
+
+// A key or a connection that a runner has found and another one has given away since is nobody's to take.
+func TestAStaleReportTakesNothing(t *testing.T) {
+	f := newFronted(t, false, nil)
+	f.front.loops.loops = f.front.loops.loops[:1]
+	loop := f.front.loops.loops[0]
+	k, other := f.keepJoined("alice"), f.keepJoined("bob")
+	loop.mu.Lock()
+	key := min(loop.last-1, loop.last)
+	c := loop.conns[key]
+	loop.mu.Unlock()
+	f.answers(k, raw(query("{ fails }")), "200 ", "") // it leaves
+	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.in.Load() == nil && c.state.Load() == frontIdle })
+	if got, found := loop.claim(key); got != nil || found != claimNothing {
+		t.Errorf("the key is claimed: %v", found)
+	}
+	loop.closesIdle(key)
+	if c.state.Load() != frontIdle {
+		t.Error("the connection was taken from its goroutine")
+	}
+	f.answers(k, whoIs("alice"), "200 ", "alice@")
+	f.answers(other, whoIs("bob"), "200 ", "bob@")
+}
+
+// epoll reports nothing of a descriptor that is closed. A connection that was cut while it joined is forgotten all the same.
+func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
+	f := newFronted(t, false, nil)
+	f.front.loops.loops = f.front.loops.loops[:1]
+	loop := f.front.loops.loops[0]
+	_ = f.keepJoined("alice")
+	loop.mu.Lock()
+	c := loop.conns[loop.last]
+	loop.mu.Unlock()
+	_ = c.conn.Close() // as by a cut that has looked before the connection joined
+	c.loop.closed(c)
+	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+}
+
+// The deadline of before the loop does not hide that the client of an operation has gone.
+func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
+	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
+	k := f.keepJoined("alice")
+	joined := time.Now()
+	for time.Since(joined) < 2*400*time.Millisecond { // its deadline passes
+		f.answers(k, whoIs("alice"), "200 ", "alice@")
+	}
+	before := f.limits.operations.Load()
+	if _, err := io.WriteString(k, raw(query("{ slow }"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > before })
+	_ = k.Close()
+	began := time.Now()
+	eventually.Holds(t, "the connection is forgotten", func() bool { return f.known() == 0 })
+	if took := time.Since(began); took > 4*time.Second { // the operation has five
+		t.Errorf("the operation went on for %v", took)
+	}
+}
+
+// Clients that change between all kinds of requests, pause, hang up and come back: each gets its own answers in their order, and in
+// the end nothing is left.
+func TestLoopsUnderLoad(t *testing.T) {
+	f := newFronted(t, false, nil)
+	const clients, requests = 12, 400
+	failed := make(chan error, clients)
+	for i := range clients {
+		go func() { failed <- f.hammer(fmt.Sprint("client", i), i, requests) }()
+	}
+	for range clients {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
+}
+
+// hammer sends requests of a client, some of them two at once or in pieces, on one connection after another.
+func (f *fronted) hammer(viewer string, seed, requests int) error {
+	one, want := whoIs(viewer), fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer)
+	for done := 0; done < requests; {
+		conn, err := net.Dial("tcp", f.at)
+		if err != nil {
+			return err
+		}
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		from := bufio.NewReader(conn)
+		for use := range 40 + 7*seed {
+			text, count := one, 1
+			if use > jointAfter+seed && use%5 == 0 {
+				text, count = one+one, 2
+			}
+			cut := len(text)
+			if use%17 == 3 {
+				cut = (use * 31) % len(text)
+			}
+			for _, piece := range []string{text[:cut], text[cut:]} {
+				if _, err := io.WriteString(conn, piece); err != nil {
+					return err
+				}
+			}
+			for range count {
+				got, err := http.ReadResponse(from, nil)
+				if err != nil {
+					return err
+				}
+				body, err := io.ReadAll(got.Body)
+				if err != nil || string(body) != want {
+					return errors.Join(fmt.Errorf("%s got %s", viewer, body), err)
+				}
+				done++
+			}
+		}
+		if seed%2 == 0 { // hang up with a request under way
+			_, _ = io.WriteString(conn, one)
+		}
+		_ = conn.Close()
+	}
+	return nil
+}

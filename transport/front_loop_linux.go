@@ -1,0 +1,261 @@
+package transport
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a request,
+// reads what all of them ask for in one round trip, and writes the answers. Per answer that saves most of the time of a goroutine's
+// turn and of an exchange with Redis.
+//
+// A loop does only that. Whatever else is on a connection (a request in pieces, another operation, a refusal, an answer that waits
+// for the client) makes it a connection with a goroutine again, which goes on where the loop has stopped.
+type frontLoops struct {
+	schema JointSchema
+	loops  []*frontLoop
+	next   atomic.Uint32 // the loop of the next connection
+}
+
+// newFrontLoops makes a loop for each processor. A loop without connections has neither a goroutine nor a descriptor.
+func newFrontLoops(front *Front, schema JointSchema) *frontLoops {
+	l := &frontLoops{schema: schema, loops: make([]*frontLoop, runtime.GOMAXPROCS(0))}
+	for i := range l.loops {
+		l.loops[i] = &frontLoop{front: front, schema: schema, conns: map[uint64]*frontConn{}}
+	}
+	return l
+}
+
+// join gives a connection without input to a loop, after a request that was answered. lost says that the connection was closed
+// for a shutdown meanwhile. With neither, its goroutine goes on.
+func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
+	if c.loop.raw == nil {
+		c.loop.raw = watchable(c.conn)
+	}
+	c.joint = 0
+	if c.loop.raw == nil {
+		return false, false
+	}
+	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
+	c.loop.used.Store(sinceStart())
+	c.loop.again.Store(false)
+	// In this order: whoever finds the connection idle from here on ends it by a shutdown, which the loop sees.
+	c.loop.in.Store(loop)
+	c.state.Store(frontIdle)
+	if !c.front.endsIdle.Load() && loop.add(c) {
+		return true, false
+	}
+	c.loop.in.Store(nil)
+	return false, !c.state.CompareAndSwap(frontIdle, frontBusy)
+}
+
+// sinceStart is the present time by a clock that nobody sets, in nanoseconds.
+func sinceStart() int64 { return int64(time.Since(processStart)) }
+
+var processStart = time.Now()
+
+// loopConn is what a loop knows of a connection. While the connection is busy, its runner alone uses it.
+type loopConn struct {
+	in   atomic.Pointer[frontLoop] // nil: the connection has a goroutine
+	key  uint64                    // guarded by the loop's lock
+	raw  syscall.RawConn
+	used atomic.Int64 // when it last had a request, by sinceStart
+	// Input came while the connection was busy. epoll reports it only once, so a goroutine takes it.
+	again atomic.Bool
+}
+
+// cut ends a connection that is in a loop. The loop is told by the input's end.
+func (l *loopConn) cut() (in bool) {
+	if l.in.Load() == nil {
+		return false
+	}
+	_ = l.raw.Control(func(descriptor uintptr) { _ = syscall.Shutdown(int(descriptor), syscall.SHUT_RDWR) })
+	return true
+}
+
+// closed forgets a connection that was closed while it joined: epoll reports no end of a descriptor that is closed. The caller may
+// hold the front's lock.
+func (l *loopConn) closed(c *frontConn) {
+	if loop := l.in.Load(); loop != nil {
+		go loop.end(c)
+	}
+}
+
+// frontLoop is one loop with its connections.
+type frontLoop struct {
+	front  *Front
+	schema JointSchema
+
+	mu    sync.Mutex
+	poll  *loopPoll             // nil while there are no connections
+	conns map[uint64]*frontConn // by a key that is never used again, as a descriptor is
+	last  uint64                // the newest key
+	spare []*loopRunner         // with their buffers, for the next relief
+}
+
+// loopPoll is an epoll descriptor.
+type loopPoll struct {
+	file   *os.File
+	raw    syscall.RawConn
+	number int
+}
+
+// add registers a connection. epoll reports the input that it has already, and from then on each new one once.
+func (l *frontLoop) add(c *frontConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poll == nil {
+		file, raw, number, err := openEpoll()
+		if err != nil {
+			return false
+		}
+		l.poll = &loopPoll{file, raw, number}
+		l.poll.sweepIn(l.front.next.IdleTimeout)
+		go l.runner().run(l.poll)
+	}
+	l.last++
+	c.loop.key = l.last
+	if !l.poll.control(c, syscall.EPOLL_CTL_ADD) {
+		l.closeUnused()
+		return false
+	}
+	l.conns[c.loop.key] = c
+	return true
+}
+
+// claimed says what claim has found.
+type claimed int
+
+const (
+	claimNothing claimed = iota // the connection has left, or another runner has it
+	claimInput                  // it is the caller's, and has input
+	claimMissed                 // the same, and some input or the end may not be reported again
+	claimClosed                 // it was closed while it was idle: the caller ends it
+)
+
+// claim makes a connection busy, for the runner that calls it. A key that was held for a while does no harm: under the lock, a
+// connection that the loop has is nobody else's.
+func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.conns[key]
+	switch {
+	case c == nil:
+		return nil, claimNothing
+	case c.state.CompareAndSwap(frontIdle, frontBusy):
+		return c, claimInput
+	case c.state.Load() == frontClosed:
+		return c, claimClosed
+	}
+	// Another runner has it. It sees the flag when it releases the connection, or has released it just now.
+	c.loop.again.Store(true)
+	if c.state.CompareAndSwap(frontIdle, frontBusy) {
+		return c, claimMissed
+	}
+	return nil, claimNothing
+}
+
+// closesIdle closes a connection that has no request.
+func (l *frontLoop) closesIdle(key uint64) {
+	l.mu.Lock()
+	c := l.conns[key]
+	closes := c != nil && c.state.CompareAndSwap(frontIdle, frontClosed)
+	l.mu.Unlock()
+	if closes {
+		l.end(c)
+	}
+}
+
+// remove takes a connection out. Of several calls one succeeds.
+func (l *frontLoop) remove(c *frontConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns[c.loop.key] != c {
+		return false
+	}
+	delete(l.conns, c.loop.key)
+	l.poll.control(c, syscall.EPOLL_CTL_DEL)
+	c.loop.in.Store(nil)
+	l.closeUnused()
+	return true
+}
+
+// closeUnused ends the goroutine if there is no connection. The lock is held.
+func (l *frontLoop) closeUnused() {
+	if len(l.conns) == 0 {
+		_ = l.poll.file.Close()
+		l.poll = nil
+	}
+}
+
+// end closes a connection. Of several calls one does.
+func (l *frontLoop) end(c *frontConn) {
+	c.state.Store(frontClosed)
+	if l.remove(c) {
+		_ = c.conn.Close()
+		l.front.leave(c)
+	}
+}
+
+// sweep closes the connections that had no request for the idle time.
+func (l *frontLoop) sweep(idle time.Duration) {
+	l.mu.Lock()
+	var silent []*frontConn
+	for _, c := range l.conns {
+		if time.Duration(sinceStart()-c.loop.used.Load()) > idle && c.state.CompareAndSwap(frontIdle, frontClosed) {
+			silent = append(silent, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range silent {
+		l.end(c)
+	}
+}
+
+// sweepIn lets the wait for input end when the next sweep is due.
+func (p *loopPoll) sweepIn(idle time.Duration) {
+	if idle > 0 {
+		_ = p.file.SetReadDeadline(deadline(idle / 8)) // an error shows at the next wait
+	}
+}
+
+// runner returns a runner to start: a spare one, or a new one. The lock is held.
+func (l *frontLoop) runner() *loopRunner {
+	if last := len(l.spare) - 1; last >= 0 {
+		r := l.spare[last]
+		l.spare = l.spare[:last]
+		return r
+	}
+	return newLoopRunner(l)
+}
+
+// relieve starts a runner beside one whose read lasts.
+func (l *frontLoop) relieve(poll *loopPoll) {
+	l.mu.Lock()
+	r := l.runner()
+	l.mu.Unlock()
+	go r.run(poll)
+}
+
+// keep keeps a runner for the next relief. Most loops never need any.
+func (l *frontLoop) keep(r *loopRunner) {
+	const most = 4
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.spare) < most {
+		l.spare = append(l.spare, r)
+	}
+}
+
+// control registers a connection's key, or takes it away; false if the system refuses.
+func (p *loopPoll) control(c *frontConn, operation int) bool {
+	const events = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLET&0xffffffff // it is negative on some processors
+	event := syscall.EpollEvent{Events: events, Fd: int32(uint32(c.loop.key)), Pad: int32(uint32(c.loop.key >> 32))}
+	var failed error
+	err := c.loop.raw.Control(func(descriptor uintptr) { failed = syscall.EpollCtl(p.number, operation, int(descriptor), &event) })
+	return err == nil && failed == nil
+}

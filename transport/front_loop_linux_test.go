@@ -1,0 +1,360 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidings/services"
+	"tidings/tests/eventually"
+)
+
+// looped is how many connections are in loops.
+func (f *fronted) looped() (count int) {
+	for _, loop := range f.front.loops.loops {
+		loop.mu.Lock()
+		count += len(loop.conns)
+		loop.mu.Unlock()
+	}
+	return count
+}
+
+// known is how many connections the front has.
+func (f *fronted) known() int {
+	f.front.mu.Lock()
+	defer f.front.mu.Unlock()
+	return len(f.front.conns)
+}
+
+// whoIs is a plain request of a viewer.
+func whoIs(viewer string) string {
+	return raw(query("{ who }"), "Authorization: Bearer dev:"+viewer)
+}
+
+// keepJoined makes a connection that has joined a loop.
+func (f *fronted) keepJoined(viewer string) *kept {
+	f.Helper()
+	k, before := f.keep(), f.looped()
+	f.join(k, viewer, before+1)
+	return k
+}
+
+// join asks until the connection joins, which makes count of them.
+func (f *fronted) join(k *kept, viewer string, count int) {
+	f.Helper()
+	for range jointAfter {
+		f.answers(k, whoIs(viewer), "200 ", fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer))
+	}
+	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.looped() == count })
+}
+
+// answers sends a request and compares its answer.
+func (f *fronted) answers(k *kept, text, status, body string) {
+	f.Helper()
+	if _, err := io.WriteString(k, text); err != nil {
+		f.Fatal(err)
+	}
+	f.hears(k, status, body)
+}
+
+// hears reads an answer: the beginning of its status, and a part of its body.
+func (f *fronted) hears(k *kept, status, body string) {
+	f.Helper()
+	got, err := http.ReadResponse(k.from, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	text, err := io.ReadAll(got.Body)
+	if err != nil || !strings.HasPrefix(got.Status, status) || !strings.Contains(string(text), body) {
+		f.Fatalf("%s %s, %v; want %s %s", got.Status, text, err, status, body)
+	}
+}
+
+// jointly counts the requests that are answered jointly.
+func (f *fronted) countJoint() *atomic.Int64 {
+	var joint atomic.Int64
+	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+		joint.Add(int64(len(requests)))
+		return true
+	})
+	return &joint
+}
+
+func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
+	f := newFronted(t, false, nil)
+	joint := f.countJoint()
+	const conns, rounds = 24, 20
+	var kept []*kept
+	for i := range conns {
+		kept = append(kept, f.keepJoined(fmt.Sprint("reader", i)))
+	}
+	operations, addresses := f.limits.operations.Load(), f.limits.addresses.Load()
+	for range rounds {
+		for i, k := range kept { // all ask before anybody reads
+			if _, err := io.WriteString(k, whoIs(fmt.Sprint("reader", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, k := range kept {
+			f.hears(k, "200 OK", fmt.Sprintf(`{"data":{"who":"reader%d@"}}`, i))
+		}
+	}
+	if got := joint.Load(); got != conns*rounds {
+		t.Errorf("%d of %d requests were answered jointly", got, conns*rounds)
+	}
+	if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != conns*rounds || a != conns*rounds {
+		t.Errorf("%d operations and %d requests were charged, want %d", o, a, conns*rounds)
+	}
+	for _, k := range kept {
+		_ = k.Close()
+	}
+	eventually.Holds(t, "closed connections leave", func() bool { return f.looped() == 0 && f.known() == 0 })
+}
+
+// A token's second viewer, another connection's bytes: a loop answers each with its own.
+func TestALoopAnswersAsTheServerDoes(t *testing.T) {
+	f := newFronted(t, false, nil)
+	for _, test := range frontCases {
+		t.Run(test.name, func(t *testing.T) {
+			want := f.send(f.plain, 1, test.text)
+			k := f.keepJoined("alice")
+			defer k.Close()
+			if _, err := io.WriteString(k, test.text); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.read(k.from, 1); got[0] != want[0] {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+	}
+}
+
+func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
+	f := newFronted(t, false, nil)
+	who := whoIs("alice")
+	for name, pieces := range map[string][]string{
+		"in pieces":         {who[:40], who[40:]},
+		"a body in pieces":  {who[:len(who)-3], who[len(who)-3:]},
+		"two at once":       {who + who},
+		"another operation": {raw(query("{ fails }")), who},
+		"longer":            {raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer))), who},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := f.keepJoined("alice")
+			defer k.Close()
+			answers := strings.Count(strings.Join(pieces, ""), "POST ")
+			for i, piece := range pieces {
+				if _, err := io.WriteString(k, piece); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					eventually.Holds(t, "the connection leaves the loop", func() bool { return f.looped() == 0 })
+				}
+			}
+			for range answers {
+				f.hears(k, "200 ", "")
+			}
+			f.join(k, "alice", 1) // and comes back
+		})
+		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+	}
+}
+
+// A read that fills the buffer may leave input behind, which is not reported again.
+func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
+	f := newFronted(t, false, nil)
+	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoIs("alice")))))
+	for len(full) > frontBuffer { // the length has more digits
+		full = raw(query("{ who }" + strings.Repeat(" ", 2*frontBuffer-len(whoIs("alice"))-len(full))))
+	}
+	if len(full) != frontBuffer {
+		t.Fatalf("the request has %d bytes, want %d", len(full), frontBuffer)
+	}
+	k := f.keep()
+	f.answers(k, full, "200 ", "alice@") // the loops know it now
+	f.join(k, "alice", 1)
+	if _, err := io.WriteString(k, full+full); err != nil {
+		t.Fatal(err)
+	}
+	f.hears(k, "200 ", "alice@")
+	f.hears(k, "200 ", "alice@")
+}
+
+// A known body behind a known head of another length is two things: a request that is cut short, and what follows it.
+func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
+	f := newFronted(t, false, nil)
+	body := query("{ who }")
+	short := fmt.Sprint("Content-Length: ", len(body)-1)
+	// The loops know its head from now on.
+	f.answers(f.keep(), raw(body[:len(body)-1], short), "400 ", "")
+	k := f.keepJoined("alice")
+	f.answers(k, raw(body, short), "400 ", "")
+}
+
+func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
+	clock := &fixedClock{now: noon}
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(path, []byte(keySet(edJWK("e", edPublic()))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
+	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
+	text := raw(query("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(time.Minute))))
+	k := f.keep()
+	for range jointAfter {
+		f.answers(k, text, "200 ", "alice@")
+	}
+	eventually.Holds(t, "the connection joins a loop", func() bool { return f.looped() == 1 })
+	f.answers(k, text, "200 ", "alice@")
+	clock.move(time.Minute + leeway)
+	f.answers(k, text, "401 ", "")
+}
+
+func TestALoopLeavesWhatIsNotReadyToQuick(t *testing.T) {
+	f := newFronted(t, false, nil)
+	for name, jointly := range map[string]func(context.Context, []JointRequest) bool{
+		"not ready": func(context.Context, []JointRequest) bool { return false },
+		"a panic":   func(context.Context, []JointRequest) bool { panic("in a batch") },
+		"too long": func(_ context.Context, requests []JointRequest) bool {
+			for i := range requests {
+				requests[i].Text, requests[i].OK = append(requests[i].Text, make([]byte, 32<<20)...), true
+			}
+			return false
+		},
+	} {
+		k := f.keepJoined("alice")
+		operations, addresses, answered := f.limits.operations.Load(), f.limits.addresses.Load(), f.schema.answered.Load()
+		f.schema.setJointly(jointly)
+		f.answers(k, whoIs("alice"), "200 ", `{"data":{"who":"alice@"}}`)
+		if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != 1 || a != 1 {
+			t.Errorf("%s: %d operations and %d requests were charged", name, o, a)
+		}
+		if f.schema.answered.Load() != answered+1 {
+			t.Errorf("%s: the front has not answered", name)
+		}
+		f.schema.joint.Store(nil)
+		for range jointPause { // it does not come back at once
+			f.answers(k, whoIs("alice"), "200 ", "alice@")
+		}
+		if f.looped() != 0 {
+			t.Errorf("%s: the connection is in a loop", name)
+		}
+		f.join(k, "alice", 1)
+		_ = k.Close()
+		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+	}
+}
+
+func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
+	f := newFronted(t, false, nil)
+	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.address, "operation": &f.limits.operation} {
+		k := f.keepJoined("alice")
+		refused.Store(true)
+		before := f.schema.answered.Load()
+		f.answers(k, whoIs("alice"), "429 ", "RATE_LIMITED")
+		if f.schema.answered.Load() != before {
+			t.Errorf("%s: a refused request was answered", name)
+		}
+		refused.Store(false)
+		f.join(k, "alice", 1)
+		_ = k.Close()
+		eventually.Holds(t, "the connection has ended", func() bool { return f.looped() == 0 })
+	}
+}
+
+// The schema may know a quicker way than Quick, as when Redis has just failed.
+func TestALoopAnswersInAnotherWay(t *testing.T) {
+	f := newFronted(t, false, nil)
+	k := f.keepJoined("alice")
+	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+		requests[0].Else = func(_ context.Context, to []byte) ([]byte, bool) { return append(to, `{"who":"else"}`...), true }
+		return false
+	})
+	f.answers(k, whoIs("alice"), "200 ", `{"data":{"who":"else"}}`)
+}
+
+// Loops know no head that comes once only, such as one with an ID of the request: its connection stays away.
+func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
+	f := newFronted(t, false, nil)
+	k := f.keep()
+	for i := range 2 * jointAfter {
+		f.answers(k, raw(query("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
+	}
+	if joined := f.front.loops.next.Load(); joined != 0 {
+		t.Errorf("it has joined %d times", joined)
+	}
+}
+
+// A client that reads nothing makes its own connection wait, and no other.
+func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
+	f := newFronted(t, false, nil)
+	long := strings.Repeat("x", 3<<20)
+	slow, other := f.keepJoined("slow"), f.keepJoined("other")
+	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
+		for i := range requests {
+			if viewer, err := services.ViewerFrom(requests[i].Context); err == nil && viewer.Key == "slow" {
+				requests[i].Operation = Quick(func(_ context.Context, to []byte) ([]byte, bool) {
+					return fmt.Appendf(to, `{"who":%q}`, long), true
+				})
+			}
+		}
+		return true
+	})
+	if _, err := io.WriteString(slow, whoIs("slow")); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Holds(t, "the slow connection leaves the loop", func() bool { return f.looped() == 1 })
+	for range 5 {
+		f.answers(other, whoIs("other"), "200 ", "other@")
+	}
+	f.hears(slow, "200 ", long)
+}
+
+// A read that lasts, as of a Redis that hangs, holds up its own batch. Another runner answers the others.
+func TestALoopIsRelieved(t *testing.T) {
+	f := newFronted(t, false, nil)
+	f.front.loops.loops = f.front.loops.loops[:1]
+	first, second := f.keepJoined("first"), f.keepJoined("second")
+	begun, gate := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	f.schema.setJointly(func(context.Context, []JointRequest) bool {
+		if !once.Swap(true) {
+			close(begun)
+			<-gate
+		}
+		return true
+	})
+	if _, err := io.WriteString(first, whoIs("first")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	for range 3 {
+		f.answers(second, whoIs("second"), "200 ", "second@")
+	}
+	// A next request on the connection that is being answered: its input is reported to the other runner.
+	if _, err := io.WriteString(first, whoIs("first")); err != nil {
+		t.Fatal(err)
+	}
+	f.answers(second, whoIs("second"), "200 ", "second@")
+	close(gate)
+	f.hears(first, "200 ", "first@")
+	f.hears(first, "200 ", "first@")
+	f.join(first, "first", 2)
+	for range 3 {
+		f.answers(first, whoIs("first"), "200 ", "first@")
+		f.answers(second, whoIs("second"), "200 ", "second@")
+	}
+	if f.looped() != 2 {
+		t.Errorf("%d connections are in the loop, want both", f.looped())
+	}
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package transport
+
+// frontLoops are only on Linux: elsewhere each connection has a goroutine.
+type frontLoops struct{ schema JointSchema }
+
+// newFrontLoops returns nil.
+func newFrontLoops(*Front, JointSchema) *frontLoops { return nil }
+
+// join leaves the connection to its goroutine.
+func (*frontLoops) join(*frontConn) (joined, lost bool) { return false, false }
+
+// loopConn is nothing.
+type loopConn struct{}
+
+// cut leaves it to the caller to close the connection.
+func (*loopConn) cut() bool { return false }
+
+// closed has nothing to forget.
+func (*loopConn) closed(*frontConn) {}

@@ -1,0 +1,281 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tidings/services"
+)
+
+// loopRunner is the goroutine of a loop.
+type loopRunner struct {
+	loop     *frontLoop
+	poll     *loopPoll
+	relief   *time.Timer
+	relieved atomic.Bool // another runner has taken over, and this one ends with its batch
+
+	events   []syscall.EpollEvent
+	slots    []*loopSlot
+	used     int // of slots
+	requests []JointRequest
+
+	// The arguments and results of the functions, which are made once and not for each call.
+	wait, read, write func(descriptor uintptr)
+	count             int
+	err               error
+	text              []byte
+}
+
+// loopSlot is one request of a batch.
+type loopSlot struct {
+	conn    *frontConn
+	input   [frontBuffer]byte
+	head    *head
+	body    []byte // in input
+	known   *knownRequest
+	request *frontRequest
+	out     []byte // the buffer of the answer
+}
+
+// newLoopRunner makes a runner of a loop.
+func newLoopRunner(loop *frontLoop) *loopRunner {
+	r := &loopRunner{loop: loop, events: make([]syscall.EpollEvent, jointAtOnce)}
+	r.wait = func(descriptor uintptr) {
+		r.count, r.err = again(func() (int, error) { return syscall.EpollWait(int(descriptor), r.events, 0) })
+	}
+	r.read = func(descriptor uintptr) {
+		r.count, r.err = again(func() (int, error) { return syscall.Read(int(descriptor), r.text) })
+	}
+	r.write = func(descriptor uintptr) {
+		r.count, r.err = again(func() (int, error) { return syscall.Write(int(descriptor), r.text) })
+	}
+	r.relief = time.AfterFunc(time.Hour, func() {
+		r.relieved.Store(true)
+		loop.relieve(r.poll)
+	})
+	r.relief.Stop()
+	return r
+}
+
+// again repeats a system call that a signal has interrupted.
+func again(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// run answers requests until the loop has no connections, or another runner has taken over.
+func (r *loopRunner) run(poll *loopPoll) {
+	r.poll = poll
+	idle := r.loop.front.next.IdleTimeout
+	ready := func(descriptor uintptr) bool {
+		r.wait(descriptor)
+		return r.count > 0
+	}
+	for !r.relieved.Load() {
+		err := poll.raw.Read(ready)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			r.loop.sweep(idle)
+			poll.sweepIn(idle)
+			continue
+		case err != nil: // closed: there is no connection
+			return
+		}
+		for _, event := range r.events[:r.count] {
+			r.take(event)
+		}
+		r.answer()
+	}
+	r.relieved.Store(false)
+	r.loop.keep(r)
+}
+
+// take reads a request of a connection that epoll has reported, and makes it a part of the batch. The end of the client's input is
+// not reported again, so a goroutine reads up to it.
+func (r *loopRunner) take(event syscall.EpollEvent) {
+	c, found := r.loop.claim(keyIn(event))
+	switch {
+	case found == claimNothing:
+		return
+	case found == claimClosed:
+		r.loop.end(c)
+		return
+	case found == claimMissed || event.Events&^syscall.EPOLLIN != 0:
+		r.leave(c, nil, nil)
+		return
+	}
+	slot := r.slot()
+	r.text = slot.input[:]
+	if err := c.loop.raw.Control(r.read); err != nil {
+		r.loop.end(c)
+		return
+	}
+	n := r.count
+	switch {
+	case r.err == syscall.EAGAIN:
+		r.release(c)
+	case r.err != nil || n == 0:
+		r.loop.end(c)
+	case !r.joins(slot, slot.input[:n]):
+		r.leave(c, nil, bytes.Clone(slot.input[:n]))
+	default:
+		r.charge(c, slot)
+	}
+}
+
+// slot returns the next free slot. It is used once the request is a part of the batch.
+func (r *loopRunner) slot() *loopSlot {
+	if r.used == len(r.slots) {
+		r.slots = append(r.slots, &loopSlot{out: make([]byte, 0, 4<<10)})
+	}
+	return r.slots[r.used]
+}
+
+// joins reports whether data is one whole request that can be answered jointly, of a client and with an operation that are known.
+// A buffer that is full may not be all there is to read.
+func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
+	front := r.loop.front
+	end := bytes.Index(data, []byte("\r\n\r\n")) + len("\r\n\r\n")
+	if len(data) == len(slot.input) || end < len("\r\n\r\n") {
+		return false
+	}
+	h, ok := front.heads.get(data[:end])
+	if !ok || h.caller == nil || h.length != len(data)-end || !front.queries.cfg.Identity.holds(h.caller) {
+		return false
+	}
+	known, ok := front.requests.get(data[end:])
+	if !ok || known.joint == nil {
+		return false
+	}
+	slot.head, slot.body, slot.known = h, data[end:], known
+	return true
+}
+
+// charge charges a request to its address and viewer as answer does, and makes it a part of the batch unless that is refused.
+func (r *loopRunner) charge(c *frontConn, slot *loopSlot) {
+	h, q := slot.head, r.loop.front.queries
+	address := c.addressOf(h)
+	err := q.cfg.Limits.Address(address)
+	if err == nil {
+		slot.request = &frontRequest{}
+		slot.request.id = h.id
+		slot.request.begin(services.WithRequest(h.caller.ctx, slot.request), q.cfg.OperationTimeout)
+		err = q.cfg.Limits.Operation(slot.request, address, slot.known.operation, slot.known.price)
+		if err != nil {
+			slot.request.end()
+		}
+	}
+	if err != nil {
+		r.leave(c, func() frontOutcome { return c.refuse(h, err) }, nil)
+		return
+	}
+	slot.conn = c
+	r.used++
+}
+
+// answer answers the batch.
+func (r *loopRunner) answer() {
+	if r.used == 0 {
+		return
+	}
+	r.requests = r.requests[:0]
+	for _, slot := range r.slots[:r.used] {
+		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.known.joint, Text: append(slot.out[:answerHead], answerStart...)})
+	}
+	var all frontContext
+	all.begin(context.Background(), r.loop.front.queries.cfg.OperationTimeout)
+	r.relief.Reset(relieveAfter)
+	r.jointly(&all)
+	r.relief.Stop()
+	all.end()
+	now := sinceStart()
+	for i, slot := range r.slots[:r.used] {
+		slot.conn.loop.used.Store(now)
+		r.reply(slot, &r.requests[i])
+		slot.conn, slot.head, slot.body, slot.known, slot.request = nil, nil, nil, nil, nil
+	}
+	clear(r.requests)
+	r.used = 0
+}
+
+// jointly answers what one read can answer. After a panic the others are answered by themselves.
+func (r *loopRunner) jointly(ctx context.Context) {
+	defer func() {
+		if fault := recover(); fault != nil && r.loop.front.next.ErrorLog != nil {
+			r.loop.front.next.ErrorLog.Printf("answering jointly: %v\n%s", fault, debug.Stack())
+		}
+	}()
+	r.loop.schema.AnswerJointly(ctx, r.requests)
+}
+
+// reply sends an answer as far as the connection takes it at once. A goroutine sends the rest, and answers what was not answered.
+func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
+	c, h, front := slot.conn, slot.head, r.loop.front
+	if cap(request.Text) <= answerKept {
+		slot.out = request.Text[:0]
+	}
+	if !request.OK || len(request.Text)-answerHead > front.queries.cfg.AnswerLimit {
+		body, quick, one := bytes.Clone(slot.body), request.Else, slot.request
+		if quick == nil {
+			quick = slot.known.quick
+		}
+		c.joint = -jointPause
+		r.leave(c, func() frontOutcome {
+			defer one.end()
+			return c.answerQuick(h, body, quick, one)
+		}, nil)
+		return
+	}
+	slot.request.end()
+	last := front.lasts.Load()
+	text := finished(h, append(request.Text, '}'), last)
+	if r.count = 0; len(text) <= smallAnswer {
+		r.text = text
+		if err := c.loop.raw.Control(r.write); err != nil || r.err != nil && r.err != syscall.EAGAIN {
+			r.loop.end(c)
+			return
+		}
+	}
+	switch {
+	case r.count < len(text):
+		rest := bytes.Clone(text[r.count:])
+		r.leave(c, func() frontOutcome { return outcome(last, c.send(rest)) }, nil)
+	case last:
+		r.loop.end(c)
+	default:
+		r.release(c)
+	}
+}
+
+// release lets a connection wait for its next request. From the change of its state on it may be another's, so only its key is used.
+func (r *loopRunner) release(c *frontConn) {
+	key := c.loop.key
+	c.state.Store(frontIdle)
+	switch {
+	// As in wait, endsIdle is read after the state was set.
+	case r.loop.front.endsIdle.Load():
+		r.loop.closesIdle(key)
+	case c.loop.again.Load():
+		if c, found := r.loop.claim(key); found == claimInput || found == claimMissed {
+			r.leave(c, nil, nil)
+		}
+	}
+}
+
+// leave gives a busy connection a goroutine: see frontConn.serve. Its deadline is from before it joined.
+func (r *loopRunner) leave(c *frontConn, first func() frontOutcome, rest []byte) {
+	if r.loop.remove(c) {
+		c.read = time.Time{}
+		_ = c.conn.SetReadDeadline(c.read) // an error shows at the next read
+		go c.serve(first, rest)
+	}
+}
