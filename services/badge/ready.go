@@ -24,7 +24,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		owed[i] = s.jobs.OwesUpdate(user)
 	}
 	before := s.answered(users)
-	documents, err := s.redis.Documents(ctx, users)
+	documents, err := s.redis.DocumentsOfReaders(ctx, users)
 	if err != nil {
 		return badges, err
 	}

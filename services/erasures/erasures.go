@@ -209,6 +209,7 @@ func (s *Service) learn(ctx context.Context) error {
 // when the cache met the user again since, because a request that had read the ID before gave it back.
 func (s *Service) gone(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
+	s.cfg.Redis.ForgetDocument(user)
 	s.mu.Lock()
 	known := s.leaving[user]
 	s.leaving[user] = true

@@ -118,6 +118,24 @@ func TestANodeForgetsAUserWhoIsLeavingAgain(t *testing.T) {
 	}
 }
 
+// The badge document that a node keeps of its last readers goes with them: it has to be read from Redis again.
+func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
+	w := newWorld(t, fanouttest.Options{}, nothing("nothing"))
+	_, err := w.Projector.RebuildDocument(t.Context(), w.user)
+	w.Must(err)
+	read := func() error {
+		_, err := w.Redis.DocumentsOfReaders(t.Context(), []services.UserID{w.user})
+		return err
+	}
+	w.Must(read())
+	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
+	w.Must(read()) // it is kept
+	w.begin()
+	if err := read(); err == nil {
+		t.Error("the document is kept")
+	}
+}
+
 // A node that does not read the log while a user is erased, as one that hangs, finds entries that say nothing: it forgets everybody,
 // and does not take the ID of its cache for that of whoever has the key now.
 func TestALateNodeForgetsWhoWasErased(t *testing.T) {

@@ -72,14 +72,14 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 			return nil, redis.Unavailable(err)
 		}
 	}
-	keys := make([]string, len(users))
+	reads := make([]redis.HashRead, len(users))
 	for i, user := range users {
-		keys[i] = DocumentKey(user)
+		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: layout.read}
 	}
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
-	err := c.ReadEach(redis.Reading(ctx), keys, layout.read, func(i int, texts []string) {
+	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
 		if i == 0 {
 			epoch = c.Epoch()
 		}

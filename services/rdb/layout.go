@@ -23,6 +23,7 @@ type layout struct {
 	plain       int // of fields: those before the versioned fields
 	fields      []string
 	read        *redis.Fields // the same, to read them
+	check       *redis.Fields // what says whether a document is still the same, see DocumentMemory
 	births      []any         // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
 	late        []bool        // of fields: whether it exists exactly if the field before it does
 	mayLack     []bool        // of fields: whether it may be absent
@@ -95,7 +96,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
 	}
-	l.read = redis.NewFields(l.fields)
+	l.read, l.check = redis.NewFields(l.fields), redis.NewFewFields(append(slices.Clone(checkedFields), l.fields[len(plainFields):l.plain]...))
 	return l
 }
 
@@ -113,6 +114,9 @@ func (c *Projections) SetDots(names []string) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	layout := c.layout.Load()
+	if slices.Equal(layout.dots, names) { // documents that are kept stay good
+		return
+	}
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
 }
 
@@ -233,12 +237,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	d.Conversations.Version = p.number()
-	if l.expiry.Expires(services.SourceHomeFeed) {
-		d.FeedAged = p.place(p.next())
-	}
-	if l.expiry.Expires(services.SourceConversations) {
-		d.Conversations.LeavesOn = int64(p.number())
-	}
+	l.expiring(p, &d)
 	p.registers(l, &d)
 	for i, dot := range l.dots {
 		if text := texts[fixed+i]; text != redis.Absent {

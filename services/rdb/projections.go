@@ -34,6 +34,7 @@ type Projections struct {
 	layout atomic.Pointer[layout]
 	// changing is held while layout is changed: each change keeps what the others set.
 	changing sync.Mutex
+	memory   *documentMemory
 }
 
 // Shape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
@@ -53,7 +54,7 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	if err != nil {
 		return nil, err
 	}
-	p := &Projections{Client: client}
+	p := &Projections{Client: client, memory: newDocumentMemory()}
 	// Only this package knows which keys one wrong key takes along.
 	client.EmptyBy(p.empty)
 	types := shape.MessageTypes

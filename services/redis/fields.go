@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
-
-	"tidings/services/trace"
 )
 
 // Absent stands for a field that a hash does not have. No field has this value.
@@ -22,20 +19,40 @@ const Absent = "\x00absent"
 // asks for the whole hash, which takes Redis half as long as looking up each of thirty names, and is as much shorter to send.
 type Fields struct {
 	names  []string
-	places map[string]int // by name
+	places map[string]int // by name; nil: the names are few, and are looked up each
 	reads  sync.Pool      // of *fieldRead, whose commands lack only the key
 }
 
-// NewFields prepares the names.
+// HashRead is the key of a hash with the fields to read of it.
+type HashRead struct {
+	Key    string
+	Fields *Fields
+}
+
+// NewFields prepares the names of most fields of a hash.
 func NewFields(names []string) *Fields {
 	f := &Fields{names: names, places: make(map[string]int, len(names))}
 	for i, name := range names {
 		f.places[name] = i
 	}
-	f.reads.New = func() any {
-		return &fieldRead{command: redis.NewRawCmd(context.Background(), "HGETALL", ""), signal: make(chan bool, 1)}
-	}
+	f.reads.New = func() any { return newFieldRead("HGETALL", "") }
 	return f
+}
+
+// NewFewFields prepares the names of a few fields of a hash.
+func NewFewFields(names []string) *Fields {
+	f := &Fields{names: names}
+	args := []any{"HMGET", ""}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	f.reads.New = func() any { return newFieldRead(slices.Clone(args)...) }
+	return f
+}
+
+// newFieldRead makes a read whose second argument will be the key.
+func newFieldRead(args ...any) *fieldRead {
+	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), signal: make(chan bool, 1)}
 }
 
 // take takes a command from the pool and gives it a key.
@@ -71,34 +88,34 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 }
 
 // ReadEach reads fields of several hashes in one round trip (on a cluster one to each master), and calls each with the texts of
-// every hash, in the order of keys. The slice of texts is used again for the next hash; the texts may be kept. As in
+// every hash, in the order of reads. The slice of texts is used again for the next hash; the texts may be kept. As in
 // Read, keys of the wrong type are emptied and all are read again, before the first call of each. It takes less processor time than
 // Read: the commands are prepared, and texts are cut out of the reply as it came.
-func (c *Client) ReadEach(ctx context.Context, keys []string, fields *Fields, each func(i int, texts []string)) error {
+func (c *Client) ReadEach(ctx context.Context, reads []HashRead, each func(i int, texts []string)) error {
 	if c.fields == nil {
-		return c.readEachByValues(ctx, keys, fields, each)
+		return c.readEachByValues(ctx, reads, each)
 	}
-	replies, err := c.rawReplies(ctx, keys, fields)
+	replies, err := c.rawReplies(ctx, reads)
 	if err != nil {
 		return err
 	}
 	var wrong []string
 	for i, reply := range replies {
 		if refusal, refused := bytes.CutPrefix(reply, []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
-			wrong = append(wrong, keys[i])
+			wrong = append(wrong, reads[i].Key)
 		}
 	}
 	if len(wrong) > 0 {
 		if err := c.emptyAll(ctx, wrong); err != nil {
 			return err
 		}
-		if replies, err = c.rawReplies(ctx, keys, fields); err != nil {
+		if replies, err = c.rawReplies(ctx, reads); err != nil {
 			return err
 		}
 	}
-	texts := make([]string, 0, len(fields.names))
+	var texts []string
 	for i, reply := range replies {
-		if texts, err = fields.parse(texts[:0], reply); err != nil {
+		if texts, err = reads[i].Fields.parse(texts[:0], reply); err != nil {
 			return Unavailable(err)
 		}
 		each(i, texts)
@@ -107,39 +124,54 @@ func (c *Client) ReadEach(ctx context.Context, keys []string, fields *Fields, ea
 }
 
 // rawReplies reads the hash of each key, and returns what Redis answered, unread. The error is UNAVAILABLE.
-func (c *Client) rawReplies(ctx context.Context, keys []string, fields *Fields) (replies [][]byte, err error) {
-	reads := make([]*fieldRead, len(keys))
+func (c *Client) rawReplies(ctx context.Context, reads []HashRead) (replies [][]byte, err error) {
+	sent := make([]*fieldRead, len(reads))
 	_, err = c.Pipeline(ctx, func(p Pipeliner) {
-		for i, key := range keys {
-			reads[i] = fields.take(key)
-			_ = p.Process(ctx, reads[i].command) // it only queues
+		for i, read := range reads {
+			sent[i] = read.Fields.take(read.Key)
+			_ = p.Process(ctx, sent[i].command) // it only queues
 		}
 	})
-	replies = make([][]byte, len(keys))
-	for i, one := range reads {
+	replies = make([][]byte, len(reads))
+	for i, one := range sent {
 		replies[i] = one.command.Val()
-		fields.put(one)
+		reads[i].Fields.put(one)
 	}
 	return replies, err
 }
 
 // readEachByValues is ReadEach on a cluster, whose client must read the replies to find a slot that has moved.
-func (c *Client) readEachByValues(ctx context.Context, keys []string, fields *Fields, each func(i int, texts []string)) error {
+func (c *Client) readEachByValues(ctx context.Context, reads []HashRead, each func(i int, texts []string)) error {
 	commands, err := c.Read(ctx, func(p Pipeliner) {
-		for _, key := range keys {
-			p.HGetAll(ctx, key)
+		for _, read := range reads {
+			if read.Fields.places == nil {
+				p.HMGet(ctx, read.Key, read.Fields.names...)
+			} else {
+				p.HGetAll(ctx, read.Key)
+			}
 		}
 	})
 	if err != nil {
 		return err
 	}
-	texts := make([]string, 0, len(fields.names))
+	var texts []string
 	for i, command := range commands {
-		values, err := command.(*redis.MapStringStringCmd).Result()
-		if err != nil {
+		if err := command.Err(); err != nil {
 			return Unavailable(err)
 		}
-		texts = fields.texts(texts[:0], values)
+		switch command := command.(type) {
+		case *redis.MapStringStringCmd:
+			texts = reads[i].Fields.texts(texts[:0], command.Val())
+		case *redis.SliceCmd:
+			texts = texts[:0]
+			for _, value := range command.Val() {
+				text, present := value.(string)
+				if !present {
+					text = Absent
+				}
+				texts = append(texts, text)
+			}
+		}
 		each(i, texts)
 	}
 	return nil
@@ -157,12 +189,44 @@ func (f *Fields) texts(into []string, values map[string]string) []string {
 	return into
 }
 
-// parse reads the reply to HGETALL as Redis sends it, in either protocol: names and values in turns. All texts share one string.
+// parse reads a reply as Redis sends it. All texts share one string.
 func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
-	rest := string(reply)
-	if refusal, refused := strings.CutPrefix(rest, "-"); refused {
+	text := string(reply)
+	if refusal, refused := strings.CutPrefix(text, "-"); refused {
 		return nil, refusedRead(strings.TrimSuffix(refusal, "\r\n"))
 	}
+	whole := false
+	if f.places == nil {
+		into, whole = f.parseValues(into, text)
+	} else {
+		into, whole = f.parseHash(into, text)
+	}
+	if !whole {
+		return nil, wrongReply(reply)
+	}
+	return into, nil
+}
+
+// parseValues reads the reply to HMGET: a value or nothing for each name.
+func (f *Fields) parseValues(into []string, rest string) (texts []string, whole bool) {
+	count, rest, ok := replyLine(rest, '*')
+	if !ok || count != len(f.names) {
+		return into, false
+	}
+	for range count {
+		value := Absent
+		if absent, found := strings.CutPrefix(rest, "$-1\r\n"); found {
+			rest = absent
+		} else if value, rest, ok = replyBulk(rest); !ok {
+			return into, false
+		}
+		into = append(into, value)
+	}
+	return into, rest == ""
+}
+
+// parseHash reads the reply to HGETALL in either protocol: names and values in turns.
+func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bool) {
 	pairs, rest, ok := replyLine(rest, '%')
 	if !ok {
 		pairs, rest, ok = replyLine(rest, '*')
@@ -170,7 +234,7 @@ func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 		pairs /= 2
 	}
 	if !ok {
-		return nil, wrongReply(reply)
+		return into, false
 	}
 	first := len(into)
 	for range f.names {
@@ -184,7 +248,7 @@ func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 			value, rest, ok = replyBulk(rest)
 		}
 		if !ok {
-			return nil, wrongReply(reply)
+			return into, false
 		}
 		place, known := next, next < len(f.names) && f.names[next] == name
 		if !known {
@@ -194,15 +258,12 @@ func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 			into[first+place], next = value, place+1
 		}
 	}
-	if rest != "" {
-		return nil, wrongReply(reply)
-	}
-	return into, nil
+	return into, rest == ""
 }
 
 // wrongReply is the error of a reply that no Redis sends. It leaves the bytes out, which may be a user's data.
 func wrongReply(reply []byte) error {
-	return fmt.Errorf("redis: unexpected reply to HGETALL: %d bytes", len(reply))
+	return fmt.Errorf("redis: unexpected reply to a read of a hash: %d bytes", len(reply))
 }
 
 // replyBulk reads a text of a known length, without a copy.
@@ -232,118 +293,4 @@ func replyLine(text string, kind byte) (length int, rest string, ok bool) {
 		}
 	}
 	return 0, text, false
-}
-
-// The limits of batches.
-const (
-	// Two batches keep the server busy while the answers to the other one are read. 256 reads of a document are about
-	// 100 KB of answers.
-	fieldBatches = 2 // that may be under way at a time
-	fieldBatch   = 256
-)
-
-// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds few batches under way leads
-// one itself, at once. The others wait; when a batch has ended, the first of them leads the next one, with all that have come
-// since. So a batch is as large as the server is slow.
-type fieldReads struct {
-	client  redis.UniversalClient
-	readers *guard
-	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
-	ctx     context.Context // of the batches
-
-	mu      sync.Mutex
-	waiting []*fieldRead // empty unless all batches are under way
-	leading int          // batches under way
-}
-
-// fieldRead is one read. It may wait in the list, and its goroutine waits on signal.
-type fieldRead struct {
-	command *redis.RawCmd
-	signal  chan bool // true: it leads the next batch; false: it is answered
-}
-
-// newFieldReads makes the batches of a client; within is the time that a batch may take.
-func newFieldReads(client redis.UniversalClient, readers *guard, within time.Duration) *fieldReads {
-	return &fieldReads{client: client, readers: readers, longest: 2 * within, ctx: Reading(context.Background())}
-}
-
-// process sends a command, as sharedHook does. A read that joins is not cut short: its deadline leaves room for two
-// batches.
-func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	// The guard refuses here, before the read waits for a batch that would be refused.
-	if r.readers.refuses() {
-		return gobreaker.ErrOpenState
-	}
-	// Alone, its own deadline holds: a batch goes on without the caller.
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
-		return r.client.Process(ctx, read{once{one.command}})
-	}
-	countRoundTrip(ctx)
-	_, span := trace.Start(ctx, "redis", "shared read")
-	r.join(one)
-	err := one.command.Err()
-	endSpan(span, err)
-	return err
-}
-
-// join waits until the read is answered, and leads a batch if it is its turn.
-func (r *fieldReads) join(one *fieldRead) {
-	r.mu.Lock()
-	if r.leading < fieldBatches {
-		r.leading++
-	} else {
-		r.waiting = append(r.waiting, one)
-		r.mu.Unlock()
-		if leads := <-one.signal; !leads {
-			return
-		}
-		r.mu.Lock()
-	}
-	var room [16]*fieldRead
-	// It leads: with itself, it takes those who wait, the longest first.
-	others := min(len(r.waiting), fieldBatch-1)
-	batch := append(append(room[:0], one), r.waiting[:others]...)
-	r.forget(others)
-	r.mu.Unlock()
-	// Deferred: after a panic in a hook, the others must not wait for ever.
-	defer r.ended(batch, one)
-	r.send(batch)
-}
-
-// send sends a batch and waits for its answers.
-func (r *fieldReads) send(batch []*fieldRead) {
-	pipe := r.client.Pipeline()
-	for _, one := range batch {
-		_ = pipe.Process(r.ctx, one.command) // it only queues
-	}
-	_, _ = pipe.Exec(r.ctx) // each command has its own error
-}
-
-// ended lets the first of the waiting reads lead, and reports to the batch, except to its leader.
-func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
-	r.mu.Lock()
-	if len(r.waiting) > 0 {
-		// The batch's place goes on to it, so leading stays as it is.
-		r.waiting[0].signal <- true
-		r.forget(1)
-	} else {
-		r.leading--
-	}
-	r.mu.Unlock()
-	for _, one := range batch {
-		if one != leader {
-			one.signal <- false
-		}
-	}
-}
-
-// forget removes the first of the waiting reads. The lock is held.
-func (r *fieldReads) forget(count int) {
-	left := copy(r.waiting, r.waiting[count:])
-	// The array is kept for the next reads, without pointers to those that are answered.
-	clear(r.waiting[left:])
-	r.waiting = r.waiting[:left]
 }

@@ -74,11 +74,16 @@ func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 func TestReadEachAnswersInOrder(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
-		fields := NewFields([]string{"a", "none", "b"})
+		fields, few := NewFields([]string{"a", "none", "b"}), NewFewFields([]string{"a", "none", "b"})
 		var keys []string
+		var reads []HashRead
 		var want [][]string
 		for i := range 300 {
 			keys = append(keys, fmt.Sprintf("{u%d}:h", i))
+			reads = append(reads, HashRead{keys[i], fields})
+			if i%2 == 1 {
+				reads[i].Fields = few
+			}
 			if i%3 == 2 { // there is no such key
 				want = append(want, []string{Absent, Absent, Absent})
 				continue
@@ -89,7 +94,7 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 			}
 		}
 		read := func(ctx context.Context) (got [][]string, err error) {
-			err = c.ReadEach(ctx, keys, fields, func(i int, texts []string) {
+			err = c.ReadEach(ctx, reads, func(i int, texts []string) {
 				if i != len(got) {
 					t.Errorf("hash %d comes after %d others", i, len(got))
 				}
@@ -128,7 +133,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 	for kind, url := range map[string]string{"redis": redistest.Redis(t), "cluster": redistest.Cluster(t)} { // the embedded one has no access lists
 		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
 		read := func() error {
-			return c.ReadEach(t.Context(), []string{"{1}one", "{2}two"}, fields, func(i int, texts []string) {
+			return c.ReadEach(t.Context(), []HashRead{{"{1}one", fields}, {"{2}two", fields}}, func(i int, texts []string) {
 				if texts[0] != Absent {
 					t.Errorf("hash %d is %q", i, texts)
 				}
@@ -253,6 +258,24 @@ func TestRepliesOfHashes(t *testing.T) {
 		got, err := fields.parse([]string{"before"}, []byte(c.reply))
 		if err != nil || !slices.Equal(got, append([]string{"before"}, c.want...)) {
 			t.Errorf("%q is read as %q, %v", c.reply, got, err)
+		}
+	}
+}
+
+func TestRepliesOfFewFields(t *testing.T) {
+	fields := NewFewFields([]string{"a", "b", "c"})
+	good := "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n"
+	if got, err := fields.parse([]string{"before"}, []byte(good)); err != nil || !slices.Equal(got, []string{"before", "a", Absent, ""}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	for end := range len(good) {
+		if got, err := fields.parse(nil, []byte(good[:end])); err == nil {
+			t.Errorf("%q is read as %q", good[:end], got)
+		}
+	}
+	for _, reply := range []string{good + "x", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", ":3\r\n", "*3\r\n:1\r\n:2\r\n:3\r\n", strings.Replace(good, "$1", "$x", 1), strings.Replace(good, "$1", "$9", 1)} {
+		if got, err := fields.parse(nil, []byte(reply)); err == nil {
+			t.Errorf("%q is read as %q", reply, got)
 		}
 	}
 }

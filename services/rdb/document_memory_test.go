@@ -1,0 +1,115 @@
+package rdb
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/redis"
+	"tidings/services/redis/redistest"
+)
+
+// kept reads the reader's document by the memory, in so many round trips.
+func (v view) kept(what string, trips int) Document {
+	v.Helper()
+	ctx, counted := redis.WithRoundTrips(v.Context())
+	documents, err := v.c.DocumentsOfReaders(ctx, []services.UserID{reader})
+	v.must(err)
+	if counted.Count() != trips {
+		v.Errorf("%s: %d round trips, want %d", what, counted.Count(), trips)
+	}
+	whole, err := v.c.Documents(v.Context(), []services.UserID{reader})
+	v.must(err)
+	if diff := cmp.Diff(whole[0], documents[0]); diff != "" {
+		v.Errorf("%s: from memory (-whole +kept):\n%s", what, diff)
+	}
+	return documents[0]
+}
+
+// Each script that changes what a document says gives it a new version, so that nobody is shown what was kept. What changes
+// without one is read each time.
+func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
+	eachView(t, func(v view) {
+		for name, write := range v.everyWrite() {
+			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			stamp := v.stamp()
+			v.kept(name+", the first read", 1+v.outdated())
+			v.kept(name+", again", 1)
+			if result := write(stamp); result.Status != redis.Applied {
+				v.Errorf("%s: %+v", name, result)
+			}
+			v.kept(name+", after the write", 2)
+			v.kept(name+", and again", 1)
+		}
+		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_123, time.Hour))
+		if d := v.kept("another day", 1); d.Day != 20_123 {
+			v.Errorf("the day is %d", d.Day)
+		}
+	})
+}
+
+// outdated is 1 if this node has kept a document: that of before, which costs a second round trip once it has changed.
+func (v view) outdated() int {
+	kept := v.c.memory.of([]services.UserID{reader}, v.c.layout.Load())
+	if kept[0].layout == nil {
+		return 0
+	}
+	return 1
+}
+
+func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.kept("the first read", 1)
+		v.c.SetDots([]string{"shop"})
+		v.kept("with a dot", 1)
+		v.c.SetDots([]string{"shop"})
+		if v.outdated() == 0 {
+			v.Error("the same dots made documents unknown")
+		}
+		v.set(dotField("shop"), "5;7")
+		v.set("n", "9999999999999999")
+		if d := v.kept("a dot that was dismissed", 2); d.DotsSeen["shop"] != 7 {
+			v.Errorf("%+v", d.DotsSeen)
+		}
+		v.c.ForgetDocument(reader)
+		if v.outdated() != 0 {
+			v.Error("a document that was forgotten is kept")
+		}
+		v.kept("after that", 1)
+		for what, lost := range map[string]func(){
+			"being built":      func() { v.set("st", "0") },
+			"of another epoch": func() { v.set("st", "1"); v.set("e", "x") },
+			"a broken day":     func() { v.set("e", v.c.Epoch()); v.set("d", "today") },
+			"gone":             func() { v.lose(DocumentKey(reader)) },
+		} {
+			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.build(FeedFacts{Entries: posts(1, 3, counted)})
+			v.kept("built", 1+v.outdated())
+			lost()
+			documents, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader})
+			v.must(err)
+			if documents[0].Ready {
+				v.Errorf("a document %s is ready", what)
+			}
+		}
+	})
+}
+
+// Of what is kept Redis is asked for a few fields only.
+func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
+	v := view{t, connect(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: patience})}
+	v.build(FeedFacts{Entries: posts(1, 3, counted)})
+	v.kept("the first read", 1)
+	v.must(v.c.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
+	documents, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader})
+	if err != nil || !documents[0].Ready || documents[0].FeedCount != 3 {
+		t.Errorf("%+v, %v", documents, err)
+	}
+	if _, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader, reader + 1}); err == nil {
+		t.Error("a document that is not kept was read without HGETALL")
+	}
+}

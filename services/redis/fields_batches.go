@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"tidings/services/trace"
+)
+
+// The limits of batches.
+const (
+	// Two batches keep the server busy while the answers to the other one are read. 256 reads of a document are about
+	// 100 KB of answers.
+	fieldBatches = 2 // that may be under way at a time
+	fieldBatch   = 256
+)
+
+// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds few batches under way leads
+// one itself, at once. The others wait; when a batch has ended, the first of them leads the next one, with all that have come
+// since. So a batch is as large as the server is slow.
+type fieldReads struct {
+	client  redis.UniversalClient
+	readers *guard
+	longest time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
+	ctx     context.Context // of the batches
+
+	mu      sync.Mutex
+	waiting []*fieldRead // empty unless all batches are under way
+	leading int          // batches under way
+}
+
+// fieldRead is one read. It may wait in the list, and its goroutine waits on signal.
+type fieldRead struct {
+	command *redis.RawCmd
+	signal  chan bool // true: it leads the next batch; false: it is answered
+}
+
+// newFieldReads makes the batches of a client; within is the time that a batch may take.
+func newFieldReads(client redis.UniversalClient, readers *guard, within time.Duration) *fieldReads {
+	return &fieldReads{client: client, readers: readers, longest: 2 * within, ctx: Reading(context.Background())}
+}
+
+// process sends a command, as sharedHook does. A read that joins is not cut short: its deadline leaves room for two
+// batches.
+func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// The guard refuses here, before the read waits for a batch that would be refused.
+	if r.readers.refuses() {
+		return gobreaker.ErrOpenState
+	}
+	// Alone, its own deadline holds: a batch goes on without the caller.
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
+		return r.client.Process(ctx, read{once{one.command}})
+	}
+	countRoundTrip(ctx)
+	_, span := trace.Start(ctx, "redis", "shared read")
+	r.join(one)
+	err := one.command.Err()
+	endSpan(span, err)
+	return err
+}
+
+// join waits until the read is answered, and leads a batch if it is its turn.
+func (r *fieldReads) join(one *fieldRead) {
+	r.mu.Lock()
+	if r.leading < fieldBatches {
+		r.leading++
+	} else {
+		r.waiting = append(r.waiting, one)
+		r.mu.Unlock()
+		if leads := <-one.signal; !leads {
+			return
+		}
+		r.mu.Lock()
+	}
+	var room [16]*fieldRead
+	// It leads: with itself, it takes those who wait, the longest first.
+	others := min(len(r.waiting), fieldBatch-1)
+	batch := append(append(room[:0], one), r.waiting[:others]...)
+	r.forget(others)
+	r.mu.Unlock()
+	// Deferred: after a panic in a hook, the others must not wait for ever.
+	defer r.ended(batch, one)
+	r.send(batch)
+}
+
+// send sends a batch and waits for its answers.
+func (r *fieldReads) send(batch []*fieldRead) {
+	pipe := r.client.Pipeline()
+	for _, one := range batch {
+		_ = pipe.Process(r.ctx, one.command) // it only queues
+	}
+	_, _ = pipe.Exec(r.ctx) // each command has its own error
+}
+
+// ended lets the first of the waiting reads lead, and reports to the batch, except to its leader.
+func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
+	r.mu.Lock()
+	if len(r.waiting) > 0 {
+		// The batch's place goes on to it, so leading stays as it is.
+		r.waiting[0].signal <- true
+		r.forget(1)
+	} else {
+		r.leading--
+	}
+	r.mu.Unlock()
+	for _, one := range batch {
+		if one != leader {
+			one.signal <- false
+		}
+	}
+}
+
+// forget removes the first of the waiting reads. The lock is held.
+func (r *fieldReads) forget(count int) {
+	left := copy(r.waiting, r.waiting[count:])
+	// The array is kept for the next reads, without pointers to those that are answered.
+	clear(r.waiting[left:])
+	r.waiting = r.waiting[:left]
+}
