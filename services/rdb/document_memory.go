@@ -26,8 +26,13 @@ type keptDocument struct {
 	document Document
 }
 
-// documentsKept is how many documents are kept. One takes about 2 KB.
-const documentsKept = 10_000
+const (
+	// How many documents are kept. One takes about 2 KB.
+	documentsKept = 10_000
+	// The most followed authors and conversations in a document that is kept, some 30 bytes each with their text: few users have more,
+	// and those could have thousands.
+	mostKeptEntries = 100
+)
 
 // checkedFields say whether a document is the same; after them come the plain fields of sources that expire, and of these and of
 // the day each has the present value.
@@ -119,11 +124,11 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	return documents, err
 }
 
-// learn reads a document and keeps it if it is ready.
+// learn reads a document, and keeps it if it is ready and not too large.
 func (c *Projections) learn(user services.UserID, layout *layout, texts []string, epoch string) Document {
 	version := texts[2]
 	document := layout.parseTexts(texts, epoch)
-	if document.Ready {
+	if document.Ready && len(document.Pulled)+len(document.Hosts)+len(document.Conversations.ReadSide) <= mostKeptEntries {
 		c.memory.keep(user, keptDocument{layout, epoch, version, document})
 	} else {
 		c.memory.forget(user)

@@ -99,6 +99,28 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 	})
 }
 
+// A document that names many authors is read whole each time.
+func TestLargeDocumentsAreNotKept(t *testing.T) {
+	eachView(t, func(v view) {
+		for _, many := range []int{mostKeptEntries, mostKeptEntries + 1} {
+			var authors []services.FollowedAuthor
+			for i := range many {
+				authors = append(authors, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: 1})
+			}
+			v.lose(DocumentKey(reader), inboxKey(reader))
+			v.c.ForgetDocument(reader)
+			v.build(FeedFacts{Entries: posts(1, 3, counted), Pulled: authors})
+			if d := v.kept("the first read", 1); len(d.Pulled) != many {
+				v.Errorf("%d authors of %d", len(d.Pulled), many)
+			}
+			if kept := v.outdated() == 1; kept != (many == mostKeptEntries) {
+				v.Errorf("with %d authors: kept %v", many, kept)
+			}
+			v.kept("again", 1)
+		}
+	})
+}
+
 // Of what is kept Redis is asked for a few fields only.
 func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: patience})}
