@@ -186,6 +186,8 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 // learn makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
 // node has missed entries: so it reads all erasures that go on and not one.
 func (s *Service) learn(ctx context.Context) error {
+	// All of them: of an erasure that has ended meanwhile nothing names the user.
+	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
 	err := s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
 		var number services.UserID

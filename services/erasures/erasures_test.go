@@ -130,9 +130,21 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	w.Must(read())
 	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
 	w.Must(read()) // it is kept
-	w.begin()
+	erasure := w.begin()
 	if err := read(); err == nil {
 		t.Error("the document is kept")
+	}
+	// A node that was away during the whole erasure still has it, and finds entries of the log that name nobody.
+	w.Server.Do("ACL", "SETUSER", "default", "+hgetall")
+	w.end(erasure)
+	_, err = w.Projector.RebuildDocument(t.Context(), w.user)
+	w.Must(err)
+	w.Must(read())
+	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
+	w.Must(read())
+	w.Must(w.learn(t.Context()))
+	if err := read(); err == nil {
+		t.Error("the document is kept by a node that was away")
 	}
 }
 

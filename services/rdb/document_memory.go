@@ -2,6 +2,7 @@ package rdb
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
@@ -11,8 +12,10 @@ import (
 )
 
 // documentMemory keeps the documents of the last readers. One that is kept is used only if Redis says, at the same read, that it has
-// not changed: every script that changes what a document says raises its version n, which never comes again in an epoch. So a
-// reader gets what a read of the whole document would have given.
+// not changed: every script that changes what a document says raises its version n, and a document that was lost is born again with
+// a later rm, because a lost n may be counted anew. So a reader gets what a read of the whole document would have given, but for two
+// things that end with the user's next change: the fields of a category that was removed, on a node that has not heard of it; and a
+// field that something else broke, which every other reader of documents finds.
 type documentMemory struct {
 	mu    sync.Mutex // simplelru has no lock of its own
 	users *lru.LRU[services.UserID, keptDocument]
@@ -23,20 +26,24 @@ type keptDocument struct {
 	layout   *layout
 	epoch    string
 	version  string // n as Redis has it
+	born     string // rm as Redis has it
 	document Document
 }
 
 const (
-	// How many documents are kept. One takes about 2 KB.
+	// How many documents are kept. One takes about 1.5 KB.
 	documentsKept = 10_000
-	// The most followed authors and conversations in a document that is kept, some 30 bytes each with their text: few users have more,
-	// and those could have thousands.
-	mostKeptEntries = 100
+	// The bytes of the values of a document that is kept. Parsed they take up to three times that, so that all documents take at most
+	// 60 MB. A user who follows thousands of huge authors has more.
+	longestKept = 2 << 10
 )
 
-// checkedFields say whether a document is the same; after them come the plain fields of sources that expire, and of these and of
-// the day each has the present value.
+// checkedFields say whether a document is the same. After them come the plain fields of sources that expire, of which, as of the day,
+// each has the present value, and then bornField.
 var checkedFields = []string{"st", "e", "n", "d"}
+
+// bornField is the stamp of a document's birth, or of the last removal from its inbox.
+const bornField = "rm"
 
 // newDocumentMemory makes an empty memory.
 func newDocumentMemory() *documentMemory {
@@ -74,11 +81,18 @@ func (m *documentMemory) forget(user services.UserID) {
 	m.users.Remove(user)
 }
 
+// ForgetDocuments drops all documents that this node keeps.
+func (c *Projections) ForgetDocuments() {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	c.memory.users.Purge()
+}
+
 // ForgetDocument drops what this node keeps of a user's document.
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
 // DocumentsOfReaders is Documents for users who may have been read before on this node: of a document that has not changed since,
-// Redis is asked for its version alone. One that has changed costs a second round trip.
+// Redis is asked for its version alone. One that has changed costs a second round trip, and is not ready if that fails.
 func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -87,7 +101,7 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	kept := c.memory.of(users, layout)
 	reads := make([]redis.HashRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: layout.read}
+		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: layout.readBorn}
 		if kept[i].layout != nil {
 			reads[i].Fields = layout.check
 		}
@@ -113,23 +127,29 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	}
 	reads = reads[:0]
 	for _, i := range changed {
-		reads = append(reads, redis.HashRead{Key: DocumentKey(users[i]), Fields: layout.read})
+		reads = append(reads, redis.HashRead{Key: DocumentKey(users[i]), Fields: layout.readBorn})
 	}
-	err = c.ReadEach(ctx, reads, func(at int, texts []string) {
+	// Those who have not changed are answered also without it.
+	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {
 		if at == 0 {
 			epoch = c.Epoch()
 		}
 		documents[changed[at]] = c.learn(users[changed[at]], layout, texts, epoch)
 	})
-	return documents, err
+	return documents, nil
 }
 
-// learn reads a document, and keeps it if it is ready and not too large.
+// learn reads a document from its fields and rm, and keeps it if it is ready and not too long.
 func (c *Projections) learn(user services.UserID, layout *layout, texts []string, epoch string) Document {
-	version := texts[2]
-	document := layout.parseTexts(texts, epoch)
-	if document.Ready && len(document.Pulled)+len(document.Hosts)+len(document.Conversations.ReadSide) <= mostKeptEntries {
-		c.memory.keep(user, keptDocument{layout, epoch, version, document})
+	length := 0
+	for _, text := range texts {
+		length += len(text)
+	}
+	// Copies: all texts are parts of one string, with values that nobody needs any more.
+	version, born := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
+	document := layout.parseTexts(texts[:len(texts)-1], epoch)
+	if document.Ready && length <= longestKept {
+		c.memory.keep(user, keptDocument{layout, epoch, version, born, document})
 	} else {
 		c.memory.forget(user)
 	}
@@ -138,7 +158,7 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 
 // same reports whether a document is still the one that was kept.
 func (l *layout) same(kept *keptDocument, texts []string, epoch string) bool {
-	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version
+	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.born
 }
 
 // current is a document that is still the same, with the fields that change without a new version; not ready if one of them is

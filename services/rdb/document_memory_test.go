@@ -99,10 +99,10 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 	})
 }
 
-// A document that names many authors is read whole each time.
-func TestLargeDocumentsAreNotKept(t *testing.T) {
+// A long document is read whole each time.
+func TestLongDocumentsAreNotKept(t *testing.T) {
 	eachView(t, func(v view) {
-		for _, many := range []int{mostKeptEntries, mostKeptEntries + 1} {
+		for many, keeps := range map[int]bool{longestKept/12 - 50: true, longestKept/12 + 1: false} {
 			var authors []services.FollowedAuthor
 			for i := range many {
 				authors = append(authors, services.FollowedAuthor{Author: services.UserID(1000 + i), Since: 1})
@@ -113,10 +113,50 @@ func TestLargeDocumentsAreNotKept(t *testing.T) {
 			if d := v.kept("the first read", 1); len(d.Pulled) != many {
 				v.Errorf("%d authors of %d", len(d.Pulled), many)
 			}
-			if kept := v.outdated() == 1; kept != (many == mostKeptEntries) {
+			if kept := v.outdated() == 1; kept != keeps {
 				v.Errorf("with %d authors: kept %v", many, kept)
 			}
 			v.kept("again", 1)
+		}
+	})
+}
+
+// A document that was lost may be born again with the version that it had, after the clock was set back. It is another one.
+func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
+	eachView(t, func(v view) {
+		v.build(FeedFacts{Entries: posts(1, 3, counted)})
+		v.kept("the first read", 1)
+		version := v.field("n")
+		v.lose(DocumentKey(reader), inboxKey(reader))
+		v.build(FeedFacts{Entries: posts(1, 5, counted)})
+		v.set("n", version)
+		if d := v.kept("born again", 2); d.FeedCount != 5 {
+			v.Errorf("%d posts count", d.FeedCount)
+		}
+	})
+}
+
+// What leaves a count by its age is marked without a new version, where the count stays the same.
+func TestKeptDocumentsAge(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, url string) {
+		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}
+		v := view{t, connect(t, redis.Options{URL: url, ReadTimeout: patience}, Shape{Expiry: expiry})}
+		v.build(FeedFacts{Entries: posts(10, 13, counted)})
+		state := services.Membership{Conversation: 1, User: reader, Head: 3, AgedOn: 100, LeavesOn: 102}
+		_, _, err := v.c.PutMemberships(v.Context(), []services.Membership{state})
+		v.must(err)
+		if d := v.kept("the first read", 1); d.Conversations.LeavesOn != 102 || d.FeedAged != 0 {
+			v.Errorf("%d, %v", d.Conversations.LeavesOn, d.FeedAged)
+		}
+		_, err = v.c.AgeFeeds(v.Context(), []services.UserID{reader}, 5)
+		v.must(err)
+		if d := v.kept("after a day without posts", 1); d.FeedAged != 5 {
+			v.Errorf("posts up to %v are too old", d.FeedAged)
+		}
+		v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), leavesOnField, 90).Err())
+		v.must(v.c.FindNextAged(v.Context(), []services.UserID{reader}))
+		if d := v.kept("after the next message to leave was looked up", 1); d.Conversations.LeavesOn != 102 {
+			v.Errorf("the next message leaves on %d", d.Conversations.LeavesOn)
 		}
 	})
 }

@@ -23,7 +23,8 @@ type layout struct {
 	plain       int // of fields: those before the versioned fields
 	fields      []string
 	read        *redis.Fields // the same, to read them
-	check       *redis.Fields // what says whether a document is still the same, see DocumentMemory
+	readBorn    *redis.Fields // the same and bornField, see documentMemory
+	check       *redis.Fields // what says whether a document is still the same
 	births      []any         // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
 	late        []bool        // of fields: whether it exists exactly if the field before it does
 	mayLack     []bool        // of fields: whether it may be absent
@@ -96,7 +97,8 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
 	}
-	l.read, l.check = redis.NewFields(l.fields), redis.NewFewFields(append(slices.Clone(checkedFields), l.fields[len(plainFields):l.plain]...))
+	l.read, l.readBorn = redis.NewFields(l.fields), redis.NewFields(append(slices.Clone(l.fields), bornField))
+	l.check = redis.NewFewFields(slices.Concat(checkedFields, l.fields[len(plainFields):l.plain], []string{bornField}))
 	return l
 }
 

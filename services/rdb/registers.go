@@ -274,7 +274,7 @@ func (p *parser) modes() (modes services.CategoryModes) {
 			p.failed = true
 			return modes
 		}
-		modes.Of[services.Category(item[1:])] = mode
+		modes.Of[services.Category(strings.Clone(item[1:]))] = mode // a document that is kept must not keep the whole reply
 	}
 	return modes
 }

@@ -207,7 +207,7 @@ func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
-// parseValues reads the reply to HMGET: a value or nothing for each name.
+// parseValues reads the reply to HMGET in either protocol: a value or nothing for each name.
 func (f *Fields) parseValues(into []string, rest string) (texts []string, whole bool) {
 	count, rest, ok := replyLine(rest, '*')
 	if !ok || count != len(f.names) {
@@ -216,6 +216,8 @@ func (f *Fields) parseValues(into []string, rest string) (texts []string, whole 
 	for range count {
 		value := Absent
 		if absent, found := strings.CutPrefix(rest, "$-1\r\n"); found {
+			rest = absent
+		} else if absent, found := strings.CutPrefix(rest, "_\r\n"); found {
 			rest = absent
 		} else if value, rest, ok = replyBulk(rest); !ok {
 			return into, false

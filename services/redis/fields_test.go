@@ -265,6 +265,9 @@ func TestRepliesOfHashes(t *testing.T) {
 func TestRepliesOfFewFields(t *testing.T) {
 	fields := NewFewFields([]string{"a", "b", "c"})
 	good := "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n"
+	if got, err := fields.parse(nil, []byte(strings.Replace(good, "$-1", "_", 1))); err != nil || !slices.Equal(got, []string{"a", Absent, ""}) {
+		t.Errorf("nothing in the newer protocol: %q, %v", got, err)
+	}
 	if got, err := fields.parse([]string{"before"}, []byte(good)); err != nil || !slices.Equal(got, []string{"before", "a", Absent, ""}) {
 		t.Errorf("%q, %v", got, err)
 	}
