@@ -76,8 +76,8 @@ func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 	if services.Observed(ctx) {
 		return nil
 	}
-	viewer, err := h.r.scoped(ctx, services.ScopeViewer)
-	if err != nil || viewer.Key == "" {
+	viewer, err := h.r.bearerUser(ctx)
+	if err != nil {
 		return nil
 	}
 	number, known := h.r.Social.Remembered(viewer.Key)

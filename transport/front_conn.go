@@ -45,8 +45,7 @@ type frontConn struct {
 	loop loopConn
 }
 
-// frontBuffers are reused: thousands of idle connections would each keep one, so they are the price of a goroutine's blocking
-// read without an event loop.
+// frontBuffers are reused: a connection has one for as long as it has a goroutine.
 var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
 
 // serve answers requests until the connection ends, is handed on, or joins a loop. first, if it is there, ends the answer to a

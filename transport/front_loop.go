@@ -12,7 +12,7 @@ type JointSchema interface {
 	QuickSchema
 	// Joint returns what AnswerJointly needs to know of an operation without variables; nil if it must be answered by itself.
 	Joint(operation *ast.OperationDefinition) any
-	// AnswerJointly appends the data of the answers, as Quick would. It does not wait for more than one read.
+	// AnswerJointly appends the data of the answers, as Quick would. It waits for Redis alone, and not for a rebuild or for SQL.
 	AnswerJointly(ctx context.Context, requests []JointRequest)
 }
 

@@ -240,7 +240,9 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 
 // The deadline of before the loop does not hide that the client of an operation has gone.
 func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
-	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 400 * time.Millisecond })
+	f := newFronted(t, false, func(cfg *Config, server *http.Server) {
+		server.IdleTimeout, cfg.OperationTimeout = 400*time.Millisecond, time.Hour
+	})
 	k := f.keepJoined("alice")
 	joined := time.Now()
 	for time.Since(joined) < 2*400*time.Millisecond { // its deadline passes
@@ -252,11 +254,7 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > before })
 	_ = k.Close()
-	began := time.Now()
-	eventually.Holds(t, "the connection is forgotten", func() bool { return f.known() == 0 })
-	if took := time.Since(began); took > 4*time.Second { // the operation has five
-		t.Errorf("the operation went on for %v", took)
-	}
+	eventually.Holds(t, "the connection is forgotten", func() bool { return f.known() == 0 }) // an hour before its deadline
 }
 
 // Clients that change between all kinds of requests, pause, hang up and come back: each gets its own answers in their order, and in

@@ -8,7 +8,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// ReadReady is ReadMany in one round trip to Redis and without SQL, so that no user waits for another. badges[i] is nil for a user
+// ReadReady is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits long for
+// another. badges[i] is nil for a user
 // whose document is not all there is to read: it is missing, from before a long absence, owed an update, older than an earlier
 // answer, counts what is too old, or needs more than the node cache holds. Read does the rest for them. It is a visit of those whose
 // badges it returns.
