@@ -53,6 +53,7 @@ type options struct {
 	volleys      int // in a round
 	socketRounds int
 	importRounds int
+	rest         time.Duration // before the memory of sockets is read: Tidings gives memory back some seconds after a rush
 	worlds       worlds
 	limit        time.Duration // of the whole run
 }
@@ -114,9 +115,11 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		o.results = "-"
 	}
 	o.readers, o.volleys, o.limit, o.worlds = 16, 5, time.Hour, wholeWorlds
+	o.rest = 10 * time.Second
 	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
 	if o.quick {
 		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds, o.worlds = 2, 2, 10*time.Minute, 1, 1, quickWorlds
+		o.rest = time.Second
 		set := func(name string, change func()) {
 			if !given[name] {
 				change()

@@ -10,10 +10,7 @@ import (
 	"time"
 )
 
-const (
-	settle       = 2 * time.Second // after the sockets are open, before their memory is read
-	fanOutLength = time.Second
-)
+const fanOutLength = time.Second
 
 // socketResults are the samples of the sockets row.
 type socketResults struct {
@@ -63,7 +60,7 @@ func (b *bench) withFleet(ctx context.Context, p *program, open opening, use fun
 		return fmt.Errorf("%w\n%s", err, p.tail())
 	}
 	defer f.close()
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, b.rest); err != nil {
 		return err
 	}
 	after, afterErr := residentBytes(p.pid())
@@ -93,9 +90,12 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 	for i := range b.sockets {
 		h.users = append(h.users, b.numbers[watcher(i)])
 	}
+	b.profiles.begin("")
 	err = b.withFleet(ctx, server, subscribe(server.address, watcherToken), func(f *fleet, memory float64) error {
 		length = f.frame
+		b.profiles.begin("sockets") // what opens them is another matter
 		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.volley())
+		b.profiles.begin("")
 		if err != nil {
 			return err
 		}
@@ -123,6 +123,9 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 
 // extraSubscription subscribes once more on every socket and measures what that costs.
 func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sample, error) {
+	if err := pause(ctx, b.rest); err != nil {
+		return sample{}, err
+	}
 	before, beforeErr := residentBytes(p.pid())
 	all := f.expect()
 	begin := time.Now()
@@ -136,7 +139,7 @@ func (b *bench) extraSubscription(ctx context.Context, p *program, f *fleet) (sa
 		return sample{}, err
 	}
 	result := sample{rate: float64(len(f.sockets)) / time.Since(begin).Seconds(), cpu: -1, bytesPerEntry: nan}
-	if err := pause(ctx, settle); err != nil {
+	if err := pause(ctx, b.rest); err != nil {
 		return sample{}, err
 	}
 	after, afterErr := residentBytes(p.pid())
