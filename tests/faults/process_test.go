@@ -193,6 +193,79 @@ func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
 	}
 }
 
+// The calls stand for seconds. Nothing is given back during a rush, everything once it is over, and nothing twice.
+func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that garbage stays until it is given back
+	debug.FreeOSMemory()
+	frees := 0
+	second := node.GiveBack(func() {
+		frees++
+		debug.FreeOSMemory()
+	})
+	expect := func(when string, want int) {
+		t.Helper()
+		second(t.Context())
+		if frees != want {
+			t.Fatalf("%s memory was given back %d times, want %d", when, frees, want)
+		}
+	}
+	expect("at rest", 0)
+	allocate(8 << 20)
+	expect("after a little work", 0)
+	expect("a second later", 0) // too little to be worth it
+	allocate(40 << 20)
+	expect("in the second of a rush", 0)
+	idle := runtimeMetric("/memory/classes/heap/objects:bytes")
+	expect("a second after it", 1)
+	if left := runtimeMetric("/memory/classes/heap/objects:bytes") + runtimeMetric("/memory/classes/heap/free:bytes"); left > idle-40<<20 {
+		t.Errorf("%d bytes of the heap are left of %d, of which 48 MB were garbage", left, idle)
+	}
+	expect("after that", 1)
+}
+
+// What lives is read by each collection, so a large heap waits until a quarter of it is idle, and then until its size is worth
+// another collection.
+func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	live := make([]byte, 120<<20)
+	debug.FreeOSMemory()
+	frees := 0
+	second := node.GiveBack(func() {
+		frees++
+		debug.FreeOSMemory()
+	})
+	allocate(20 << 20)
+	second(t.Context())
+	second(t.Context())
+	if frees != 0 {
+		t.Errorf("20 MB beside 120 MB alive were given back")
+	}
+	for rush := range 2 {
+		allocate(40 << 20)
+		second(t.Context())
+		waited := 0
+		for ; frees == rush && waited < 60; waited++ {
+			second(t.Context())
+		}
+		// 120 MB at 8 MB a second are 15 s, of which the second of the rush is one.
+		if least := []int{1, 14}[rush]; frees != rush+1 || waited < least || waited > least+1 {
+			t.Errorf("after rush %d memory was given back %d times, the last time after %d s; want one after %d s", rush+1, frees, waited, least)
+		}
+	}
+	runtime.KeepAlive(live)
+}
+
+// allocate makes garbage of a size.
+func allocate(size int) {
+	for range size >> 16 {
+		garbage = make([]byte, 1<<16)
+	}
+	garbage = nil
+}
+
+// garbage is what allocate has made last. The compiler must not see that nobody reads it.
+var garbage []byte
+
 func runtimeMetric(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)

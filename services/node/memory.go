@@ -1,0 +1,107 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"tidings/services"
+)
+
+// The heap may grow by 64 MB beyond what lives, but at least to its double and at most to seventeen times its size.
+const (
+	Growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
+	MinPercent = 100      // as Go does without us: the heap is collected when it has doubled
+	MaxPercent = 1600
+
+	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
+	limitShare = 0.75
+)
+
+// TuneMemory sets how often the heap is collected, until ctx ends. GOGC and GOMEMLIMIT of the environment take precedence.
+func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
+	// Near the limit the heap is collected as often as it takes to stay below it.
+	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
+		log.Debug("the memory limit of this process is unknown", "error", err)
+	}
+	if env("GOGC") == "" {
+		debug.SetGCPercent(MaxPercent) // the heap is small at the start
+		go func() { _ = services.Every(ctx, time.Second, AdaptGC()) }()
+		go func() { _ = services.Every(ctx, time.Second, GiveBack(debug.FreeOSMemory)) }()
+	}
+}
+
+// AdaptGC returns a function that sets the percentage for the present size of the live heap.
+func AdaptGC() func(context.Context) {
+	last := MaxPercent
+	return func(context.Context) {
+		// The live heap of the last collection, without garbage.
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		// Setting it stops the world for a moment, so it is set only when it changes.
+		if percent := GcPercent(live[0].Value.Uint64()); percent != last {
+			debug.SetGCPercent(percent)
+			last = percent
+		}
+	}
+}
+
+// GcPercent is the growth, in percent, after which a heap of live bytes is collected. A node keeps a few MB alive and
+// allocates a hundred times as much in a second under load. Go's default of 100 spends a quarter of a badge query's
+// processor time on collecting so small a heap; a growth of many times its size spends a fiftieth. A large heap is collected
+// rarely anyway: there the default holds, because growth by such a factor would be gigabytes.
+func GcPercent(live uint64) int {
+	return int(min(max(Growth*100/max(live, 1), MinPercent), MaxPercent))
+}
+
+// The rules of GiveBack.
+const (
+	leastIdle  = 16 << 20 // bytes: less is not worth a collection
+	idleShare  = 4        // nor is less than a quarter of what lives
+	idleTime   = 5        // seconds: memory that the program would use again by then is not idle
+	markedRate = 8 << 20  // bytes a second, on average: what collections before their time mark. It takes about 1 % of a processor
+)
+
+// GiveBack returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
+// its free memory back to the system: as many sockets as a node holds leave as many bytes of garbage when they have been
+// opened, and a node that waits would keep them until it has allocated as much again.
+func GiveBack(free func()) func(context.Context) {
+	last, rest := readHeap(), 0
+	return func(context.Context) {
+		now := readHeap()
+		rate := now.allocated - last.allocated
+		last = now
+		if rest--; rest > 0 || !worthGivingBack(now, rate) {
+			return
+		}
+		free()
+		last = readHeap() // what free itself allocated is no work
+		rest = int(last.live / markedRate)
+	}
+}
+
+// heapUse is what the runtime knows of the heap, in bytes.
+type heapUse struct {
+	live      uint64 // what the last collection has found alive
+	idle      uint64 // what was allocated since, as if all of it were garbage, and free memory that the system has not got back
+	allocated uint64 // ever
+}
+
+func readHeap() heapUse {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	live, objects, unused := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	return heapUse{live: live, idle: max(objects, live) - live + unused, allocated: samples[3].Value.Uint64()}
+}
+
+// worthGivingBack reports whether the idle memory of the heap is much, and would stay idle at the present rate of allocation, in
+// bytes a second.
+func worthGivingBack(use heapUse, rate uint64) bool {
+	return use.idle >= max(leastIdle, use.live/idleShare, idleTime*rate)
+}
