@@ -97,29 +97,29 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
-	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
-		for _, user := range users {
-			p.HMGet(ctx, DocumentKey(user), "st", "e", "n")
+	reads := make([]redis.HashRead, len(users))
+	for i, user := range users {
+		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: versionFields}
+	}
+	versions, epoch := make([]uint64, len(users)), ""
+	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
+		if i == 0 { // as in Documents
+			epoch = c.Epoch()
+		}
+		// While a document is being built, n says nothing of what a reader would be shown. A version that cannot be read is 0, as that
+		// of a missing document: the caller rebuilds either.
+		if texts[0] == "1" && texts[1] == epoch {
+			versions[i], _ = strconv.ParseUint(texts[2], 10, 64)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A version that cannot be read is 0, as that of a missing document: the caller rebuilds either.
-	versions, epoch := make([]uint64, len(users)), c.Epoch()
-	for i, command := range commands {
-		values, err := command.(*redis.SliceCmd).Result()
-		if err != nil {
-			return nil, redis.Unavailable(err)
-		}
-		// While a document is being built, n says nothing of what a reader would be shown.
-		if values[0] == "1" && values[1] == epoch {
-			n, _ := values[2].(string)
-			versions[i], _ = strconv.ParseUint(n, 10, 64)
-		}
-	}
 	return versions, nil
 }
+
+// versionFields are those that say which version a document has. Each second they are read of all who watch.
+var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
 
 var versionRaise = loadScript("version_raise")
 
