@@ -115,7 +115,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		o.results = "-"
 	}
 	o.readers, o.volleys, o.limit, o.worlds = 16, 5, time.Hour, wholeWorlds
-	o.rest = 10 * time.Second
+	o.rest = 15 * time.Second
 	o.socketRounds, o.importRounds = min(o.rounds, 3), min(o.rounds, 3)
 	if o.quick {
 		o.readers, o.volleys, o.limit, o.socketRounds, o.importRounds, o.worlds = 2, 2, 10*time.Minute, 1, 1, quickWorlds

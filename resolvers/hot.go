@@ -312,6 +312,10 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 	if err != nil {
 		return nil
 	}
+	key := viewer.Key // a subscription lives for hours, and the viewer need not
+	if watching, ok := services.RequestFrom(ctx).(services.EventRequest); ok {
+		watching.WriteEvents(func(to []byte, event any) []byte { return p.appendBadges(to, key, event.(*services.Badges)) })
+	}
 	found, err := operation.ResolverMiddleware(ctx, func(ctx context.Context) (any, error) {
 		return (&subscriptionResolver{h.r}).BadgesChanged(ctx, since)
 	})
@@ -326,7 +330,7 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 			if !open {
 				return nil
 			}
-			return p.response([]content{{badges: shownBadges{badges, viewer.Key}}})
+			return p.response([]content{{badges: shownBadges{badges, key}}})
 		case <-ctx.Done():
 			return nil
 		}

@@ -2,6 +2,7 @@ package resolvers
 
 import (
 	"context"
+	"sync"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -87,12 +88,19 @@ func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 	return graph.NewViewer(number, viewer.Key)
 }
 
-// appendBadges writes the data of an answer whose parts read nothing but the badges.
+// appendBadges writes the data of an answer or an event whose parts read nothing but the badges.
 func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []byte {
-	var room [4]content // a query has the badges, the ID and the type
-	contents := room[:0]
+	contents := badgeContents.Get().(*[]content)
 	for range p.parts {
-		contents = append(contents, content{key: key, badges: shownBadges{badges, key}})
+		*contents = append(*contents, content{key: key, badges: shownBadges{badges, key}})
 	}
-	return p.append(to, contents)
+	to = p.append(to, *contents)
+	clear(*contents) // the pool must not keep badges
+	*contents = (*contents)[:0]
+	badgeContents.Put(contents)
+	return to
 }
+
+// badgeContents are the contents of answers that were written. A writer is a function that the compiler does not know, so they are
+// on the heap.
+var badgeContents = sync.Pool{New: func() any { return new([]content) }}

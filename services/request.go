@@ -11,6 +11,14 @@ type Request interface {
 	RequestID() string
 }
 
+// EventRequest is the Request of a subscription whose channel its transport reads. Before the channel is returned, the resolver may
+// give a function that appends the data of an event to a text, as execution would make it. Then events are written by it, and
+// the subscription's responses are asked for no more. The function cannot fail, does not wait, and keeps no event.
+type EventRequest interface {
+	Request
+	WriteEvents(write func(to []byte, event any) []byte)
+}
+
 type requestKey struct{}
 
 // WithRequest puts a request into a context.

@@ -41,8 +41,10 @@ type operation struct {
 	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source
 	// without waiting, moves an event from source to feed.
 	source, feed reflect.Value
-	state        atomic.Int32
-	following    *operation // in the list of the workers
+	// write, if the schema has given it, makes the data of an event from source. Then there is no feed and no next.
+	write     func(to []byte, event any) []byte
+	state     atomic.Int32
+	following *operation // in the list of the workers
 }
 
 // newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is

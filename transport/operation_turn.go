@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"tidings/services"
 )
@@ -23,16 +24,23 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 			o.release() // it was stopped before it held the context
 		}
 	}
-	o.ctx = sockets.cfg.Wake(o.ctx, o.wake)
+	own := o.ctx
+	o.ctx = sockets.cfg.Wake(own, o.wake)
 	switch {
 	// It was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
 	case !o.source.IsValid(): // the resolver refused it: next returns the error
 		o.stream()
 	default:
+		if o.write != nil {
+			o.next, o.ctx = nil, own // nothing asks for responses any more: what execution has remembered for them can go
+		}
 		sockets.workers.submit(o)
 	}
 }
+
+// WriteEvents takes the function that writes events: see services.EventRequest. It is called while the operation is dispatched.
+func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.write = write }
 
 // tap takes the resolver's channel as source, and returns feed in its place. Only the first channel is tapped: a second result of
 // that kind would belong to a field below. feed has one place, which a turn fills before it calls next, so next never waits.
@@ -41,9 +49,12 @@ func (o *operation) tap(result any) any {
 	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
 		return result
 	}
+	if o.source = source; o.write != nil {
+		return result
+	}
 	// The element's type is the resolver's own, so the channel in its place must be made by reflection.
 	kind := source.Type()
-	o.source, o.feed = source, reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
+	o.feed = reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
 	return o.feed.Convert(kind).Interface()
 }
 
@@ -85,7 +96,9 @@ func (o *operation) turn() (stay bool) {
 		return true
 	}
 	frame, last := frames.Get().(*[]byte), true
-	if ok {
+	if ok && o.write != nil {
+		last = o.writeEvent(frame, event)
+	} else if ok {
 		last = o.render(frame, event)
 	} else {
 		// A closed channel is the orderly end: the hub drains, or what was watched is gone.
@@ -118,13 +131,50 @@ func (o *operation) rest() {
 // frames are reused buffers for messages. A frame is returned when the connection has taken it.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
+// written is an event as a schema writes it.
+type written struct {
+	data     []byte
+	response graphql.Response
+}
+
+// writtenEvents are reused buffers for what schemas write.
+var writtenEvents = sync.Pool{New: func() any { return new(written) }}
+
+// writeEvent makes the message of an event by the function that the schema has given; last reports that it ends the operation.
+func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
+	one := writtenEvents.Get().(*written)
+	defer func() {
+		one.response = graphql.Response{}
+		writtenEvents.Put(one)
+	}()
+	*frame = (*frame)[:0]
+	defer func() {
+		if fault := recover(); fault != nil {
+			*frame, last = o.faulty(*frame, o.presented(fault)), true
+		}
+	}()
+	one.data = o.write(one.data[:0], event.Interface())
+	one.response.Data = one.data
+	if response := bounded(ast.Subscription, &one.response, o.peer.sockets.cfg.AnswerLimit); isRequestError(response) {
+		*frame = o.faulty(*frame, response.Errors)
+		return true
+	}
+	*frame = o.peer.line.next(*frame, o.id, &one.response)
+	return false
+}
+
+// faulty makes the message that ends the operation with errors.
+func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
+	return o.peer.line.failed(frame[:0], o.id, o.named(faults))
+}
+
 // render makes the message of an event; last reports that it ends the operation. An event must be rendered within the operation
 // timeout, like a query, because a worker waits for it.
 func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
-			*frame, last = o.peer.line.failed((*frame)[:0], o.id, o.named(o.presented(fault))), true
+			*frame, last = o.faulty(*frame, o.presented(fault)), true
 		}
 	}()
 	timeout := o.peer.sockets.cfg.OperationTimeout
@@ -143,14 +193,14 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	// Stopped before anything is promised: a timer that fired later would end the operation, and nobody would tell the client.
 	case !timer.Stop() || o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
-		*frame = o.peer.line.failed(*frame, o.id, o.named(asList(err)))
+		*frame = o.faulty(*frame, asList(err))
 		return true
 	case response == nil:
 		*frame = o.peer.line.complete(*frame, o.id)
 		return true
 	// Without data the event shows nothing, so the protocol's error ends the operation, with its reason.
 	case isRequestError(response):
-		*frame = o.peer.line.failed(*frame, o.id, o.named(response.Errors))
+		*frame = o.faulty(*frame, response.Errors)
 		return true
 	default:
 		*frame = o.peer.line.next(*frame, o.id, o.shown(response))

@@ -50,10 +50,12 @@ type Subscription {
   panics: Int!
   "Wakes, and its events are never ready."
   hangs: Int!
+  "Wakes, and the schema writes its events by itself. 13 cannot be written."
+  written(since: String): Int!
 }`
 
 // testWaking are the fields of the schema that wake.
-var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs"}
+var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
 
 func newTestSchema() *testSchema {
 	return &testSchema{hub: &testHub{}, hello: "world", schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
@@ -141,12 +143,19 @@ func (s *testSchema) subscribe(
 		case "stuck":
 			<-ctx.Done()
 			return nil, ctx.Err()
-		default:
-			return s.hub.watch(ctx)
+		case "written":
+			services.RequestFrom(ctx).(services.EventRequest).WriteEvents(func(to []byte, event any) []byte {
+				value := event.(int)
+				if to = append(to, `{"written":`...); value == 13 {
+					panic("in an event")
+				}
+				return append(strconv.AppendInt(to, int64(value), 10), '}')
+			})
 		}
+		return s.hub.watch(ctx)
 	}, nil, func(ctx context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
 		switch field.Name {
-		case "panics":
+		case "panics", "written": // a response is asked for, although the schema writes
 			panic("in an event")
 		case "hangs":
 			<-ctx.Done()

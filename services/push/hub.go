@@ -103,7 +103,8 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
 	}
-	w := &watcher{slot: newSlot[*services.Badges](since), wake: wakeFrom(ctx)}
+	waker := wakerFrom(ctx)
+	w := &watcher{slot: newSlot[*services.Badges](since), wake: waker.wake}
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
@@ -115,7 +116,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	h.join(w.user, w)
 	h.mu.Unlock()
 	// A ctx that has ended already calls it at once.
-	context.AfterFunc(ctx, func() { h.unwatch(w) })
+	context.AfterFunc(waker.ctx, func() { h.unwatch(w) })
 	return w.slot.values, nil
 }
 

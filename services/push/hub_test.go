@@ -209,8 +209,9 @@ func TestWake(t *testing.T) {
 		e.set(7, 100, 0)
 		running(t, e, e.config(), func(h *Hub) {
 			woken := make(chan struct{}, 100)
-			ctx, cancel := context.WithCancel(WithWake(t.Context(), func() { woken <- struct{}{} }))
-			states, err := h.Watch(ctx, 7, "")
+			ctx, cancel := context.WithCancel(t.Context())
+			around, end := context.WithCancel(WithWake(ctx, func() { woken <- struct{}{} }))
+			states, err := h.Watch(around, 7, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,6 +223,11 @@ func TestWake(t *testing.T) {
 			}
 			<-woken
 			wantTaken(t, states, 5, "on being woken")
+			end() // not that of WithWake
+			pass(time.Second)
+			if len(woken) != 0 {
+				t.Error("the end of a context that was made of it ended the channel")
+			}
 			cancel()
 			<-woken
 			wantTaken(t, states, -2, "on being woken for the end")

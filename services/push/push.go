@@ -114,17 +114,28 @@ func defaultTo[N ~int | ~int64](d *N, value N) {
 
 type wakeKey struct{}
 
+// waker is what WithWake puts into a context.
+type waker struct {
+	wake func()
+	ctx  context.Context // that of WithWake
+}
+
 // WithWake puts a callback into the context handed to Watch, for a transport without a goroutine per subscription. The hub
 // calls it each time it has put a state into the channel, and once it has closed the channel. It runs on a goroutine of the
 // hub that serves other watchers too, so it must not block. The first call may come before Watch returns. Two calls may
 // stand for one state, when the second state replaced the first in the channel: receive without waiting, and take an empty
 // channel for "nothing new".
+//
+// The channel is closed when this ctx ends, and not when one does that was made of it: what the resolvers and their middleware
+// have put around it is not kept for as long as the subscription lives.
 func WithWake(ctx context.Context, wake func()) context.Context {
-	return context.WithValue(ctx, wakeKey{}, wake)
+	return context.WithValue(ctx, wakeKey{}, waker{wake, ctx})
 }
 
-// wakeFrom is the callback of WithWake, nil if there is none.
-func wakeFrom(ctx context.Context) func() {
-	wake, _ := ctx.Value(wakeKey{}).(func())
-	return wake
+// wakerFrom is what WithWake has put into a context; without it, no callback and ctx itself.
+func wakerFrom(ctx context.Context) waker {
+	if given, ok := ctx.Value(wakeKey{}).(waker); ok {
+		return given
+	}
+	return waker{ctx: ctx}
 }

@@ -1,0 +1,101 @@
+package resolvers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+
+	"tidings/services"
+	"tidings/services/push"
+)
+
+// eventRequest is a request whose events the schema writes.
+type eventRequest struct {
+	oneRequest
+	write func(to []byte, event any) []byte
+}
+
+func (r *eventRequest) WriteEvents(write func(to []byte, event any) []byte) { r.write = write }
+
+// watched makes a hub that has each user's present badges as their first event.
+func (s *sides) watched(ctx context.Context) {
+	s.resolver.Hub = push.New(push.Config{
+		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
+			return make([]uint64, len(users)), nil
+		},
+		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
+		Leave: func(context.Context, []services.UserID) error { return nil },
+		Render: func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+			for _, user := range users {
+				one, err := s.resolver.Badge.Read(ctx, user)
+				badges, errs = append(badges, one), append(errs, err)
+			}
+			return badges, errs
+		},
+		Sweep: time.Hour,
+	})
+	done := make(chan struct{})
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		_ = s.resolver.Hub.Run(ctx)
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-done
+	})
+}
+
+// first starts a subscription and returns its first event as one side makes it.
+func (s *sides) first(ctx context.Context, exec *executor.Executor, query string) string {
+	s.t.Helper()
+	ctx = graphql.StartOperationTrace(ctx)
+	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
+	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: now})
+	if faults != nil {
+		s.t.Fatalf("%s: %v", query, faults)
+	}
+	next, ctx := exec.DispatchOperation(ctx, operation)
+	response := next(ctx)
+	if response == nil || len(response.Errors) > 0 {
+		s.t.Fatalf("%s: %+v", query, response)
+	}
+	return string(response.Data)
+}
+
+// What the schema writes for an event is what execution answers: for every user their own, and only if the operation is compiled.
+func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
+	s := newSides(t)
+	s.populate()
+	s.watched(t.Context())
+	const count = "{ value display inTotal precision asOf }"
+	for query, compiled := range map[string]bool{
+		`subscription { badgesChanged { id version quiet total ` + count + ` homeFeed ` + count + ` dots { name lit } } }`:                      true,
+		`subscription { mine: badgesChanged { __typename v: version notifications { newest total ` + count + ` categories { name older } } } }`: true,
+		`subscription { badgesChanged { version total { value @skip(if: true) display } } }`:                                                    false,
+	} {
+		for _, reader := range []string{"reader", "named", "empty"} {
+			ctx, stop := context.WithCancel(services.WithViewer(t.Context(), services.Viewer{Key: reader, Scopes: []services.Scope{services.ScopeViewer}}))
+			executed, hot := &eventRequest{}, &eventRequest{}
+			want := s.first(services.WithRequest(ctx, executed), s.executed, query)
+			if got := s.first(services.WithRequest(ctx, hot), s.hot, query); got != want {
+				t.Errorf("%s of %s without a transport that writes\nhot      %s\nexecuted %s", query, reader, got, want)
+			}
+			stop()
+			if executed.write != nil || (hot.write != nil) != compiled {
+				t.Fatalf("%s: given by the executor %v, by the compiled plan %v", query, executed.write != nil, hot.write != nil)
+			}
+			if !compiled {
+				continue
+			}
+			badges, err := s.resolver.Badge.Read(t.Context(), s.number(reader))
+			s.Must(err)
+			if got := string(hot.write([]byte("before "), badges)); got != "before "+want {
+				t.Errorf("%s of %s\nwritten  %s\nexecuted %s", query, reader, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"tidings/services"
+)
+
+func writtenEvent(id string, value int) string {
+	return strings.Replace(tick(id, value), "ticks", "written", 1)
+}
+
+// Events that the schema writes reach the client like others: in their order, the newest in place of those that waited, and then
+// the end. Variables, which are not shared, change nothing.
+func TestEventsThatTheSchemaWrites(t *testing.T) {
+	for name, message := range map[string]string{
+		"no variables": `{"query":"subscription { written }"}`,
+		"variables":    `{"query":"subscription W($s: String) { written(since: $s) }","variables":{"s":"it"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world) {
+				c := w.open("alice")
+				c.send(`{"type":"subscribe","id":"1","payload":` + message + `}`)
+				synctest.Wait()
+				for value := range 3 {
+					w.schema.hub.publish(value)
+					c.expect(writtenEvent("1", value))
+				}
+				synctest.Wait()
+				if n := w.sockets.Stats(); n.Operations != 1 || n.Events != 3 {
+					t.Errorf("%+v", n)
+				}
+				w.schema.hub.closeAll()
+				c.expect(`{"type":"complete","id":"1"}`)
+				c.nothing()
+				c.subscribe("1", "subscription { written }") // the ID is free
+				synctest.Wait()
+				w.schema.hub.publish(7)
+				c.expect(writtenEvent("1", 7))
+			})
+		})
+	}
+}
+
+// A subscription lives for hours. What its start has made for responses, which nobody asks for, does not.
+func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c := w.open("alice")
+		c.subscribe("1", "subscription { written }")
+		synctest.Wait()
+		for peer := range w.sockets.open {
+			one := peer.operations[0]
+			if one.next != nil || one.feed.IsValid() || services.RequestFrom(one.ctx) != services.Request(one) {
+				t.Errorf("it has a function for responses: %v, a channel for it: %v", one.next != nil, one.feed.IsValid())
+			}
+			// One more value would be that of WithWake.
+			if want := newOperation(peer, "2"); fmt.Sprint(one.ctx) != fmt.Sprint(want.ctx) {
+				t.Errorf("its context is %v, that of one which has not begun is %v", one.ctx, want.ctx)
+			}
+		}
+		c.send(`{"type":"complete","id":"1"}`)
+		synctest.Wait()
+		synctest.Wait()
+		if n := w.schema.hub.count(); n != 0 {
+			t.Errorf("%d are watching after the end", n)
+		}
+	})
+}
+
+// An event that cannot be written ends its own subscription with an error and leaves no half of its text, there or in the next event of
+// others.
+func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		c, other := w.open("alice"), w.open("bob")
+		c.subscribe("1", "subscription { written }")
+		synctest.Wait()
+		w.schema.hub.publish(13)
+		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1","payload":[{`) || !strings.Contains(got, "an error on our side") || strings.Contains(got, "written") {
+			t.Errorf("got %s", got)
+		}
+		c.nothing()
+		other.subscribe("2", "subscription { written }")
+		synctest.Wait()
+		w.schema.hub.publish(14)
+		other.expect(writtenEvent("2", 14))
+		c.nothing()
+	})
+}
+
+func TestAWrittenEventIsBounded(t *testing.T) {
+	const longest = `{"written":1234}`
+	inWorld(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(longest) }, func(w *world) {
+		c := w.open("alice")
+		c.subscribe("1", "subscription { written }")
+		synctest.Wait()
+		w.schema.hub.publish(1234)
+		c.expect(writtenEvent("1", 1234))
+		w.schema.hub.publish(12345)
+		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "17 bytes, up to 16 are allowed") {
+			t.Errorf("got %s", got)
+		}
+		synctest.Wait()
+		if n := w.schema.hub.count(); n != 0 {
+			t.Errorf("%d are watching after the end", n)
+		}
+	})
+}
