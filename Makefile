@@ -21,9 +21,9 @@ run: ## serve on http://127.0.0.1:8080 with SQLite in ./data; tidings --help lis
 UNWATCHED = -race=false -d=checkptr=0
 RACE = -race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)'
 
-# The packages whose tests take longest come first, so that no processor is idle at the end. Three packages at a time keep two
-# processors busy: tests wait for disks and servers.
-LONGEST = ./services/rdb ./tests/examples ./tests/faults ./tests/model ./services/fanout ./resolvers ./tests/contract ./tests/engines ./services/people ./services/badge ./services/importer ./services/notifications ./services/social ./tests/nodes
+# The packages whose tests take longest come first, so that no processor is idle at the end. Five packages at a time keep two
+# processors busy: tests wait for disks, servers and browsers about half of the time.
+LONGEST = ./tests/contract ./tests/model ./tests/nodes ./resolvers ./tests/faults ./services/live ./services/badge ./services/command ./services/notifications ./services/social ./services/fanout ./services/chat ./services/rdb ./web ./tests/engines ./services/audit ./services/views ./tests/examples
 
 test: install check verify clients ## install what is missing, vet, build, run every test with the race detector, verify
 
@@ -31,10 +31,10 @@ test: install check verify clients ## install what is missing, vet, build, run e
 check:
 	go vet ./...
 	go build ./...
-	go test $(RACE) -vet=off -p 3 -timeout 45m $(LONGEST) ./...
+	go test $(RACE) -vet=off -p 5 -timeout 45m $(LONGEST) ./...
 
 nightly: install ## run every test anew in a random order, with the full set of histories
-	TIDINGS_TEST_HISTORIES=full go test $(RACE) -vet=off -count=1 -shuffle=on -p 3 -timeout 60m $(LONGEST) ./...
+	TIDINGS_TEST_HISTORIES=full go test $(RACE) -vet=off -count=1 -shuffle=on -p 5 -timeout 60m $(LONGEST) ./...
 
 lint: ## gofmt, go vet, staticcheck (the version that go.mod pins), a build for another system
 	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "not formatted (gofmt -w):" $$unformatted; exit 1; fi

@@ -59,7 +59,7 @@ type part struct {
 }
 
 // content is the value that a part is written from. Each part has one of its own and uses one of its fields, so that parts
-// can be read at the same time without a lock. Badges of a subscription are put in by subscribe, without a read.
+// can be read at the same time without a lock. Badges of a subscription come from its channel, without a read.
 type content struct {
 	key    string // the key of the viewer
 	badges shownBadges
@@ -312,12 +312,13 @@ func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext
 	if err != nil {
 		return nil
 	}
-	key := viewer.Key // a subscription lives for hours, and the viewer need not
-	if watching, ok := services.RequestFrom(ctx).(services.EventRequest); ok {
-		watching.WriteEvents(func(to []byte, event any) []byte { return p.appendBadges(to, key, event.(*services.Badges)) })
-	}
+	key := viewer.Key // only the key is kept: a subscription lives for hours
 	found, err := operation.ResolverMiddleware(ctx, func(ctx context.Context) (any, error) {
-		return (&subscriptionResolver{h.r}).BadgesChanged(ctx, since)
+		states, err := (&subscriptionResolver{h.r}).BadgesChanged(ctx, since)
+		if request, writes := services.RequestFrom(ctx).(services.EventRequest); writes && err == nil {
+			request.WriteEvents(func(to []byte, event any) []byte { return p.appendBadges(to, key, event.(*services.Badges)) })
+		}
+		return states, err
 	})
 	states, ok := found.(<-chan *services.Badges)
 	if err != nil || !ok {

@@ -101,6 +101,5 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 	return to
 }
 
-// badgeContents are the contents of answers that were written. A writer is a function that the compiler does not know, so they are
-// on the heap.
+// badgeContents are reused: writers are called through values of functions, so contents would be allocated on the heap each time.
 var badgeContents = sync.Pool{New: func() any { return new([]content) }}

@@ -12,8 +12,8 @@ type Request interface {
 }
 
 // EventRequest is the Request of a subscription whose channel its transport reads. Before the channel is returned, the resolver may
-// give a function that appends the data of an event to a text, as execution would make it. Then events are written by it, and
-// the subscription's responses are asked for no more. The function cannot fail, does not wait, and keeps no event.
+// give a function that appends the data of an event to a text, as execution would make it. From then on the transport calls it
+// for each event, and asks for no responses. The function cannot fail, does not wait, and keeps no event.
 type EventRequest interface {
 	Request
 	WriteEvents(write func(to []byte, event any) []byte)

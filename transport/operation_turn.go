@@ -33,7 +33,7 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 		o.stream()
 	default:
 		if o.write != nil {
-			o.next, o.ctx = nil, own // nothing asks for responses any more: what execution has remembered for them can go
+			o.next, o.ctx = nil, own // no responses are asked for, so what execution kept for them can be freed
 		}
 		sockets.workers.submit(o)
 	}

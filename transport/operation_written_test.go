@@ -51,15 +51,20 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 		c := w.open("alice")
 		c.subscribe("1", "subscription { written }")
 		synctest.Wait()
+		if len(w.sockets.open) != 1 {
+			t.Fatalf("%d clients are open", len(w.sockets.open))
+		}
 		for peer := range w.sockets.open {
 			one := peer.operations[0]
 			if one.next != nil || one.feed.IsValid() || services.RequestFrom(one.ctx) != services.Request(one) {
 				t.Errorf("it has a function for responses: %v, a channel for it: %v", one.next != nil, one.feed.IsValid())
 			}
 			// One more value would be that of WithWake.
-			if want := newOperation(peer, "2"); fmt.Sprint(one.ctx) != fmt.Sprint(want.ctx) {
+			want := newOperation(peer, "2")
+			if fmt.Sprint(one.ctx) != fmt.Sprint(want.ctx) {
 				t.Errorf("its context is %v, that of one which has not begun is %v", one.ctx, want.ctx)
 			}
+			want.cancel()
 		}
 		c.send(`{"type":"complete","id":"1"}`)
 		synctest.Wait()

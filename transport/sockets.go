@@ -26,7 +26,8 @@ type SocketConfig struct {
 	Identity *Identity
 	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
 	// the callback reports an event, so that it costs no goroutine. The resolver of such a field must return the very channel
-	// that the callback is about. Subscriptions to other fields, and all of them if Wake is nil, cost a goroutine each.
+	// that the callback is about, and must not close it by a context of its own. Subscriptions to other fields, and all of them
+	// if Wake is nil, cost a goroutine each.
 	Wake   WakeFunc
 	Waking []string
 

@@ -49,7 +49,7 @@ type Config struct {
 	// Recover turns a panic into an error; nil is gqlgen's own.
 	Recover graphql.RecoverFunc
 	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. What a Front answers by a
-	// QuickSchema passes none of it.
+	// QuickSchema passes none of it, and events that a schema writes pass none of responses: see services.EventRequest.
 	Around func(*handler.Server)
 
 	// Introspection permits introspection, and suggestions in errors, which would otherwise reveal the schema name by name.

@@ -47,6 +47,7 @@ func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suff
 
 // Whatever has not arrived is named, and once it is there the page is right without a reload.
 func TestPageNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	for file, words := range map[string]string{
 		"/graphiql.min.js":         "graphiql.min.js is missing",
 		"/react.production.min.js": "react.production.min.js",
@@ -78,6 +79,7 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 // The server goes while the page loads: the files of the page are there, and neither the ready-made operations nor an answer to
 // anything else. The page says so in words, and starts by itself.
 func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	for _, width := range []int64{1280, 390} {
@@ -102,6 +104,7 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 
 // Without its own script the page has words and a command that works without any.
 func TestPageWithoutItsScript(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true})
 	origin, _ := behind(t, server, "/graphiql-page.js")
 	blind := browsertest.New(t)
@@ -121,6 +124,7 @@ func TestPageWithoutItsScript(t *testing.T) {
 }
 
 func TestPageWithoutStorage(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	tab := browsertest.New(t)
 	browsertest.Before(tab, t, `for (const name of ['localStorage', 'sessionStorage']) {
@@ -229,6 +233,7 @@ func keysAlone(t *testing.T, server *stub, tab context.Context) {
 }
 
 func TestPageOnAPhone(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	for _, dark := range []bool{false, true} {
 		tab := browsertest.New(t)

@@ -33,8 +33,10 @@ func open(t *testing.T) (*stub, context.Context) {
 
 // onEach runs a test of the page on a laptop and on a phone.
 func onEach(t *testing.T, test func(t *testing.T, server *stub, tab context.Context)) {
+	t.Parallel()
 	for name, size := range map[string]screen{"laptop": laptop, "phone": phone} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, tab := openOn(t, size)
 			test(t, server, tab)
 		})
@@ -66,6 +68,7 @@ func quiet(t *testing.T, tab context.Context, origin string, permitted ...string
 }
 
 func TestPageInTheBrowser(t *testing.T) {
+	t.Parallel()
 	server, tab := open(t)
 	t.Run("six tabs to begin with", func(t *testing.T) {
 		if diff := cmp.Diff(tabsAtFirst, browsertest.Tabs(tab, t)); diff != "" {
@@ -181,6 +184,7 @@ func TestOperationsOnOtherDays(t *testing.T) {
 // GraphiQL takes an edit in some time after it was made. An operation that is opened in that moment comes into its own tab whole,
 // and the edit stays in the tab that it was made in.
 func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	tab := browsertest.New(t)
 	// Runs afterTimer once, directly after a callback that was 100 ms late: GraphiQL's taking in of an edit.
@@ -212,6 +216,7 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 }
 
 func TestPersonInTheBrowser(t *testing.T) {
+	t.Parallel()
 	server, first := open(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {
 		t.Helper()
@@ -286,6 +291,7 @@ func TestPersonInTheBrowser(t *testing.T) {
 }
 
 func TestPageFollowsTheTheme(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true})
 	tab := browsertest.New(t)
 	browsertest.Open(tab, t, server.origin, "alice")

@@ -91,6 +91,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 
 // A token of the Headers editor is stored nowhere, and a watch that uses it does not come back by itself.
 func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
+	t.Parallel()
 	server := newStub(t, GraphiQLConfig{})
 	tab := browsertest.New(t)
 	browsertest.Open(tab, t, server.origin, "alice")

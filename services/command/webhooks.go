@@ -91,7 +91,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	changes := stream.New(stream.Config{DB: db, Always: cfg.Changes})
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
 	act := strings.TrimPrefix(command.Name, "webhooks ")
-	// A test must end by itself, even if the receiver does not answer. A replay may have many letters.
+	// A test must end by itself, even if the receiver does not answer. Other acts have no such bound: a replay may have many letters.
 	if act == "test" {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, cfg.WebhooksTimeout+testFor)

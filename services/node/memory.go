@@ -22,7 +22,8 @@ const (
 	limitShare = 0.75
 )
 
-// TuneMemory sets how often the heap is collected, until ctx ends. GOGC and GOMEMLIMIT of the environment take precedence.
+// TuneMemory sets how often the heap is collected, and gives idle memory back, until ctx ends. GOGC and GOMEMLIMIT of the
+// environment take precedence: with GOGC neither happens.
 func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
 	// Near the limit the heap is collected as often as it takes to stay below it.
 	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
@@ -30,8 +31,13 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 	}
 	if env("GOGC") == "" {
 		debug.SetGCPercent(MaxPercent) // the heap is small at the start
-		go func() { _ = services.Every(ctx, time.Second, AdaptGC()) }()
-		go func() { _ = services.Every(ctx, time.Second, GiveBack(debug.FreeOSMemory)) }()
+		giveBack, adapt := GiveBack(debug.FreeOSMemory), AdaptGC()
+		go func() {
+			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
+				giveBack(ctx)
+				adapt(ctx) // to what has just been found alive
+			})
+		}()
 	}
 }
 
@@ -61,33 +67,39 @@ func GcPercent(live uint64) int {
 // The rules of GiveBack.
 const (
 	leastIdle  = 16 << 20 // bytes: less is not worth a collection
-	idleShare  = 4        // nor is less than a quarter of what lives
-	idleTime   = 5        // seconds: memory that the program would use again by then is not idle
-	markedRate = 8 << 20  // bytes a second, on average: what collections before their time mark. It takes about 1 % of a processor
+	idleShare  = 4        // less than a quarter of the live heap is not worth one either
+	idleTime   = 5        // in seconds: memory that will be used again sooner is not idle
+	quietTime  = 3        // seconds in a row in which all this must hold
+	leastRest  = 15       // seconds between two collections of ours, at least
+	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that those of a large heap are rarer
 )
 
 // GiveBack returns a function that is called each second. When a rush is over, it calls free, which collects the heap and gives
-// its free memory back to the system: as many sockets as a node holds leave as many bytes of garbage when they have been
-// opened, and a node that waits would keep them until it has allocated as much again.
+// its free memory back to the system. Opening sockets leaves about as much garbage as the sockets take, and an idle node would
+// keep it until it has allocated as much again.
 func GiveBack(free func()) func(context.Context) {
-	last, rest := readHeap(), 0
+	last, quiet, rest := readHeap(), 0, 0
 	return func(context.Context) {
 		now := readHeap()
 		rate := now.allocated - last.allocated
 		last = now
-		if rest--; rest > 0 || !worthGivingBack(now, rate) {
+		rest--
+		if quiet++; !worthGivingBack(now, rate) {
+			quiet = 0
+		}
+		if quiet < quietTime || rest > 0 {
 			return
 		}
 		free()
 		last = readHeap() // what free itself allocated is no work
-		rest = int(last.live / markedRate)
+		quiet, rest = 0, max(leastRest, int(last.live/markedRate))
 	}
 }
 
 // heapUse is what the runtime knows of the heap, in bytes.
 type heapUse struct {
 	live      uint64 // what the last collection has found alive
-	idle      uint64 // what was allocated since, as if all of it were garbage, and free memory that the system has not got back
+	idle      uint64 // allocated since that collection, all of it taken for garbage, and free memory that was not given back yet
 	allocated uint64 // ever
 }
 

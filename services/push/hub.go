@@ -93,8 +93,8 @@ func (h *Hub) runTimers(ctx context.Context) error {
 
 // Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version; a
 // slow consumer gets only the newest. since is the version that the client holds, or "". States in the channel are shared
-// and must not be changed. The channel is closed when ctx ends or the hub drains. Watch never waits for an engine: a state
-// that cannot be read now arrives when it can.
+// and must not be changed. The channel is closed when ctx ends (with WithWake, when that ctx ends) or the hub drains. Watch
+// never waits for an engine: a state that cannot be read now arrives when it can.
 //
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //

@@ -126,13 +126,13 @@ type waker struct {
 // stand for one state, when the second state replaced the first in the channel: receive without waiting, and take an empty
 // channel for "nothing new".
 //
-// The channel is closed when this ctx ends, and not when one does that was made of it: what the resolvers and their middleware
-// have put around it is not kept for as long as the subscription lives.
+// The channel is closed when this ctx ends. Contexts that are derived from it do not close it, so they can be freed while the
+// subscription lives.
 func WithWake(ctx context.Context, wake func()) context.Context {
 	return context.WithValue(ctx, wakeKey{}, waker{wake, ctx})
 }
 
-// wakerFrom is what WithWake has put into a context; without it, no callback and ctx itself.
+// wakerFrom returns what WithWake has put into ctx; without it, no callback and ctx itself.
 func wakerFrom(ctx context.Context) waker {
 	if given, ok := ctx.Value(wakeKey{}).(waker); ok {
 		return given

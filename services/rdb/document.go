@@ -102,7 +102,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: versionFields}
 	}
 	versions, epoch := make([]uint64, len(users)), ""
-	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
+	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
@@ -118,7 +118,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	return versions, nil
 }
 
-// versionFields are those that say which version a document has. Each second they are read of all who watch.
+// versionFields say which version a document has. They are read each second for every user who is watched.
 var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
 
 var versionRaise = loadScript("version_raise")

@@ -56,6 +56,7 @@ func (c consoleTab) wait(heading, text string) {
 // An operator signs in with a browser, on a desk and on a phone, visits each page, looks a user up, recounts them, finds that among the
 // acts, and signs out. The page contacts only its own server, and no script can read its cookie.
 func TestTheConsoleInABrowser(t *testing.T) {
+	t.Parallel()
 	n, o := production(t)
 	ann, bob := signedFor(t, jwt.MapClaims{"sub": "ann"}), signedFor(t, jwt.MapClaims{"sub": "bob"})
 	as := func(token, query string) {

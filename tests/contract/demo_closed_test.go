@@ -46,8 +46,10 @@ func (p *demoPage) atRest() (total int) {
 // A third phone, whose app is closed, is set by the application from the change stream: up with an alert, down in silence, by the person's
 // preferences, also when Redis loses everything. The page's own sockets have no part in it.
 func TestTheDemoPageHasAClosedPhone(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			t.Parallel()
 			p := openDemoInSize(t, startDemo(t).URL, size)
 			total := p.atRest()
 			p.clean("closed, at the start")

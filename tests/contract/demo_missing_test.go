@@ -104,8 +104,10 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 
 // The page is used by the keys alone: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
 func TestTheDemoPageByTheKeysAlone(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			t.Parallel()
 			server := startDemo(t)
 			byTheKeysAlone(t, openDemoInSize(t, server.URL, size))
 		})
@@ -171,6 +173,7 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 
 // In production the page asks for a token, says why one that is refused is refused, and then shows the user's phones.
 func TestTheDemoPageInProduction(t *testing.T) {
+	t.Parallel()
 	const secret = "a secret of a test, 32 bytes long"
 	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
 	_, rest, _ := strings.Cut(server.Output.String(), "operations: ")
@@ -208,6 +211,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 
 // Without JavaScript, or before it has arrived, the page says so and what to do.
 func TestTheDemoPageWithoutJavaScript(t *testing.T) {
+	t.Parallel()
 	server := startDemo(t)
 	tab := browsertest.New(t)
 	browsertest.Scripts(tab, t, false)

@@ -59,8 +59,10 @@ func (p *demoPage) iconHas(ofBell int) {
 
 // What counts is chosen by category on either phone, and is so at once on both, and back.
 func TestTheDemoPageHasPreferences(t *testing.T) {
+	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			t.Parallel()
 			server := startDemo(t)
 			if err := world.Ask(server.URL, "host:admin", `mutation { defineCategory(input: {name: "orders", style: NUMBER, inTotal: true}) { created } }`, nil, nil); err != nil {
 				t.Fatal(err)

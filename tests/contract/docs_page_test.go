@@ -16,6 +16,7 @@ import (
 // Every page of the books can be read on a phone and on a desk, in the light and in the dark, by keyboard and by a screen reader,
 // and asks nothing of another machine. Pictures of them go to TIDINGS_TEST_PICTURES, where it names a folder.
 func TestTheBooksCanBeRead(t *testing.T) {
+	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	tab := browsertest.New(t)
 	for _, look := range []struct {

@@ -55,6 +55,7 @@ func accessible(t *testing.T, tab context.Context, what string) {
 // The first tour, by a person in a browser: alice watches her badges in one tab, follows bob, and when bob publishes
 // in another tab the badge in the first changes by itself, whatever she does meanwhile. No request leaves the machine.
 func TestFirstTourInGraphiQL(t *testing.T) {
+	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	alice := browsertest.New(t)
 	browsertest.Open(alice, t, n.URL, "alice")
@@ -147,6 +148,7 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 // In production the page has a place for a token, says why it needs one and why there is no schema, and keeps the token for
 // the browser tab alone.
 func TestGraphiQLInProduction(t *testing.T) {
+	t.Parallel()
 	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
 	operations := operationsOf(t, server)
 	waitReady(t, operations)
@@ -160,6 +162,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 	}
 	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			t.Parallel()
 			tab := browsertest.New(t)
 			browsertest.Size(tab, t, size[0], size[1])
 			browsertest.Open(tab, t, operations, "alice")

@@ -48,6 +48,7 @@ var tour = []struct {
 
 // The tour is followed to the letter, in three tabs of a browser, with the values as they stand in the ready-made operations.
 func TestTheTourDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(world.Root(), "docs/tour.md"))
 	if err != nil {
 		t.Fatal(err)

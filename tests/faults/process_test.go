@@ -212,43 +212,59 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	expect("at rest", 0)
 	allocate(8 << 20)
 	expect("after a little work", 0)
-	expect("a second later", 0) // too little to be worth it
+	for range 10 {
+		expect("some time later", 0) // too little to be worth it
+	}
 	allocate(40 << 20)
 	expect("in the second of a rush", 0)
 	idle := runtimeMetric("/memory/classes/heap/objects:bytes")
-	expect("a second after it", 1)
+	expect("a second after it", 0)
+	expect("two seconds after it", 0)
+	allocate(40 << 20)
+	expect("in the second of another rush", 0) // so that the quiet seconds count anew
+	expect("a second after that", 0)
+	expect("two seconds after that", 0)
+	expect("three seconds after that", 1)
 	if left := runtimeMetric("/memory/classes/heap/objects:bytes") + runtimeMetric("/memory/classes/heap/free:bytes"); left > idle-40<<20 {
 		t.Errorf("%d bytes of the heap are left of %d, of which 48 MB were garbage", left, idle)
 	}
-	expect("after that", 1)
+	allocate(40 << 20)
+	for range 14 {
+		expect("soon after it was given back", 1)
+	}
+	expect("15 seconds after it was given back", 2)
+	for range 30 {
+		expect("at rest", 2)
+	}
 }
 
 // What lives is read by each collection, so a large heap waits until a quarter of it is idle, and then until its size is worth
 // another collection.
 func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	live := make([]byte, 120<<20)
+	live := make([]byte, 160<<20)
 	debug.FreeOSMemory()
 	frees := 0
 	second := node.GiveBack(func() {
 		frees++
 		debug.FreeOSMemory()
 	})
-	allocate(20 << 20)
-	second(t.Context())
-	second(t.Context())
+	allocate(30 << 20)
+	for range 5 {
+		second(t.Context())
+	}
 	if frees != 0 {
-		t.Errorf("20 MB beside 120 MB alive were given back")
+		t.Errorf("30 MB beside 160 MB alive were given back")
 	}
 	for rush := range 2 {
-		allocate(40 << 20)
+		allocate(50 << 20)
 		second(t.Context())
 		waited := 0
 		for ; frees == rush && waited < 60; waited++ {
 			second(t.Context())
 		}
-		// 120 MB at 8 MB a second are 15 s, of which the second of the rush is one.
-		if least := []int{1, 14}[rush]; frees != rush+1 || waited < least || waited > least+1 {
+		// 160 MB at 8 MB a second are 20 s, of which the second of the rush is one.
+		if least := []int{3, 19}[rush]; frees != rush+1 || waited < least || waited > least+1 {
 			t.Errorf("after rush %d memory was given back %d times, the last time after %d s; want one after %d s", rush+1, frees, waited, least)
 		}
 	}
