@@ -13,8 +13,8 @@ func writtenEvent(id string, value int) string {
 	return strings.Replace(tick(id, value), "ticks", "written", 1)
 }
 
-// Events that the schema writes reach the client like others: in their order, the newest in place of those that waited, and then
-// the end. Variables, which are not shared, change nothing.
+// Events that the schema writes reach the client like others, in their order, and then the end. Variables, with which the operation
+// is not shared, change nothing.
 func TestEventsThatTheSchemaWrites(t *testing.T) {
 	for name, message := range map[string]string{
 		"no variables": `{"query":"subscription { written }"}`,
@@ -67,7 +67,6 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 			want.cancel()
 		}
 		c.send(`{"type":"complete","id":"1"}`)
-		synctest.Wait()
 		synctest.Wait()
 		if n := w.schema.hub.count(); n != 0 {
 			t.Errorf("%d are watching after the end", n)
