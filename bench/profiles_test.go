@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -27,6 +30,27 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 	p.keep(p.now(), cpuProfile{[]byte("idle"), 0})
 	if len(p.taken) != 2 || !bytes.Equal(p.taken["home feed"].raw, []byte{1}) || string(p.taken["sockets"].raw) != "idle" {
 		t.Errorf("kept %v", p.taken)
+	}
+}
+
+// Of programs that take turns, each is profiled under its own name or not at all, and nothing is after the last turn.
+func TestProfilesOfTurns(t *testing.T) {
+	b := &bench{options: options{rounds: 1, seconds: 0.01, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
+	var wrong atomic.Value
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		want := map[string]string{"Bearer dev:a": "first page", "Bearer dev:b": ""}[r.Header.Get("Authorization")]
+		if now := b.profiles.now(); now != want {
+			wrong.Store(fmt.Sprintf("the profile of %q is kept in the turn of %q", now, want))
+		}
+		fmt.Fprint(w, `{"data":{}}`)
+	})
+	first := (&contender{who: "a", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:a"})}).profiled("first page")
+	second := &contender{who: "b", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:b"})}
+	if err := b.compete(t.Context(), "pages", first, second); err != nil {
+		t.Fatal(err)
+	}
+	if fault := wrong.Load(); fault != nil || b.profiles.now() != "" {
+		t.Errorf("%v; after the turns %q is profiled", fault, b.profiles.now())
 	}
 }
 

@@ -116,11 +116,13 @@ func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*pro
 
 // contender is one program in a row of queries.
 type contender struct {
-	who    string
-	target target
-	values series
+	who     string
+	target  target
+	values  series
+	profile string // the name of its profile, "": none is kept
 }
 
+// contender makes a contender. Its profile is not kept: see profiled.
 func (b *bench) contender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == whoMercurius && b.mercuriusProcesses > 1 {
@@ -129,10 +131,16 @@ func (b *bench) contender(who string, p *program, query string, follows int) *co
 	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
 }
 
+// profiled keeps a profile of the turns of a contender under a name.
+func (c *contender) profiled(name string) *contender {
+	c.profile = name
+	return c
+}
+
 // compete lets the contenders take turns. A first, short turn of each is not counted.
 func (b *bench) compete(ctx context.Context, what string, contenders ...*contender) error {
 	length := time.Duration(b.seconds * float64(time.Second))
-	b.profiles.begin(what) // with the first turn, which no progress names
+	defer b.profiles.begin("") // what comes next is another matter
 	for round := range b.rounds + 1 {
 		if round > 0 {
 			b.say("%s: round %d of %d", what, round, b.rounds)
@@ -142,6 +150,7 @@ func (b *bench) compete(ctx context.Context, what string, contenders ...*contend
 			if round == 0 {
 				turn = max(length/4, 100*time.Millisecond)
 			}
+			b.profiles.begin(c.profile)
 			result, err := c.target.load(ctx, b.connections, turn)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", what, c.who, err)
@@ -181,10 +190,10 @@ func (b *bench) against(query string, bun, mercurius peer, contenders ...*conten
 
 func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
 	const what = "badge query over HTTP"
-	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200)
+	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200).profiled(what)
 	few := b.contender("Tidings, 10 followed", server, badgeQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, badgeQuery, 2000)
-	static := b.contender(whoStatic, server, staticQuery, 200)
+	static := b.contender(whoStatic, server, staticQuery, 200).profiled("static")
 	fromBun, fromMercurius, all := b.against(badgeQuery, bun, mercurius, ours)
 	if err := b.compete(ctx, what, append(all, static, few, many)...); err != nil {
 		return err
@@ -233,7 +242,7 @@ func rateAndCPU(values series) string {
 
 func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
 	const what = "home feed page of 20"
-	ours := b.contender("Tidings", server, feedQuery, 200)
+	ours := b.contender("Tidings", server, feedQuery, 200).profiled(what)
 	stock := b.contender(whoGqlgen, gqlgen, feedQuery, 200)
 	fromBun, fromMercurius, all := b.against(feedQuery, bun, mercurius, ours)
 	if err := b.compete(ctx, what, append(all, stock)...); err != nil {

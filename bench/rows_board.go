@@ -77,6 +77,8 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 		firsts, laters = append(firsts, b.contender("first page, "+name, server, boardQuery("null"), follows)), append(laters, later)
 	}
 	contenders = append(append(contenders, firsts...), laters...)
+	firsts[0].profiled("live board, first page")
+	laters[0].profiled("live board, later page")
 	if err := b.compete(ctx, what, contenders...); err != nil {
 		return err
 	}

@@ -50,7 +50,8 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 			return err
 		}
 		who := strconv.Itoa(conversations) + " conversations"
-		contenders = append(contenders, &contender{who: who, target: newTarget(server.address, server.pid(), everyQuery, memberTokens(readers[i]))})
+		one := &contender{who: who, target: newTarget(server.address, server.pid(), everyQuery, memberTokens(readers[i]))}
+		contenders = append(contenders, one.profiled(what+", "+who))
 	}
 	if err := b.compete(ctx, what, contenders...); err != nil {
 		return err

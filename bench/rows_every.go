@@ -55,7 +55,7 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 		}
 	}
 	const what = "badge query, every source lit"
-	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200)
+	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200).profiled(what)
 	few := b.contender("Tidings, 10 followed", server, everyQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, everyQuery, 2000)
 	static := b.contender(whoStatic, server, staticQuery, 200)
