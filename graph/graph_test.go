@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,33 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 }
 
 // A printed time is JSON, and parses as the same millisecond.
+// Whatever the moment and its zone, the text is that of the layout.
+func TestTimesHaveTheLayout(t *testing.T) {
+	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
+	for range 10_000 {
+		at := time.UnixMicro(rand.Int64N(1<<57) - 1<<55).In(zones[rand.IntN(len(zones))])
+		if got, want := printed(at), at.UTC().Format(timeLayout); got != want {
+			t.Fatalf("%v is printed as %s, want %s", at, got, want)
+		}
+	}
+}
+
+func BenchmarkAppendTime(b *testing.B) {
+	at := time.UnixMilli(1_770_000_123_456)
+	var buffer [len(timeLayout)]byte
+	for b.Loop() {
+		AppendTime(buffer[:0], at)
+	}
+}
+
+func BenchmarkAppendTimeByLayout(b *testing.B) {
+	at := time.UnixMilli(1_770_000_123_456)
+	var buffer [len(timeLayout)]byte
+	for b.Loop() {
+		at.UTC().AppendFormat(buffer[:0], timeLayout)
+	}
+}
+
 func TestTimesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "ms")).Add(time.Duration(rapid.IntRange(0, 999_999).Draw(t, "ns")))

