@@ -40,6 +40,21 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return found.value, ok && found.known
 }
 
+// Each hands over the value of every key, in their order, and reports whether all were there: it ends at the first that is not. found
+// must not use the cache. It is for pages, whose values are nearly always here: no map is made.
+func (c *Cache[K, V]) Each(keys []K, found func(i int, value V)) (all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, key := range keys {
+		item, ok := c.items.Get(key)
+		if !ok || !item.known {
+			return false
+		}
+		found(i, item.value)
+	}
+	return true
+}
+
 // GetAll finds values, and lists each missing key once.
 func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	found = make(map[K]V, len(keys))

@@ -1,6 +1,8 @@
 package changelog
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +54,31 @@ func TestAStaleCopyIsNotKept(t *testing.T) {
 	m.Changed("a", at(4)) // reported again
 	if _, ok := m.Get("a"); !ok {
 		t.Error("a change that is known already took the value away")
+	}
+}
+
+// Each hands over the values in the order of the keys, a key twice if it is asked for twice, and ends at the first value that is missing
+// or stale.
+func TestEachEndsAtTheFirstThatIsMissing(t *testing.T) {
+	m := newVersions(10)
+	for i, key := range []string{"a", "b", "c", "d"} {
+		m.Keep(key, version{i + 1})
+	}
+	m.Changed("d", at(9))
+	for _, test := range []struct {
+		keys, want []string
+		all        bool
+	}{
+		{nil, nil, true},
+		{[]string{"c", "a", "c"}, []string{"0c3", "1a1", "2c3"}, true},
+		{[]string{"a", "x", "b"}, []string{"0a1"}, false},
+		{[]string{"b", "d", "a"}, []string{"0b2"}, false},
+	} {
+		var got []string
+		all := m.Each(test.keys, func(i int, v version) { got = append(got, fmt.Sprintf("%d%s%d", i, test.keys[i], v.at)) })
+		if all != test.all || !slices.Equal(got, test.want) {
+			t.Errorf("of %v: %v, all %t", test.keys, got, all)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services
 	heap.Init(&heads)
 	// From here on two lists are merged, both newest first.
 	rest := inbox.Entries
+	page.Entries = make([]services.FeedEntry, 0, limit)
 	for len(rest) > 0 || len(heads) > 0 {
 		var next services.FeedEntry
 		if len(heads) == 0 || len(rest) > 0 && rest[0].Post >= heads[0].post() {

@@ -90,6 +90,11 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	for i, entry := range entries {
 		ids[i], authors[i] = entry.Post, entry.Author
 	}
+	if named == 0 {
+		if cached, all := s.cached(items, ids, authors); all {
+			return cached, nil
+		}
+	}
 	sought := ids
 	if named > 0 {
 		sought = append(ids, named)
@@ -105,13 +110,28 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 		return items, err
 	}
 	for _, entry := range entries {
-		post, there := posts[entry.Post]
-		author := users[entry.Author]
-		if there && !post.Deleted && author.Key != "" { // an author without a key is being erased
-			items = append(items, Item{Post: post, Author: author})
+		if post, there := posts[entry.Post]; there {
+			items = append(items, Item{Post: post, Author: users[entry.Author]})
 		}
 	}
-	return items, nil
+	return visible(items), nil
+}
+
+// cached appends posts with their authors from the cache, of which it has nearly all that pages list. all is false, and nothing is
+// appended, if one of them is not there.
+func (s *Service) cached(items []Item, ids []services.PostID, authors []services.UserID) (more []Item, all bool) {
+	read := slices.Grow(items, len(ids))[:len(items)+len(ids)]
+	page := read[len(items):]
+	all = s.reader.EachCached(ids, func(i int, post services.Post) { page[i].Post = post }, authors, func(i int, user services.User) { page[i].Author = user })
+	if !all {
+		return items, false
+	}
+	return visible(read), true
+}
+
+// visible leaves out the items that are not there any more. An author without a key is being erased.
+func visible(items []Item) []Item {
+	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
 }
 
 // raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. They come from SQL if

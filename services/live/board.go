@@ -147,20 +147,30 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 	}
 	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
 	hosts := make([]services.UserID, len(page.Lines))
-	for i, line := range page.Lines {
+	board.Items = make([]Item, len(page.Lines))
+	for i := range page.Lines {
+		line, item := &page.Lines[i], &board.Items[i]
 		hosts[i] = line.Show.Host
+		// The line's show is as the session froze it; present replaces it by the show of today.
+		item.Frozen = Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
+		item.Place, item.Show = line.Place, line.Show
 	}
-	users, err := s.reader.ReadHosts(ctx, hosts)
-	if err != nil {
+	if err := s.introduce(ctx, board.Items, hosts); err != nil {
 		return Board{}, err
 	}
-	board.Items = make([]Item, len(page.Lines))
-	for i, line := range page.Lines {
-		// The line's show is as the session froze it; present replaces it by the show of today in the next step.
-		was := Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
-		board.Items[i] = Item{Place: line.Place, Frozen: was, Show: line.Show, Host: users[line.Show.Host]}
-	}
 	return board, s.present(ctx, board.Items)
+}
+
+// introduce adds the hosts of the shows, of whom the cache has nearly all.
+func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.UserID) error {
+	if s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host }) {
+		return nil
+	}
+	users, err := s.reader.ReadHosts(ctx, hosts)
+	for i, host := range hosts {
+		items[i].Host = users[host]
+	}
+	return err
 }
 
 // present brings the shows of a page up to date. A replay's status and times no longer change, and its texts are the present

@@ -41,8 +41,9 @@ type cut struct {
 // than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
 // follow.
 func (p part) page(first int) (page cut) {
-	for _, show := range p.Active {
-		page.Lines = append(page.Lines, lineOf(show))
+	page.Lines = make([]line, len(p.Active), max(len(p.Active), first))
+	for i := range p.Active {
+		page.Lines[i] = lineOf(p.Active[i])
 	}
 	// Active shows come before all replays, so the replays are not looked at.
 	if p.More || len(page.Lines) > first {

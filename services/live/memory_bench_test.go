@@ -92,6 +92,31 @@ func BenchmarkBoard(b *testing.B) {
 	}
 }
 
+// BenchmarkBoardOfBusyHosts reads a board of hosts who have 50 shows each.
+func BenchmarkBoardOfBusyHosts(b *testing.B) {
+	const hosts, each = 10, 50
+	state := newShowState()
+	random := rand.New(rand.NewPCG(1, 2))
+	var list []services.FollowedAuthor
+	for host := range services.UserID(hosts) {
+		list = append(list, services.FollowedAuthor{Author: host + 1})
+		for i := range each {
+			one := Show{
+				ID: services.PostID(int(host)*each + i + 1), Host: host + 1, Version: uint64(i + 1), Status: ShowUpcoming,
+				PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
+			}
+			state.put(one, noon)
+		}
+	}
+	m := newShowSQL().cache()
+	turn(b, m)
+	m.Shows.install(state)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Shows.activeAt(list, hosts*each, ShowPlace{}, benchPage)
+	}
+}
+
 // BenchmarkNotifyHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
 func BenchmarkNotifyHosts(b *testing.B) {
 	a := newReceivers(services.SystemClock{}, func([]int) {})

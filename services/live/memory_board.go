@@ -45,9 +45,7 @@ type hostSpans struct {
 type boardPage struct {
 	candidates []hostSpans
 	highest    []int64 // the greatest scores of candidates, one more than the page has lines, least first
-	best       []span
-	full       bool // no span after worst is on the page
-	worst      span
+	best       []*span // the first ones found, in the order of boards
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
@@ -58,7 +56,7 @@ var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 // (BenchmarkBoard).
 func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
-	defer boardPages.Put(page)
+	defer page.free()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	// One more than asked for, to know whether there are more.
@@ -70,6 +68,13 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 		shows[i] = page.best[i].frozen()
 	}
 	return shows, more
+}
+
+// free gives the working space back, without pointers to lists that may have been replaced since.
+func (p *boardPage) free() {
+	clear(p.candidates)
+	clear(p.best)
+	boardPages.Put(p)
 }
 
 // findHosts collects the hosts that have spans of the kind, and the greatest scores among them: p.highest has the count
@@ -111,51 +116,55 @@ func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	if len(p.highest) == count {
 		high = p.highest[0]
 	}
-	p.best, p.full = p.best[:0], false
+	p.best = p.best[:0]
 	for _, first := range []bool{true, false} {
 		for _, one := range p.candidates {
-			if (one.highest >= high) != first || p.full && one.highest < p.worst.score {
+			if (one.highest >= high) != first || len(p.best) == count && one.highest < p.best[count-1].score {
 				continue
 			}
 			p.take(*one.spans, version, after, count)
 		}
-		p.prune(count)
 	}
 }
 
-// take adds those of a host's spans that may be on the page. The spans are in the order of boards, so the first one behind
-// the end of a full page ends the walk.
+// take adds those of a host's spans that are among the first count. The spans are in the order of boards, so each comes behind the one
+// before it, and the first one behind the end of a full page ends the walk.
 func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
-	for _, one := range spans {
-		if p.full && bySpan(one, p.worst) >= 0 {
+	from := 0
+	for i := range spans {
+		one := &spans[i]
+		full := len(p.best) == count
+		if full && !one.before(p.best[count-1]) {
 			return
 		}
 		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
 			continue
 		}
-		// Sorting at twice the size costs a constant for each span, where an insertion into a sorted list would cost count.
-		if p.best = append(p.best, one); len(p.best) >= 2*count {
-			p.prune(count)
+		at, end := from, len(p.best)
+		for at < end {
+			if middle := (at + end) / 2; one.before(p.best[middle]) {
+				end = middle
+			} else {
+				at = middle + 1
+			}
 		}
-	}
-}
-
-// prune sorts what was found and drops what is behind the page.
-func (p *boardPage) prune(count int) {
-	slices.SortFunc(p.best, bySpan)
-	if p.full = len(p.best) >= count; p.full {
-		p.best, p.worst = p.best[:count], p.best[count-1]
+		if !full {
+			p.best = append(p.best, nil)
+		}
+		// The last of a full page leaves.
+		copy(p.best[at+1:], p.best[at:])
+		p.best[at], from = one, at+1
 	}
 }
 
 // below reports whether a span is after a position in the order of boards. Both are of one section: pageAt reads either
 // active shows or replays.
-func (s span) below(after ShowPlace) bool {
+func (s *span) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
 // frozen is the show as it was in the span. An end that was reported before the start is omitted.
-func (s span) frozen() Show {
+func (s *span) frozen() Show {
 	whole := s.show.whole()
 	// The present position of a show that has begun or is over: nothing of it can be later than the version.
 	if s.from == whole.Version && whole.Status != ShowUpcoming {

@@ -61,7 +61,7 @@ func newShowState() *showState {
 	return &showState{byID: map[services.PostID]*cachedShow{}, hosts: newHostTable()}
 }
 
-func (s span) holdsAt(version uint64) bool {
+func (s *span) holdsAt(version uint64) bool {
 	return s.from <= version && (s.until == 0 || version < s.until)
 }
 
@@ -74,6 +74,11 @@ func bySpan(a, b span) int {
 		return cmp.Compare(b.id, a.id)
 	}
 	return cmp.Compare(a.from, b.from)
+}
+
+// before reports whether a span is above another one that holds at the same version. It is the order of bySpan without its copies.
+func (s *span) before(other *span) bool {
+	return s.score > other.score || s.score == other.score && s.id > other.id
 }
 
 // addSpan puts a span into a list unless it is there, and returns its index.

@@ -83,6 +83,12 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	return foundPosts, foundUsers, nil
 }
 
+// EachCached hands over the cached posts and people of a page, in the order of their IDs, and reports whether all are cached. The
+// functions must not use the cache.
+func (r *Reader) EachCached(posts []services.PostID, post func(i int, post services.Post), users []services.UserID, user func(i int, user services.User)) (all bool) {
+	return r.posts.Each(posts, post) && r.people.Each(users, user)
+}
+
 // ReadHosts reads people for a page that needs its round trips to Redis for itself: from the cache, then from SQL in one query.
 // Only when SQL does not answer does it ask Redis.
 func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
