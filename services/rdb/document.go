@@ -72,9 +72,9 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 			return nil, redis.Unavailable(err)
 		}
 	}
-	reads := make([]redis.HashRead, len(users))
+	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: layout.read}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: layout.read}
 	}
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), ""
@@ -97,9 +97,9 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
-	reads := make([]redis.HashRead, len(users))
+	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: versionFields}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: versionFields}
 	}
 	versions, epoch := make([]uint64, len(users)), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {

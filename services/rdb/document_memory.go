@@ -99,11 +99,11 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	}
 	layout := c.layout.Load()
 	kept := c.memory.of(users, layout)
-	reads := make([]redis.HashRead, len(users))
+	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.HashRead{Key: DocumentKey(user), Fields: layout.readBorn}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: layout.readBorn}
 		if kept[i].layout != nil {
-			reads[i].Fields = layout.check
+			reads[i].Of = layout.check
 		}
 	}
 	documents := make([]Document, len(users))
@@ -127,7 +127,7 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	}
 	reads = reads[:0]
 	for _, i := range changed {
-		reads = append(reads, redis.HashRead{Key: DocumentKey(users[i]), Fields: layout.readBorn})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Of: layout.readBorn})
 	}
 	// Those who have not changed are answered also without it.
 	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,18 +13,12 @@ import (
 // Absent stands for a field that a hash does not have. No field has this value.
 const Absent = "\x00absent"
 
-// Fields are the names of fields to read of many hashes, prepared once. They are most of the fields that the hashes have: a read
-// asks for the whole hash, which takes Redis half as long as looking up each of thirty names, and is as much shorter to send.
+// Fields are the names of fields to read of many hashes. Mostly they are most of the fields that the hashes have: a read asks for the
+// whole hash, which takes Redis half as long as looking up each of thirty names, and is as much shorter to send.
 type Fields struct {
+	commands
 	names  []string
 	places map[string]int // by name; nil: the names are few, and are looked up each
-	reads  sync.Pool      // of *fieldRead, whose commands lack only the key
-}
-
-// HashRead is the key of a hash with the fields to read of it.
-type HashRead struct {
-	Key    string
-	Fields *Fields
 }
 
 // NewFields prepares the names of most fields of a hash.
@@ -35,38 +27,21 @@ func NewFields(names []string) *Fields {
 	for i, name := range names {
 		f.places[name] = i
 	}
-	f.reads.New = func() any { return newFieldRead("HGETALL", "") }
+	f.prepare(func() []any { return []any{"HGETALL", ""} })
 	return f
 }
 
 // NewFewFields prepares the names of a few fields of a hash.
 func NewFewFields(names []string) *Fields {
 	f := &Fields{names: names}
-	args := []any{"HMGET", ""}
-	for _, name := range names {
-		args = append(args, name)
-	}
-	f.reads.New = func() any { return newFieldRead(slices.Clone(args)...) }
+	f.prepare(func() []any {
+		args := []any{"HMGET", ""}
+		for _, name := range names {
+			args = append(args, name)
+		}
+		return args
+	})
 	return f
-}
-
-// newFieldRead makes a read whose second argument will be the key.
-func newFieldRead(args ...any) *fieldRead {
-	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), signal: make(chan bool, 1)}
-}
-
-// take takes a command from the pool and gives it a key.
-func (f *Fields) take(key string) *fieldRead {
-	one := f.reads.Get().(*fieldRead)
-	one.command.Args()[1] = key
-	return one
-}
-
-// put returns a command to the pool, without its reply, which belongs to the caller, and without the error of the read.
-func (f *Fields) put(one *fieldRead) {
-	one.command.SetVal(nil)
-	one.command.SetErr(nil)
-	f.reads.Put(one)
 }
 
 // ReadFields reads fields of one hash, in their order, Absent for one that it does not have. Concurrent reads share a round trip,
@@ -74,7 +49,7 @@ func (f *Fields) put(one *fieldRead) {
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
 	if c.fields == nil {
 		values, err := c.shared.HGetAll(ctx, key).Result()
-		return fields.texts(into, values), err
+		return fields.ordered(into, values), err
 	}
 	// The command comes from a pool, with its arguments in place but for the key.
 	one := fields.take(key)
@@ -87,11 +62,11 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	return fields.parse(into, reply)
 }
 
-// ReadEach reads fields of several hashes in one round trip (on a cluster one to each master), and calls each with the texts of
-// every hash, in the order of reads. The slice of texts is used again for the next hash; the texts may be kept. As in
-// Read, keys of the wrong type are emptied and all are read again, before the first call of each. It takes less processor time than
-// Read: the commands are prepared, and texts are cut out of the reply as it came.
-func (c *Client) ReadEach(ctx context.Context, reads []HashRead, each func(i int, texts []string)) error {
+// ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in the
+// order of reads: the values of Fields, Absent for one that a hash does not have, or the members of a Range. The slice of texts is used
+// again for the next key; the texts may be kept. As in Read, keys of the wrong type are emptied and all are read again, before the first
+// call of each. It takes less processor time than Read: the commands are prepared, and texts are cut out of the reply as it came.
+func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	if c.fields == nil {
 		return c.readEachByValues(ctx, reads, each)
 	}
@@ -115,7 +90,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []HashRead, each func(i int
 	}
 	var texts []string
 	for i, reply := range replies {
-		if texts, err = reads[i].Fields.parse(texts[:0], reply); err != nil {
+		if texts, err = reads[i].Of.parse(texts[:0], reply); err != nil {
 			return Unavailable(err)
 		}
 		each(i, texts)
@@ -123,62 +98,70 @@ func (c *Client) ReadEach(ctx context.Context, reads []HashRead, each func(i int
 	return nil
 }
 
-// rawReplies reads the hash of each key, and returns what Redis answered, unread. The error is UNAVAILABLE.
-func (c *Client) rawReplies(ctx context.Context, reads []HashRead) (replies [][]byte, err error) {
+// rawReplies reads each key, and returns what Redis answered, unread. The error is UNAVAILABLE.
+func (c *Client) rawReplies(ctx context.Context, reads []KeyRead) (replies [][]byte, err error) {
 	sent := make([]*fieldRead, len(reads))
 	_, err = c.Pipeline(ctx, func(p Pipeliner) {
 		for i, read := range reads {
-			sent[i] = read.Fields.take(read.Key)
+			sent[i] = read.Of.take(read.Key)
 			_ = p.Process(ctx, sent[i].command) // it only queues
 		}
 	})
 	replies = make([][]byte, len(reads))
 	for i, one := range sent {
 		replies[i] = one.command.Val()
-		reads[i].Fields.put(one)
+		reads[i].Of.put(one)
 	}
 	return replies, err
 }
 
-// readEachByValues is ReadEach on a cluster, whose client must read the replies to find a slot that has moved.
-func (c *Client) readEachByValues(ctx context.Context, reads []HashRead, each func(i int, texts []string)) error {
-	commands, err := c.Read(ctx, func(p Pipeliner) {
+// readEachByValues is ReadEach on a cluster: see Prepared.
+func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
+	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
-			if read.Fields.places == nil {
-				p.HMGet(ctx, read.Key, read.Fields.names...)
-			} else {
-				p.HGetAll(ctx, read.Key)
-			}
+			read.Of.queue(ctx, p, read.Key)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	var texts []string
-	for i, command := range commands {
-		if err := command.Err(); err != nil {
+	for i, answer := range answers {
+		if err := answer.Err(); err != nil {
 			return Unavailable(err)
 		}
-		switch command := command.(type) {
-		case *redis.MapStringStringCmd:
-			texts = reads[i].Fields.texts(texts[:0], command.Val())
-		case *redis.SliceCmd:
-			texts = texts[:0]
-			for _, value := range command.Val() {
-				text, present := value.(string)
-				if !present {
-					text = Absent
-				}
-				texts = append(texts, text)
-			}
-		}
+		texts = reads[i].Of.texts(texts[:0], answer)
 		each(i, texts)
 	}
 	return nil
 }
 
-// texts puts the values of a hash into the order of the fields.
-func (f *Fields) texts(into []string, values map[string]string) []string {
+func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
+	if f.places == nil {
+		p.HMGet(ctx, key, f.names...)
+	} else {
+		p.HGetAll(ctx, key)
+	}
+}
+
+func (f *Fields) texts(into []string, answer Cmder) []string {
+	switch answer := answer.(type) {
+	case *redis.MapStringStringCmd:
+		into = f.ordered(into, answer.Val())
+	case *redis.SliceCmd:
+		for _, value := range answer.Val() {
+			text, present := value.(string)
+			if !present {
+				text = Absent
+			}
+			into = append(into, text)
+		}
+	}
+	return into
+}
+
+// ordered puts the values of a hash into the order of the fields.
+func (f *Fields) ordered(into []string, values map[string]string) []string {
 	for _, name := range f.names {
 		text, present := values[name]
 		if !present {
@@ -265,7 +248,7 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 
 // wrongReply is the error of a reply that no Redis sends. It leaves the bytes out, which may be a user's data.
 func wrongReply(reply []byte) error {
-	return fmt.Errorf("redis: unexpected reply to a read of a hash: %d bytes", len(reply))
+	return fmt.Errorf("redis: unexpected reply to a read of a key: %d bytes", len(reply))
 }
 
 // replyBulk reads a text of a known length, without a copy.

@@ -76,13 +76,13 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 		c := connect(t, Options{URL: url})
 		fields, few := NewFields([]string{"a", "none", "b"}), NewFewFields([]string{"a", "none", "b"})
 		var keys []string
-		var reads []HashRead
+		var reads []KeyRead
 		var want [][]string
 		for i := range 300 {
 			keys = append(keys, fmt.Sprintf("{u%d}:h", i))
-			reads = append(reads, HashRead{keys[i], fields})
+			reads = append(reads, KeyRead{keys[i], fields})
 			if i%2 == 1 {
-				reads[i].Fields = few
+				reads[i].Of = few
 			}
 			if i%3 == 2 { // there is no such key
 				want = append(want, []string{Absent, Absent, Absent})
@@ -133,7 +133,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 	for kind, url := range map[string]string{"redis": redistest.Redis(t), "cluster": redistest.Cluster(t)} { // the embedded one has no access lists
 		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
 		read := func() error {
-			return c.ReadEach(t.Context(), []HashRead{{"{1}one", fields}, {"{2}two", fields}}, func(i int, texts []string) {
+			return c.ReadEach(t.Context(), []KeyRead{{"{1}one", fields}, {"{2}two", fields}}, func(i int, texts []string) {
 				if texts[0] != Absent {
 					t.Errorf("hash %d is %q", i, texts)
 				}
@@ -142,22 +142,24 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 		if err := read(); err != nil {
 			t.Fatal(err)
 		}
-		refuse := func(_ context.Context, server *redis.Client) error {
-			return server.Do(t.Context(), "ACL", "SETUSER", "default", "-hgetall").Err()
-		}
-		var err error
-		if cluster, ok := c.redis.(*redis.ClusterClient); ok {
-			err = cluster.ForEachMaster(t.Context(), refuse)
-		} else {
-			err = refuse(t.Context(), c.redis.(*redis.Client))
-		}
-		if err != nil {
+		if err := aclOfEach(t, c, "-hgetall"); err != nil {
 			t.Fatal(err)
 		}
 		if err := read(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 			t.Errorf("%s: a command that the server refuses: %v", kind, err)
 		}
 	}
+}
+
+// aclOfEach gives the user of a client a rule on every server.
+func aclOfEach(t *testing.T, c *Client, rule string) error {
+	set := func(_ context.Context, server *redis.Client) error {
+		return server.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err()
+	}
+	if cluster, ok := c.redis.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(t.Context(), set)
+	}
+	return set(t.Context(), c.redis.(*redis.Client))
 }
 
 func TestFieldReadsAreFewerWrites(t *testing.T) {
