@@ -59,7 +59,7 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 			return boardRead{}, redis.Unavailable(err)
 		}
 	}
-	read := boardRead{HostsState: rdb.ParseHosts(commands[0].(*redis.SliceCmd).Val(), p.Epoch())}
+	read := boardRead{HostsState: rdb.ParseHosts(redis.Texts(nil, commands[0].(*redis.SliceCmd).Val()), p.Epoch())}
 	read.Lease = p.lease(commands[4].(*redis.StringCmd).Val())
 	if !read.Ready {
 		return read, nil
@@ -85,16 +85,13 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 	return read, nil
 }
 
-// boardDocument reads only the document's part, in one command. Concurrent calls share a round trip.
+// boardDocument reads only the document's part.
 func (p projection) boardDocument(ctx context.Context, reader services.UserID) (boardRead, error) {
-	values, err := p.Shared().HMGet(ctx, rdb.DocumentKey(reader), rdb.HostsFields...).Result()
-	switch {
-	case err == nil:
-		return boardRead{HostsState: rdb.ParseHosts(values, p.Epoch())}, nil
-	case redis.IsWrongType(err): // the slower path below empties the key
-		return p.board(ctx, boardQuery{Reader: reader, Limit: 1})
+	states, err := p.HostsOf(ctx, []services.UserID{reader})
+	if err != nil {
+		return boardRead{}, err
 	}
-	return boardRead{}, redis.Unavailable(err)
+	return boardRead{HostsState: states[0]}, nil
 }
 
 // lease returns the session of a slot, unless it has ended.

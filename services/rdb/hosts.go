@@ -1,9 +1,11 @@
 package rdb
 
 import (
+	"context"
 	"strconv"
 
 	"tidings/services"
+	"tidings/services/redis"
 )
 
 // HostsState is the part of a document that a live board needs.
@@ -18,24 +20,55 @@ type HostsState struct {
 // of replays.
 var HostsFields = []string{"st", "e", string(Hosts), liveField, "d"}
 
-// ParseHosts parses the values of HostsFields. A document of another epoch is missing, and so is one with a broken
-// field.
-func ParseHosts(values []any, epoch string) (state HostsState) {
+var hostsRead = redis.NewFewFields(HostsFields)
+
+// HostsOf reads what the live boards of readers need of their documents, in one round trip, which one reader shares with other reads. The
+// error is Redis', UNAVAILABLE.
+func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([]HostsState, error) {
+	if err := c.Trusted(); err != nil {
+		return nil, err
+	}
+	if len(readers) == 1 { // as in Documents
+		var room [8]string
+		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), hostsRead, room[:0])
+		if err == nil {
+			return []HostsState{ParseHosts(texts, c.Epoch())}, nil
+		}
+		if !redis.IsWrongType(err) {
+			return nil, redis.Unavailable(err)
+		}
+	}
+	reads := make([]redis.KeyRead, len(readers))
+	for i, reader := range readers {
+		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Of: hostsRead}
+	}
+	states, epoch := make([]HostsState, len(readers)), ""
+	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
+		if i == 0 { // as in Documents
+			epoch = c.Epoch()
+		}
+		states[i] = ParseHosts(texts, epoch)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return states, nil
+}
+
+// ParseHosts parses the texts of HostsFields. A document of another epoch is missing, and so is one with a broken field.
+func ParseHosts(texts []string, epoch string) (state HostsState) {
 	// The order is that of HostsFields.
-	if values[0] != "1" || values[1] != epoch {
+	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}
-	hosts, hasHosts := values[2].(string)
-	seen, hasSeen := values[3].(string)
-	p := &parser{failed: !hasHosts || !hasSeen, texts: []string{seen}}
+	hosts, seen := texts[2], texts[3]
+	p := &parser{failed: hosts == redis.Absent || seen == redis.Absent, texts: []string{seen}}
 	state.Hosts, state.LiveSeen = p.unpackNamed(Hosts, hosts), p.liveSeen()
 	if p.failed {
 		return HostsState{}
 	}
-	if day, ok := values[4].(string); ok {
-		// an unreadable day becomes day 0, so that the user is treated as one who returns
-		state.Day, _ = strconv.ParseInt(day, 10, 64)
-	}
+	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
+	state.Day, _ = strconv.ParseInt(texts[4], 10, 64)
 	state.Ready = true
 	return state
 }

@@ -13,9 +13,9 @@ import (
 // board is the part of the reader's document that boards need.
 func (v view) board() HostsState {
 	v.Helper()
-	values, err := v.c.Commands().HMGet(v.Context(), DocumentKey(reader), HostsFields...).Result()
+	states, err := v.c.HostsOf(v.Context(), []services.UserID{reader})
 	v.must(err)
-	return ParseHosts(values, v.c.Epoch())
+	return states[0]
 }
 
 func TestHostsAreNamedInDocuments(t *testing.T) {

@@ -157,6 +157,13 @@ type InboxPage struct {
 // the state of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more),
 // and how many entries are above.
 func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
+	if before == services.MaxPostID && limit <= services.Retention {
+		pages, err := c.NewestOfInboxes(ctx, []services.UserID{reader}, []int{limit})
+		if err != nil {
+			return InboxPage{}, err
+		}
+		return pages[0], nil
+	}
 	if err := c.Trusted(); err != nil {
 		return InboxPage{}, err
 	}
@@ -179,7 +186,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		}
 	}
 	// The epoch is read after the answers, see Documents.
-	page := inboxState(commands[0].(*redis.SliceCmd).Val(), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
+	page := inboxState(redis.Texts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil
 	}
@@ -203,18 +210,15 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 
 // inboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
 // either is missing, broken or of another epoch.
-func inboxState(fields []any, first []string, epoch string) (page InboxPage) {
+func inboxState(fields, first []string, epoch string) (page InboxPage) {
 	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
 		return page
 	}
-	pulled, hasPulled := fields[2].(string)
-	seen, hasSeen := fields[3].(string)
-	p := &parser{failed: !hasPulled || !hasSeen}
+	pulled, seen := fields[2], fields[3]
+	p := &parser{failed: pulled == redis.Absent || seen == redis.Absent}
 	page.Pulled, page.Seen, page.Floor = p.unpackNamed(PulledAuthors, pulled), p.place(seen), p.place(first[0][1:])
-	if day, ok := fields[4].(string); ok {
-		// an unreadable day becomes day 0, so that the user is treated as one who returns
-		page.Day, _ = strconv.ParseInt(day, 10, 64)
-	}
+	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
+	page.Day, _ = strconv.ParseInt(fields[4], 10, 64)
 	page.Ready, page.Cut = !p.failed, page.Floor > 0
 	return page
 }

@@ -149,13 +149,19 @@ func (f *Fields) texts(into []string, answer Cmder) []string {
 	case *redis.MapStringStringCmd:
 		into = f.ordered(into, answer.Val())
 	case *redis.SliceCmd:
-		for _, value := range answer.Val() {
-			text, present := value.(string)
-			if !present {
-				text = Absent
-			}
-			into = append(into, text)
+		into = Texts(into, answer.Val())
+	}
+	return into
+}
+
+// Texts appends the values of HMGET, Absent for one that the hash does not have.
+func Texts(into []string, values []any) []string {
+	for _, value := range values {
+		text, present := value.(string)
+		if !present {
+			text = Absent
 		}
+		into = append(into, text)
 	}
 	return into
 }

@@ -1,0 +1,80 @@
+package rdb
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/redis"
+)
+
+// The reads of the newest entries of an inbox.
+var (
+	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see inboxState
+	inboxSentinel = redis.NewRange(0, 0, false)
+	inboxNewest   = newestRanges() // by the number of entries
+)
+
+// newestRanges prepares the read of each number of entries that a page can ask for.
+func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
+	for limit := 1; limit < len(ranges); limit++ {
+		ranges[limit] = redis.NewRange(0, limit-1, true)
+	}
+	return ranges
+}
+
+// NewestOfInboxes is Inbox from the top for several readers, in one round trip: of each the newest entries, up to its limit, which is from
+// 1 to services.Retention. From there on up no entry is beyond those that a feed lists, and none is above the page, so Redis is asked for
+// less. The error is Redis', UNAVAILABLE.
+func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
+	if err := c.Trusted(); err != nil {
+		return nil, err
+	}
+	const each = 3 // reads of a reader
+	var room [each]redis.KeyRead
+	reads := room[:0]
+	for i, reader := range readers {
+		key := inboxKey(reader)
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(reader), Of: inboxFields}, redis.KeyRead{Key: key, Of: inboxSentinel}, redis.KeyRead{Key: key, Of: inboxNewest[limits[i]]})
+	}
+	pages := make([]InboxPage, len(readers))
+	var fields [5]string
+	epoch := ""
+	err := c.ReadEach(redis.Reading(ctx), reads, func(at int, texts []string) {
+		if at == 0 { // as in Documents
+			epoch = c.Epoch()
+		}
+		page := &pages[at/each]
+		switch at % each {
+		case 0:
+			copy(fields[:], texts)
+		case 1:
+			*page = inboxState(fields[:], texts, epoch)
+		default:
+			page.Entries = entriesOf(texts)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range pages {
+		if !pages[i].Ready {
+			pages[i] = InboxPage{}
+		}
+	}
+	return pages, nil
+}
+
+// entriesOf reads the members of an inbox, and leaves its sentinel out.
+func entriesOf(members []string) (entries []services.FeedEntry) {
+	for i, member := range members {
+		entry, ok := parseEntry(member)
+		if !ok {
+			continue
+		}
+		if entries == nil {
+			entries = make([]services.FeedEntry, 0, len(members)-i)
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
