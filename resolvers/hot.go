@@ -51,9 +51,10 @@ type plan struct {
 // part is one field of the viewer. Its key has the comma's place before it and the colon behind it. write is called after
 // read has succeeded, and never without it.
 type part struct {
-	badges bool // it reads the viewer's badges
-	key    []byte
-	write  writer[content]
+	joint jointKind // how it is read for several viewers at once
+	first int       // lines of a page that is read jointly
+	key   []byte
+	write writer[content]
 	// read reads the content of the part; nil if there is nothing to read.
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error
 }

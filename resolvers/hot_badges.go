@@ -25,9 +25,9 @@ func badgesPart(field *ast.Field) *part {
 		return nil
 	}
 	return &part{
-		badges: true,
-		key:    appendKey(nil, field),
-		write:  func(to []byte, c *content) []byte { return write(to, &c.badges) },
+		joint: jointBadges,
+		key:   appendKey(nil, field),
+		write: func(to []byte, c *content) []byte { return write(to, &c.badges) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, _ map[string]any, c *content) (err error) {
 			c.badges.key = viewer.Key
 			c.badges.Badges, err = r.Badge.Read(ctx, viewer.Number)

@@ -53,7 +53,13 @@ func liveBoardPart(field *ast.Field) *part {
 	// What the selection needs beyond the board itself, found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
+	joint := jointNot
+	first, top := topPage(field)
+	if top && !related && !labelled && !reminded {
+		joint = jointBoard
+	}
 	return &part{
+		joint: joint, first: first,
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {

@@ -56,7 +56,13 @@ func homeFeedPart(field *ast.Field) *part {
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
 	labelled := wanted.labels("Post")
+	joint := jointNot
+	first, top := topPage(field)
+	if top && !engaged && !related && !labelled {
+		joint = jointFeed
+	}
 	return &part{
+		joint: joint, first: first,
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {

@@ -8,6 +8,8 @@ import (
 
 	"tidings/graph"
 	"tidings/services"
+	"tidings/services/feed"
+	"tidings/services/live"
 )
 
 // jointRequest is transport.JointRequest.
@@ -19,7 +21,35 @@ type jointRequest = struct {
 	Else      func(ctx context.Context, to []byte) ([]byte, bool)
 }
 
-// Joint returns the plan of a query that reads the viewer's badges and nothing else: see transport.JointSchema.
+// jointKind is how a part is read for several viewers at once.
+type jointKind uint8
+
+const (
+	jointNot    jointKind = iota // each viewer's by itself
+	jointBadges                  // badges
+	jointFeed                    // the top of home feeds
+	jointBoard                   // first pages of live boards
+)
+
+// mostJoint bounds the size of a page that is answered jointly: the others of a batch wait while it is written.
+const mostJoint = 50
+
+// topPage is the size of a page that is asked for from the top, without anything but first; ok is false for any other page. Arguments
+// that are variables are not known here.
+func topPage(field *ast.Field) (first int, ok bool) {
+	for _, given := range field.Arguments {
+		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
+			return 0, false
+		}
+	}
+	asked, err := argument(field.ArgumentMap(nil), "first", graph.UnmarshalInt)
+	if err == nil {
+		first, err = pageSize(asked)
+	}
+	return first, err == nil && first <= mostJoint
+}
+
+// Joint returns the plan of a query whose parts can all be read jointly: see transport.JointSchema.
 func (h *hot) Joint(operation *ast.OperationDefinition) any {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -27,48 +57,148 @@ func (h *hot) Joint(operation *ast.OperationDefinition) any {
 	}
 	reads := 0
 	for _, part := range p.parts {
-		if part.read != nil && !part.badges {
+		if part.read == nil {
+			continue
+		}
+		if part.joint == jointNot {
 			return nil
 		}
-		if part.badges {
-			reads++
-		}
+		reads++
 	}
-	if reads != 1 {
+	if reads == 0 {
 		return nil
 	}
 	return p
 }
 
-// AnswerJointly answers with the badges that one read finds ready. It leaves to Quick whatever takes more: a viewer whose number
-// this node does not know, a host that looks at a user, and a document that must be built first.
+// jointAnswer is the answer to one request, while its parts are read.
+type jointAnswer struct {
+	request  *jointRequest
+	plan     *plan
+	viewer   *graph.Viewer
+	contents *[]content // of the parts, in their order
+	lacking  int        // parts that are not read
+}
+
+// jointReads are who asks for each kind of part, and where its content goes.
+type jointReads struct {
+	badges []services.UserID
+	feeds  []feed.Newest
+	boards []live.FirstPage
+	// The part of each, in their order.
+	ofBadges, ofFeeds, ofBoards []jointPart
+}
+
+// jointPart is a part of an answer.
+type jointPart struct {
+	answer  *jointAnswer
+	content *content
+}
+
+// AnswerJointly answers with what one read of each kind finds ready. It leaves to Quick whatever takes more: a viewer whose number this
+// node does not know, a host that looks at a user, and a projection that must be built first.
 func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
-	viewers := make([]*graph.Viewer, 0, len(requests))
-	users := make([]services.UserID, 0, len(requests))
-	places := make([]int, 0, len(requests))
+	answers := make([]jointAnswer, 0, len(requests)) // they are pointed at, so they do not move
+	var reads jointReads
 	for i := range requests {
 		if viewer := h.knownViewer(requests[i].Context); viewer != nil {
-			viewers, users, places = append(viewers, viewer), append(users, viewer.Number), append(places, i)
+			answers = append(answers, jointAnswer{request: &requests[i], plan: requests[i].Operation.(*plan), viewer: viewer, contents: contentsOf(viewer.Key, requests[i].Operation.(*plan))})
+			reads.add(&answers[len(answers)-1])
 		}
 	}
-	if len(users) == 0 {
-		return
+	err := h.readBadges(ctx, &reads)
+	if err == nil {
+		err = h.readPages(ctx, &reads)
 	}
-	ready, err := h.r.Badge.ReadReady(ctx, users)
+	for i := range answers {
+		one := &answers[i]
+		switch {
+		case one.lacking == 0:
+			one.request.Text, one.request.OK = one.plan.append(one.request.Text, *one.contents), true
+		case err != nil && one.plan.onlyBadges(): // nobody waits for Redis a second time
+			one.request.Else = h.badgesOfFacts(one.plan, one.viewer)
+		}
+		freeContents(one.contents)
+	}
+}
+
+// add adds the parts of an answer to what is read.
+func (r *jointReads) add(one *jointAnswer) {
+	for i, part := range one.plan.parts {
+		if part.read == nil {
+			continue
+		}
+		one.lacking++
+		place := jointPart{one, &(*one.contents)[i]}
+		switch part.joint {
+		case jointBadges:
+			r.badges, r.ofBadges = append(r.badges, one.viewer.Number), append(r.ofBadges, place)
+		case jointFeed:
+			r.feeds, r.ofFeeds = append(r.feeds, feed.Newest{Reader: one.viewer.Number, First: part.first}), append(r.ofFeeds, place)
+		case jointBoard:
+			page := live.FirstPage{Viewer: one.viewer.Number, First: part.first, Device: device(one.request.Context)}
+			r.boards, r.ofBoards = append(r.boards, page), append(r.ofBoards, place)
+		}
+	}
+}
+
+// readBadges reads the badges that are ready.
+func (h *hot) readBadges(ctx context.Context, reads *jointReads) error {
+	if len(reads.badges) == 0 {
+		return nil
+	}
+	ready, err := h.r.Badge.ReadReady(ctx, reads.badges)
 	for i, badges := range ready {
-		one := &requests[places[i]]
-		switch p := one.Operation.(*plan); {
-		case badges != nil:
-			one.Text, one.OK = p.appendBadges(one.Text, viewers[i].Key, badges), true
-		case err != nil: // nobody waits for Redis a second time
-			one.Else = func(ctx context.Context, to []byte) ([]byte, bool) {
-				badges, err := h.r.Badge.ReadFacts(ctx, viewers[i].Number)
-				if err != nil {
-					return to, false
-				}
-				return p.appendBadges(to, viewers[i].Key, badges), true
-			}
+		if badges != nil {
+			part := reads.ofBadges[i]
+			part.content.badges = shownBadges{badges, part.answer.viewer.Key}
+			part.answer.lacking--
 		}
+	}
+	return err
+}
+
+// readPages reads the pages that are ready.
+func (h *hot) readPages(ctx context.Context, reads *jointReads) error {
+	if len(reads.feeds) > 0 {
+		err := h.r.Feed.ReadNewest(ctx, reads.feeds, func(i int, page feed.Page) {
+			part := reads.ofFeeds[i]
+			part.content.page.Page, part.content.page.viewer = page, reads.feeds[i].Reader
+			part.answer.lacking--
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(reads.boards) == 0 {
+		return nil
+	}
+	at := h.r.Clock.Now() // before the boards are read, as in liveBoardPart
+	return h.r.Live.ReadFirst(ctx, reads.boards, func(i int, board live.Board) {
+		part := reads.ofBoards[i]
+		part.content.board.Board, part.content.board.at = board, at
+		part.answer.lacking--
+	})
+}
+
+// onlyBadges reports whether a plan reads nothing but badges.
+func (p *plan) onlyBadges() bool {
+	for _, part := range p.parts {
+		if part.read != nil && part.joint != jointBadges {
+			return false
+		}
+	}
+	return true
+}
+
+// badgesOfFacts answers with badges that are counted in SQL.
+func (h *hot) badgesOfFacts(p *plan, viewer *graph.Viewer) func(ctx context.Context, to []byte) ([]byte, bool) {
+	return func(ctx context.Context, to []byte) ([]byte, bool) {
+		badges, err := h.r.Badge.ReadFacts(ctx, viewer.Number)
+		if err != nil {
+			return to, false
+		}
+		return p.appendBadges(to, viewer.Key, badges), true
 	}
 }
 
@@ -90,16 +220,29 @@ func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 
 // appendBadges writes the data of an answer or an event whose parts read nothing but the badges.
 func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []byte {
-	contents := badgeContents.Get().(*[]content)
-	for range p.parts {
-		*contents = append(*contents, content{key: key, badges: shownBadges{badges, key}})
+	contents := contentsOf(key, p)
+	defer freeContents(contents)
+	for i := range *contents {
+		(*contents)[i].badges = shownBadges{badges, key}
 	}
-	to = p.append(to, *contents)
-	clear(*contents) // the pool must not keep badges
-	*contents = (*contents)[:0]
-	badgeContents.Put(contents)
-	return to
+	return p.append(to, *contents)
 }
 
-// badgeContents are reused: writers are called through values of functions, so contents would be allocated on the heap each time.
-var badgeContents = sync.Pool{New: func() any { return new([]content) }}
+// contentsOf returns contents for the parts of a plan. They are reused: writers are called through values of functions, so contents would
+// be allocated on the heap each time.
+func contentsOf(key string, p *plan) *[]content {
+	contents := jointContents.Get().(*[]content)
+	for range p.parts {
+		*contents = append(*contents, content{key: key})
+	}
+	return contents
+}
+
+// freeContents gives contents back, without what they were written from.
+func freeContents(contents *[]content) {
+	clear(*contents)
+	*contents = (*contents)[:0]
+	jointContents.Put(contents)
+}
+
+var jointContents = sync.Pool{New: func() any { return new([]content) }}

@@ -58,43 +58,46 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 		if err != nil {
 			return page, err
 		}
-		page.Building = page.Building || raw.Building
-		page.HasNext = len(raw.Entries) > want
-		entries := raw.Entries[:min(want, len(raw.Entries))]
+		entries := page.cut(raw, want)
 		if page.Items, err = s.fill(ctx, page.Items, entries, named); err != nil {
 			return page, err
 		}
 		// The post has been checked with the first piece.
 		named = 0
-		if len(entries) > 0 {
-			before = entries[len(entries)-1].Post
-			page.Next = before
-		}
+		before = page.Next
 		looked += len(entries)
-		if !page.HasNext {
-			page.End = services.EndOfFeed
-			if raw.Cut {
-				page.End = services.EndOfRetention
-			}
-		}
 		if !page.HasNext || len(page.Items) == first || looked >= rawLimit {
 			return page, nil
 		}
 	}
 }
 
+// cut takes the first entries of a piece, as many as are wanted, and notes what follows them.
+func (p *Page) cut(raw rawPage, want int) (entries []services.FeedEntry) {
+	p.Building = p.Building || raw.Building
+	p.HasNext = len(raw.Entries) > want
+	entries = raw.Entries[:min(want, len(raw.Entries))]
+	if len(entries) > 0 {
+		p.Next = entries[len(entries)-1].Post
+	}
+	if !p.HasNext {
+		p.End = services.EndOfFeed
+		if raw.Cut {
+			p.End = services.EndOfRetention
+		}
+	}
+	return entries
+}
+
 // fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip, together with the post
 // that the request named, if any. Only SQL can say that this post does not exist; if SQL does not answer, the check is skipped.
 func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry, named services.PostID) ([]Item, error) {
-	ids, authors := make([]services.PostID, len(entries), len(entries)+1), make([]services.UserID, len(entries))
-	for i, entry := range entries {
-		ids[i], authors[i] = entry.Post, entry.Author
-	}
 	if named == 0 {
-		if cached, all := s.cached(items, ids, authors); all {
+		if cached, all := s.cached(items, entries); all {
 			return cached, nil
 		}
 	}
+	ids, authors := idsOf(entries)
 	sought := ids
 	if named > 0 {
 		sought = append(ids, named)
@@ -117,9 +120,10 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return visible(items), nil
 }
 
-// cached appends posts with their authors from the cache, of which it has nearly all that pages list. all is false, and nothing is
+// cached appends the posts of entries with their authors from the cache, of which it has nearly all that pages list. all is false, and nothing is
 // appended, if one of them is not there.
-func (s *Service) cached(items []Item, ids []services.PostID, authors []services.UserID) (more []Item, all bool) {
+func (s *Service) cached(items []Item, entries []services.FeedEntry) (more []Item, all bool) {
+	ids, authors := idsOf(entries)
 	read := slices.Grow(items, len(ids))[:len(items)+len(ids)]
 	page := read[len(items):]
 	all = s.reader.EachCached(ids, func(i int, post services.Post) { page[i].Post = post }, authors, func(i int, user services.User) { page[i].Author = user })
@@ -127,6 +131,15 @@ func (s *Service) cached(items []Item, ids []services.PostID, authors []services
 		return items, false
 	}
 	return visible(read), true
+}
+
+// idsOf are the posts and authors of entries. There is room for one more post.
+func idsOf(entries []services.FeedEntry) (ids []services.PostID, authors []services.UserID) {
+	ids, authors = make([]services.PostID, len(entries), len(entries)+1), make([]services.UserID, len(entries))
+	for i, entry := range entries {
+		ids[i], authors[i] = entry.Post, entry.Author
+	}
+	return ids, authors
 }
 
 // visible leaves out the items that are not there any more. An author without a key is being erased.
@@ -212,14 +225,7 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 	if err != nil || page.Facts || len(unfinished) == 0 {
 		return page, err
 	}
-	var lacking []posts.InFlightFanout
-	for _, post := range unfinished {
-		// Older than the page: it would not be shown.
-		beyond := len(page.Entries) == limit && post.Post < page.Entries[limit-1].Post
-		if !beyond && !slices.ContainsFunc(page.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
-			lacking = append(lacking, post)
-		}
-	}
+	lacking := page.lacking(unfinished, limit)
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
 		return s.rawFacts(ctx, reader, services.MaxPostID, limit, false)
 	}
@@ -228,4 +234,16 @@ func (s *Service) first(ctx context.Context, reader services.UserID, limit int) 
 		return page, nil // the page is right without them, and the fan-out continues
 	}
 	return s.raw(ctx, reader, services.MaxPostID, limit)
+}
+
+// lacking are the posts in flight that a page of at most limit entries from the top should have and does not. One that is older than the
+// page would not be shown.
+func (p *rawPage) lacking(unfinished []posts.InFlightFanout, limit int) (lacking []posts.InFlightFanout) {
+	for _, post := range unfinished {
+		beyond := len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
+		if !beyond && !slices.ContainsFunc(p.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
+			lacking = append(lacking, post)
+		}
+	}
+	return lacking
 }

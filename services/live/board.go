@@ -146,24 +146,30 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 		return Board{}, err
 	}
 	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
-	hosts := make([]services.UserID, len(page.Lines))
-	board.Items = make([]Item, len(page.Lines))
-	for i := range page.Lines {
-		line, item := &page.Lines[i], &board.Items[i]
-		hosts[i] = line.Show.Host
-		// The line's show is as the session froze it; present replaces it by the show of today.
-		item.Frozen = Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
-		item.Place, item.Show = line.Place, line.Show
-	}
+	var hosts []services.UserID
+	board.Items, hosts = itemsOf(page.Lines)
 	if err := s.introduce(ctx, board.Items, hosts); err != nil {
 		return Board{}, err
 	}
 	return board, s.present(ctx, board.Items)
 }
 
-// introduce adds the hosts of the shows, of whom the cache has nearly all.
+// itemsOf makes the items of a page, which lack their hosts, and lists these. Each has its show as the session froze it: present replaces
+// it by the show of today.
+func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
+	items, hosts = make([]Item, len(lines)), make([]services.UserID, len(lines))
+	for i := range lines {
+		line, item := &lines[i], &items[i]
+		hosts[i] = line.Show.Host
+		item.Frozen = Frozen{Status: line.Show.Status, PlannedAt: line.Show.PlannedAt, StartedAt: line.Show.StartedAt, EndedAt: line.Show.EndedAt}
+		item.Place, item.Show = line.Place, line.Show
+	}
+	return items, hosts
+}
+
+// introduce adds the hosts of the shows.
 func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.UserID) error {
-	if s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host }) {
+	if s.introduceCached(items, hosts) {
 		return nil
 	}
 	users, err := s.reader.ReadHosts(ctx, hosts)
@@ -173,22 +179,14 @@ func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.
 	return err
 }
 
-// present brings the shows of a page up to date. A replay's status and times no longer change, and its texts are the present
-// ones. The other shows stay in the cache while a session that has them lives.
+// introduceCached adds the hosts from the cache, which has nearly all; false if one is not there.
+func (s *Service) introduceCached(items []Item, hosts []services.UserID) (all bool) {
+	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
+}
+
+// present brings the shows of a page up to date.
 func (s *Service) present(ctx context.Context, items []Item) error {
-	var missing []services.PostID
-	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
-		for i := range items {
-			if items[i].Frozen.Status == ShowReplay {
-				continue
-			}
-			if show, cached := now(items[i].Show.ID); cached {
-				items[i].Show = show
-			} else {
-				missing = append(missing, items[i].Show.ID)
-			}
-		}
-	})
+	missing := s.presentCached(items)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -202,6 +200,24 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 	return err
 }
 
+// presentCached brings the shows that are cached up to date, and lists the others. A replay's status and times no longer change, and its
+// texts are the present ones. The other shows stay in the cache while a session that has them lives.
+func (s *Service) presentCached(items []Item) (missing []services.PostID) {
+	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
+		for i := range items {
+			if items[i].Frozen.Status == ShowReplay {
+				continue
+			}
+			if show, cached := now(items[i].Show.ID); cached {
+				items[i].Show = show
+			} else {
+				missing = append(missing, items[i].Show.ID)
+			}
+		}
+	})
+	return missing
+}
+
 // cut makes a page from the node cache and the viewer's replays. after is in the session's order. building reports that
 // replays came from SQL because the list in Redis is not ready.
 func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page cut, building bool, err error) {
@@ -212,8 +228,8 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
-	// Live and upcoming shows fill the page: no list of replays is read, or built for users who never scroll that far.
-	if p.More || len(p.Active) > first || len(hosts) == 0 {
+	// No list of replays is read, or built for users who never scroll that far.
+	if p.fills(first, hosts) {
 		return p.page(first), false, nil
 	}
 	// Board has read the hosts alone, in the hope that active shows fill the page.

@@ -37,6 +37,11 @@ type cut struct {
 	End     services.FeedEnd // why nothing follows, when HasNext is false
 }
 
+// fills reports whether a page needs no replays: live and upcoming shows fill it, or there is no host.
+func (p *part) fills(first int, hosts []services.FollowedAuthor) bool {
+	return p.More || len(p.Active) > first || len(hosts) == 0
+}
+
 // page cuts the first lines off a part. If one source of replays ends while another continues, the page lists nothing older
 // than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
 // follow.

@@ -1,0 +1,66 @@
+package feed
+
+import (
+	"context"
+
+	"tidings/services"
+	"tidings/services/nodecache"
+	"tidings/services/posts"
+	"tidings/services/rdb"
+)
+
+// Newest asks for a reader's newest posts.
+type Newest struct {
+	Reader services.UserID
+	First  int // from 1 to 100 posts
+}
+
+// ReadNewest reads pages from the top of several readers' feeds in one round trip to Redis and without SQL, so that no reader waits long
+// for another. It hands over the pages that are all there to read, each the one of Page. It leaves out a reader whose inbox is missing or
+// from before a long absence, who is owed an update or a post in flight, and whose page needs more than Redis and the node's cache hold:
+// Page does the rest for them. No reader may be observed: see services.Observed.
+//
+// The error is Redis', UNAVAILABLE, and no page is ready then.
+func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i int, page Page)) error {
+	readers, limits, owed := make([]services.UserID, len(asked)), make([]int, len(asked)), make([]bool, len(asked))
+	// Before the inboxes are read, as in raw and first: what is done meanwhile is left to Page as well.
+	for i, one := range asked {
+		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
+	}
+	unfinished := s.inFlight.List()
+	inboxes, err := s.redis.NewestOfInboxes(ctx, readers, limits)
+	if err != nil {
+		return err
+	}
+	for i := range inboxes {
+		if owed[i] {
+			continue
+		}
+		if page, ready := s.newestPage(&inboxes[i], asked[i].First, unfinished); ready {
+			found(i, page)
+		}
+	}
+	return nil
+}
+
+// newestPage makes a page from the top of an inbox and the node's cache; not ready if they do not have all of it.
+func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
+	if !inbox.Ready || s.projector.AwaySince(inbox.Day) {
+		return page, false
+	}
+	var pulled []nodecache.PulledPosts
+	if len(inbox.Pulled) > 0 {
+		var known bool
+		if pulled, known = s.pulled.Of(inbox.Pulled); !known {
+			return page, false
+		}
+	}
+	raw := merged(*inbox, pulled, services.MaxPostID, first+1)
+	if len(raw.lacking(unfinished, first+1)) > 0 {
+		return page, false
+	}
+	entries := page.cut(raw, first)
+	page.Items, ready = s.cached(nil, entries)
+	// A page that lacks what was deleted goes on with older posts, if there are any.
+	return page, ready && (len(page.Items) == len(entries) || !page.HasNext)
+}

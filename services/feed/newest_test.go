@@ -1,0 +1,189 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/nodecache"
+	"tidings/services/posts"
+	"tidings/services/redis"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// ready is a reader's page from the top by ReadNewest; nil if it is not ready.
+func (n node) ready(reader services.UserID, first int) (page *Page) {
+	n.TB.Helper()
+	err := n.ReadNewest(n.TB.Context(), []Newest{{reader, first}}, func(_ int, ready Page) { page = &ready })
+	if err != nil && !services.IsUnavailable(err) || err != nil && page != nil {
+		n.TB.Fatalf("%+v, %v", page, err)
+	}
+	return page
+}
+
+// Page is the Page of the service. A page that is ready must be the same.
+func (n node) Page(ctx context.Context, reader services.UserID, before services.PostID, first int) (Page, error) {
+	n.TB.Helper()
+	if before != services.MaxPostID || first > 100 || services.Observed(ctx) {
+		return n.Service.Page(ctx, reader, before, first)
+	}
+	earlier := n.ready(reader, first)
+	page, err := n.Service.Page(ctx, reader, before, first)
+	for when, ready := range map[string]*Page{"before": earlier, "after": n.ready(reader, first)} {
+		if err == nil && ready != nil {
+			if diff := cmp.Diff(page, *ready); diff != "" {
+				n.TB.Errorf("the newest %d of %d, %s the page (-page +ready):\n%s", first, reader, when, diff)
+			}
+		}
+	}
+	return page, err
+}
+
+// What is ready takes one round trip and no statement, for all readers together, each with its own size.
+func TestNewestPagesAreOneRoundTrip(t *testing.T) {
+	var statements atomic.Int64
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	reader, huge, small := n.crowd()
+	ids := n.Posts(small, 30)
+	n.Must(n.fan.Reconcile(t.Context(), reader, small))
+	for range 3 {
+		ids = append(ids, n.publish(huge, "pulled"))
+	}
+	n.settle()
+	want := map[int]Page{}
+	for _, first := range []int{1, 20, 33, 50} {
+		page, err := n.Page(t.Context(), reader, services.MaxPostID, first)
+		n.Must(err)
+		want[first] = page
+	}
+	if got := places(want[50]); len(got) != len(ids) {
+		t.Fatalf("%d posts are listed: %v", len(got), got)
+	}
+	stranger := n.Strangers(1)[0]
+	before := statements.Load()
+	ctx, trips := redis.WithRoundTrips(t.Context())
+	asked := []Newest{{stranger, 20}, {reader, 20}, {0, 1}, {reader, 33}, {reader, 50}, {reader, 1}}
+	seen := 0
+	n.Must(n.ReadNewest(ctx, asked, func(i int, page Page) {
+		seen++
+		if diff := cmp.Diff(want[asked[i].First], page); diff != "" || asked[i].Reader != reader {
+			t.Errorf("page %d of %d (-want +got):\n%s", i, asked[i].Reader, diff)
+		}
+	}))
+	if seen != 4 || trips.Count() != 1 || statements.Load() != before {
+		t.Errorf("%d pages, %d round trips and %d statements", seen, trips.Count(), statements.Load()-before)
+	}
+	n.Must(n.ReadNewest(ctx, nil, func(int, Page) { t.Error("a page of nobody") }))
+}
+
+// unready checks that a reader's page is not ready, and that Page makes it so.
+func (n node) unready(what string, reader services.UserID, first int) {
+	n.TB.Helper()
+	for range 2 { // and a look at what is ready does not make it so
+		if page := n.ready(reader, first); page != nil {
+			n.TB.Errorf("%s: %v is ready", what, places(*page))
+		}
+	}
+	if _, err := n.Page(n.TB.Context(), reader, services.MaxPostID, first); err != nil {
+		n.TB.Errorf("%s: %v", what, err)
+	}
+	if n.ready(reader, first) == nil {
+		n.TB.Errorf("%s: nothing is ready after a read", what)
+	}
+}
+
+func TestPagesThatAreLeftToPage(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	ids := newestFirst(n.Posts(author, 40))
+	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	n.unready("posts that this node has not read", reader, 20)
+	n.Must(n.Redis.Reset(t.Context(), reader))
+	n.unready("an inbox that is lost", reader, 20)
+	n.Clock.Advance(n.Projector.Lifetime())
+	n.unready("a reader who comes back after a long time", reader, 20)
+
+	n.deleteQuietly(ids[2:4]...)
+	n.Memory.Posts.Clear()
+	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
+	if err != nil || len(page.Items) != 10 {
+		t.Fatalf("%v, %v", places(page), err)
+	}
+	if ready := n.ready(reader, 10); ready != nil {
+		t.Errorf("a page that goes on behind deleted posts: %v is ready", places(*ready))
+	}
+	n.unready("a last page with deleted posts", reader, 100)
+
+	unheard := n.Users(1)[0]
+	n.SetMode(unheard, services.AuthorHuge)
+	n.Follow(unheard, reader)
+	n.Quiet(n.fan)
+	n.unready("an author with a huge audience of whom the node has not heard", reader, 100)
+}
+
+// A page that should have a post in flight is Page's. One that ends above it is ready.
+func TestPagesDuringAFanOut(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	one := posts.InFlightFanout{Post: n.Posts(author, 1)[0], Author: author}
+	n.Clock.Advance(time.Second)
+	for range 5 {
+		n.publish(author, "newer")
+	}
+	n.settle() // with the log's first turn, which empties the cache
+	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); err != nil || len(page.Items) != 5 || n.ready(reader, 20) == nil {
+		t.Fatalf("%v, %v", places(page), err)
+	}
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		if err := posts.BeginFanout(ctx, tx, one, 1); err != nil {
+			return err
+		}
+		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
+	})
+	_, err := n.Memory.Log.RunOnce(t.Context())
+	n.Must(err)
+	if ready := n.ready(reader, 4); ready == nil || len(ready.Items) != 4 {
+		t.Error("a page that ends above the post is not ready")
+	}
+	n.unready("a page that lacks a post in flight", reader, 20)
+	if ready := n.ready(reader, 20); len(ready.Items) != 6 {
+		t.Errorf("afterwards it has %v", places(*ready))
+	}
+}
+
+func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
+	n := served(t)
+	author, reader := n.pair()
+	n.World.Post(author)
+	n.Quiet(n.fan)
+	if _, err := n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || n.ready(reader, 10) == nil {
+		t.Fatalf("nothing is ready: %v", err)
+	}
+	missed := errors.New("missed")
+	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
+	cmd := &jobs.Command{Actor: reader, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }}
+	n.Must(n.do(cmd))
+	if page := n.ready(reader, 10); page != nil {
+		t.Errorf("a page that lacks an update: %v is ready", places(*page))
+	}
+	missed = nil
+	if left := n.fan.UpdateStaleViews(t.Context()); left != 0 {
+		t.Fatalf("%d users are still owed an update", left)
+	}
+	if n.ready(reader, 10) == nil {
+		t.Error("nothing is ready after the update")
+	}
+	n.Server.Kill()
+	err := n.ReadNewest(t.Context(), []Newest{{reader, 10}}, func(int, Page) { t.Error("a page without Redis") })
+	if !services.IsUnavailable(err) {
+		t.Errorf("without Redis: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package live
+
+import (
+	"context"
+
+	"tidings/services"
+)
+
+// FirstPage asks for the top of a viewer's board in a new session.
+type FirstPage struct {
+	Viewer services.UserID
+	First  int    // how many shows
+	Device string // as in Ask
+}
+
+// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long for
+// another. It hands over the pages that are all there to read, each the one of Board. It leaves out a viewer whose document is missing or
+// from before a long absence, who is owed an update, whose session shares a slot, and whose page needs replays or more than the node's
+// cache holds: Board does the rest for them. No viewer may be observed: see services.Observed.
+//
+// The error is Redis', UNAVAILABLE, and no page is ready then.
+func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i int, board Board)) error {
+	if !s.Memory.Loaded() {
+		return nil
+	}
+	viewers, owed := make([]services.UserID, len(asked)), make([]bool, len(asked))
+	for i, one := range asked {
+		// Before the documents are read: what is done meanwhile is left to Board as well.
+		viewers[i], owed[i] = one.Viewer, s.fanout.OwesUpdate(one.Viewer)
+	}
+	states, err := s.redis.HostsOf(ctx, viewers)
+	if err != nil {
+		return err
+	}
+	for i, one := range asked {
+		session := Session{Viewer: one.Viewer, Device: deviceHash(one.Device)}
+		if owed[i] || session.shared(s.sessions) || !states[i].Ready || s.projector.AwaySince(states[i].Day) {
+			continue
+		}
+		if board, ready := s.firstPage(session, states[i].Hosts, one.First); ready {
+			found(i, board)
+		}
+	}
+	return nil
+}
+
+// firstPage makes the top of a new session from the node's caches; not ready if they do not have all of it.
+func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
+	session = s.newSession(session, hosts)
+	hosts = session.hosts(hosts)
+	var top part
+	if top.Active, top.More = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fills(first, hosts) {
+		return board, false
+	}
+	page := top.page(first)
+	board = Board{Session: session, HasNext: page.HasNext, End: page.End}
+	var by []services.UserID
+	board.Items, by = itemsOf(page.Lines)
+	return board, s.introduceCached(board.Items, by) && len(s.presentCached(board.Items)) == 0
+}
