@@ -46,8 +46,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 
 // firstPage makes the top of a new session from the node's caches; not ready if they do not have all of it.
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
-	session = s.newSession(session, hosts)
-	hosts = session.hosts(hosts)
+	session = s.newSession(session, hosts) // all hosts belong to it
 	var top part
 	if top.Active, top.More = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fills(first, hosts) {
 		return board, false

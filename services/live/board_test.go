@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tidings/services"
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/people"
@@ -23,8 +25,26 @@ func (h hall) page(viewer services.UserID, ask Ask) Board {
 	if ask.First == 0 {
 		ask.First = 100
 	}
+	if ask.After != nil || ask.Session != nil || ask.LastID != nil {
+		board, err := h.boards.Board(h.TB.Context(), viewer, ask)
+		h.Must(err)
+		return board
+	}
+	earlier := h.ready(viewer, ask)
 	board, err := h.boards.Board(h.TB.Context(), viewer, ask)
 	h.Must(err)
+	for when, ready := range map[string]*Board{"before": earlier, "after": h.ready(viewer, ask)} {
+		if ready == nil {
+			continue
+		}
+		if ready.Session.Made <= 0 || ready.Session.Made == board.Session.Made {
+			h.TB.Errorf("the session that is ready %s the page was made at %s, and that of the page at %s", when, ready.Session.Made, board.Session.Made)
+		}
+		ready.Session.Made = board.Session.Made // each page has a session of its own
+		if diff := cmp.Diff(board, *ready); diff != "" {
+			h.TB.Errorf("the board of %d, ready %s the page (-page +ready):\n%s", viewer, when, diff)
+		}
+	}
 	return board
 }
 

@@ -1,0 +1,143 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/jobs"
+	"tidings/services/redis"
+	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+)
+
+// ready is a viewer's first page by ReadFirst; nil if it is not ready. hall.page compares it with Board's.
+func (h hall) ready(viewer services.UserID, ask Ask) (page *Board) {
+	h.TB.Helper()
+	err := h.boards.ReadFirst(h.TB.Context(), []FirstPage{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
+	if err != nil && (!services.IsUnavailable(err) || page != nil) {
+		h.TB.Fatalf("%+v, %v", page, err)
+	}
+	return page
+}
+
+// filled is a viewer with a board of a live show and upcoming ones, which fill pages of 5.
+func (h hall) filled() services.UserID {
+	h.TB.Helper()
+	users := h.Users(2)
+	h.Follow(users[1], users[0])
+	for i := range 6 {
+		show := plan(h.World, users[1], time.Duration(i+1)*time.Hour)
+		h.later()
+		if i == 3 {
+			start(h.World, show)
+		}
+	}
+	h.later()
+	h.Quiet(h.Fanout)
+	h.page(users[0], Ask{First: 5})
+	return users[0]
+}
+
+// What is ready takes one round trip and no statement, for all viewers together, each with its own size.
+func TestFirstPagesAreOneRoundTrip(t *testing.T) {
+	var statements atomic.Int64
+	h := newHall(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
+	viewer := h.filled()
+	alone, stranger := h.Users(1)[0], h.Strangers(1)[0]
+	h.page(alone, Ask{First: 5}) // follows nobody
+	before := statements.Load()
+	ctx, trips := redis.WithRoundTrips(t.Context())
+	asked := []FirstPage{{viewer, 5, ""}, {stranger, 5, ""}, {viewer, 2, "phone"}, {alone, 5, ""}, {viewer, 6, ""}}
+	shown := map[int]int{}
+	h.Must(h.boards.ReadFirst(ctx, asked, func(i int, board Board) {
+		shown[i] = len(board.Items)
+		if board.Session.Viewer != asked[i].Viewer || board.Session.Device != deviceHash(asked[i].Device) || board.HasNext != (asked[i].Viewer == viewer) {
+			t.Errorf("page %d: %+v", i, board)
+		}
+	}))
+	// Whether replays follow on a page of 6, only Board finds out.
+	if len(shown) != 3 || shown[0] != 5 || shown[2] != 2 || shown[3] != 0 || trips.Count() != 1 || statements.Load() != before {
+		t.Errorf("pages of %v shows, %d round trips and %d statements", shown, trips.Count(), statements.Load()-before)
+	}
+	h.Must(h.boards.ReadFirst(ctx, nil, func(int, Board) { t.Error("a page of nobody") }))
+}
+
+// unready checks that a viewer's first page is not ready, and that Board makes it so.
+func (h hall) unready(what string, viewer services.UserID) {
+	h.TB.Helper()
+	for range 2 { // and a look at what is ready does not make it so
+		if page := h.ready(viewer, Ask{First: 5}); page != nil {
+			h.TB.Errorf("%s: %v is ready", what, shown(*page))
+		}
+	}
+	if h.page(viewer, Ask{First: 5}); h.ready(viewer, Ask{First: 5}) == nil {
+		h.TB.Errorf("%s: nothing is ready after a read", what)
+	}
+}
+
+func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
+	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
+	viewer := h.filled()
+	h.Memory.People.Clear()
+	h.unready("a host whom this node has not read", viewer)
+	h.Must(h.Redis.Reset(t.Context(), viewer))
+	h.unready("a document that is lost", viewer)
+
+	missed := errors.New("missed")
+	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
+	h.Must(h.Fanout.Commit(t.Context(), &jobs.Command{Actor: viewer, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }})[0])
+	if page := h.ready(viewer, Ask{First: 5}); page != nil {
+		t.Errorf("a board that lacks an update: %v is ready", shown(*page))
+	}
+	missed = nil
+	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.ready(viewer, Ask{First: 5}) == nil {
+		t.Errorf("after the update nothing is ready, %d users are owed one", left)
+	}
+	h.Clock.Advance(h.Projector.Lifetime())
+	if page := h.ready(viewer, Ask{First: 5}); page != nil {
+		t.Errorf("a viewer who comes back after a long time: %v is ready", shown(*page))
+	}
+	h.Server.Kill()
+	err := h.boards.ReadFirst(t.Context(), []FirstPage{{viewer, 5, ""}}, func(int, Board) { t.Error("a page without Redis") })
+	if !services.IsUnavailable(err) {
+		t.Errorf("without Redis: %v", err)
+	}
+}
+
+// A first page that ends an earlier session writes its own, which is Board's.
+func TestFirstPagesThatShareASlot(t *testing.T) {
+	for scope, ready := range map[Scope]map[string]bool{
+		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},
+	} {
+		t.Run(string(scope), func(t *testing.T) {
+			h := newHall(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.Sessions = scope })
+			viewer := h.filled()
+			for device, want := range ready {
+				if got := h.ready(viewer, Ask{First: 5, Device: device}); (got != nil) != want {
+					t.Errorf("of the device %q: %+v is ready", device, got)
+				}
+			}
+		})
+	}
+}
+
+// A node that has not loaded its shows serves no boards.
+func TestNoFirstPageBeforeShowsAreLoaded(t *testing.T) {
+	h := newHall(fanouttest.New(t, fanouttest.Options{}), nil)
+	viewer := h.filled()
+	other := newHall(h.AnotherNode(), nil)
+	if other.boards.Memory.Loaded() {
+		t.Fatal("the other node has loaded its shows")
+	}
+	alone := h.Users(1)[0]
+	h.page(alone, Ask{First: 5})
+	if page := other.ready(alone, Ask{First: 5}); page != nil {
+		t.Errorf("the board of who follows nobody is ready: %+v", page)
+	}
+	other.unready("a node that has loaded nothing", viewer)
+}
