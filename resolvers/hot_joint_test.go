@@ -2,7 +2,9 @@ package resolvers
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"tidings/graph"
 	"tidings/services"
@@ -13,13 +15,26 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 	for query, joint := range map[string]bool{
 		`{ viewer { badges { version } } }`:                         true,
 		`{ me: viewer { __typename mine: badges { version } id } }`: true,
-		`{ __typename }`:                                                  false,
-		`{ viewer { id } }`:                                               false,
-		`{ viewer { homeFeed { lastId } } }`:                              false,
-		`{ viewer { badges { version } homeFeed { lastId } } }`:           false,
-		`{ viewer { user { key } } }`:                                     false,
-		`subscription { badgesChanged { version } }`:                      false,
-		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`: false,
+		`{ __typename }`:                     false,
+		`{ viewer { id } }`:                  false,
+		`{ viewer { homeFeed { lastId } } }`: true,
+		`{ viewer { badges { version } homeFeed(first: 50, after: null) { lastId } liveBoard(first: 1) { end } } }`: true,
+		`{ viewer { homeFeed(first: 51) { lastId } } }`:                                                             false,
+		`{ viewer { homeFeed(first: 0) { lastId } } }`:                                                              false,
+		`{ viewer { homeFeed(after: "x") { lastId } } }`:                                                            false,
+		`query($n: Int) { viewer { homeFeed(first: $n) { lastId } } }`:                                              false,
+		`{ viewer { homeFeed(last: 3) { lastId } } }`:                                                               false,
+		`{ viewer { homeFeed { nodes { likeCount } } } }`:                                                           false,
+		`{ viewer { homeFeed { nodes { ref } } } }`:                                                                 false,
+		`{ viewer { homeFeed { nodes { author { viewerFollows } } } } }`:                                            false,
+		`{ viewer { liveBoard(sessionId: "x") { end } } }`:                                                          false,
+		`{ viewer { liveBoard { nodes { remindsMe } } } }`:                                                          false,
+		`{ viewer { liveBoard { nodes { url } } } }`:                                                                false,
+		`{ viewer { liveBoard { nodes { host { viewerFollows } } } } }`:                                             false,
+		`{ viewer { badges { version } liveBoard(lastId: "x") { end } } }`:                                          false,
+		`{ viewer { user { key } } }`:                                                                               false,
+		`subscription { badgesChanged { version } }`:                                                                false,
+		`mutation { markHomeFeedSeen(input: {}) { badges { version } } }`:                                           false,
 	} {
 		if got := h.Joint(parsed(t, query)) != nil; got != joint {
 			t.Errorf("%s: jointly %v", query, got)
@@ -74,4 +89,72 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 		}
 	}
 	h.AnswerJointly(t.Context(), nil)
+}
+
+// Pages are answered jointly as Quick answers them, alone, beside each other and beside badges, to readers of every kind of feed.
+func TestJointPagesAreThoseOfQuick(t *testing.T) {
+	s := newSides(t)
+	s.populate()
+	for _, host := range []string{"named", "plain", "busy"} {
+		s.schedule(host, time.Hour)
+	}
+	s.Clock.Advance(2 * time.Hour) // the shows are late
+	s.Quiet(s.Fanout)
+	_, err := s.Memory.Log.RunOnce(t.Context())
+	s.Must(err)
+	const feed = `homeFeed(first: 3) { edges { cursor node { id body publishedAt author { id key name avatarUrl } } } pageInfo { hasNextPage endCursor } lastId end building }`
+	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // a session is new each time
+	h := Hot(graph.NewSchema(graph.Config{Resolvers: s.resolver}), s.resolver).(*hot)
+	var requests []jointRequest
+	var want []string
+	for _, text := range []string{`{ viewer { ` + feed + ` } }`, `{ viewer { ` + board + ` } }`, `{ viewer { id mine: ` + feed + ` badges { version total { value } } ` + board + ` } }`, `{ viewer { badges { version } } }`} {
+		for _, key := range []string{"reader", "full", "empty"} {
+			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
+			operation := parsed(t, text)
+			answer, ok := h.Quick(operation)(ctx, nil) // it makes what is read ready
+			if !ok {
+				t.Fatalf("%s is not answered: %s", key, text)
+			}
+			requests, want = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation)}), append(want, string(answer))
+		}
+	}
+	if !strings.Contains(want[3], `"late":true`) {
+		t.Errorf("no show is late: %s", want[3])
+	}
+	h.AnswerJointly(t.Context(), requests)
+	for i, one := range requests {
+		left := i == 4 || i == 7 // this reader's board has one show, and only Board finds out whether replays follow
+		if one.OK == left || one.OK && string(one.Text) != want[i] || left && (len(one.Text) > 0 || one.Else != nil) {
+			t.Errorf("request %d: %v, %s\nwant %s", i, one.OK, one.Text, want[i])
+		}
+	}
+}
+
+// redisless are badges of a node whose Redis does not answer.
+type redisless struct{ Badges }
+
+func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*services.Badges, error) {
+	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
+}
+
+// Who waited for Redis once gets badges from SQL. Pages ask again, and are refused at once.
+func TestJointAnswersWithoutRedis(t *testing.T) {
+	a := newAPI(t)
+	a.World.Quiet(a.World.Fanout)
+	a.resolver.Badge = redisless{a.resolver.Badge}
+	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
+	ctx := services.WithViewer(t.Context(), services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeViewer}})
+	alone, beside := parsed(t, `{ viewer { id badges { total { value } } } }`), parsed(t, `{ viewer { badges { total { value } } homeFeed { lastId } } }`)
+	want, ok := h.Quick(alone)(ctx, nil)
+	if !ok {
+		t.Fatal("alice is not answered")
+	}
+	requests := []jointRequest{{Context: ctx, Operation: h.Joint(alone)}, {Context: ctx, Operation: h.Joint(beside)}}
+	h.AnswerJointly(t.Context(), requests)
+	if requests[0].OK || requests[0].Else == nil || requests[1].OK || requests[1].Else != nil {
+		t.Fatalf("%+v", requests)
+	}
+	if got, ok := requests[0].Else(ctx, []byte("before ")); !ok || string(got) != "before "+string(want) {
+		t.Errorf("%s, %v; want %s", got, ok, want)
+	}
 }
