@@ -87,7 +87,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
-	// Many users at once: one statement and one round trip, however many there are.
+	// One round trip for all whose documents exist. The others are counted in SQL, a few at a time.
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {
