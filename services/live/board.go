@@ -121,7 +121,7 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	// One that shares a slot takes it now, which ends the session before it. The result does not matter here: if a later
 	// session has the slot, the next page of this one is told so.
 	if given && !board.Replaced || session.shared(s.sessions) {
-		s.renew(ctx, session)
+		s.renew(ctx, session, reader.lease)
 	}
 	return s.fill(ctx, board, session, reader, start.after, ask.First)
 }

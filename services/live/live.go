@@ -54,7 +54,7 @@ type Config struct {
 	Sessions Scope // which sessions can live at the same time; "" means PerRequest
 	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
 	BuildWait  time.Duration
-	SessionFor time.Duration // how long a session lives after its last page; 0 means 30 minutes. None lives longer than 24 times that
+	SessionFor time.Duration // how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. None lives longer than 24 times that
 }
 
 // Service implements shows and boards. It is safe for concurrent use.

@@ -28,7 +28,7 @@ type boardRead struct {
 	Listed         bool          // false: the list of replays is missing or being built; below, only Lease is valid
 	Replays        []replayEntry // newest first, of the newest 300
 	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
-	Lease          string        // the live session of the slot; "" for none
+	Lease          lease         // of the slot
 }
 
 // board reads a page's hosts, replays and lease in one round trip.
@@ -43,46 +43,57 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 	if query.Before.Replay {
 		top = "(" + placeText(query.Before)
 	}
-	ctx = redis.Reading(ctx)
-	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
-		pipe.HMGet(ctx, rdb.DocumentKey(query.Reader), rdb.HostsFields...)
-		pipe.ZRange(ctx, key, 0, 0)
-		pipe.ZRevRange(ctx, key, services.Retention, services.Retention)
-		pipe.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: top, Min: "[0", Count: int64(query.Limit)})
-		pipe.HGet(ctx, sessionsKey(query.Reader), query.Slot)
+	reads := [...]redis.KeyRead{
+		{Key: rdb.DocumentKey(query.Reader), Of: rdb.HostsRead},
+		{Key: sessionsKey(query.Reader), Of: redis.NewFewFields([]string{query.Slot})},
+		{Key: key, Of: replaysMark},
+		{Key: key, Of: firstOver},
+		{Key: key, Of: redis.NewTextRange(top, "[0", query.Limit)},
+	}
+	var read boardRead
+	err := p.ReadEach(redis.Reading(ctx), reads[:], func(i int, texts []string) {
+		switch i {
+		case 0:
+			read.HostsState = rdb.ParseHosts(texts, p.Epoch())
+		case 1:
+			read.Lease = p.lease(texts[0])
+		case 2:
+			if read.Ready && len(texts) > 0 && texts[0] != "" && texts[0][0] == builtMark {
+				read.Floor, read.Listed = parseReplayPlace(texts[0][1:])
+			}
+		case 3:
+			if read.Listed && len(texts) == 1 {
+				if entry, ok := parseReplay(texts[0]); ok {
+					read.Floor = entry.Place
+				}
+			}
+		case 4:
+			if read.Listed {
+				read.Replays = replaysAbove(read.Floor, texts)
+			}
+		}
 	})
 	if err != nil {
 		return boardRead{}, err
 	}
-	for _, command := range commands {
-		if err := command.Err(); err != nil && err != redis.Nil {
-			return boardRead{}, redis.Unavailable(err)
-		}
-	}
-	read := boardRead{HostsState: rdb.ParseHosts(redis.Texts(nil, commands[0].(*redis.SliceCmd).Val()), p.Epoch())}
-	read.Lease = p.lease(commands[4].(*redis.StringCmd).Val())
-	if !read.Ready {
-		return read, nil
-	}
-	first := commands[1].(*redis.StringSliceCmd).Val()
-	if len(first) == 0 || first[0] == "" || first[0][0] != builtMark {
-		return read, nil
-	}
-	if read.Floor, read.Listed = parseReplayPlace(first[0][1:]); !read.Listed {
-		return read, nil
-	}
-	if over := commands[2].(*redis.StringSliceCmd).Val(); len(over) == 1 {
-		if entry, ok := parseReplay(over[0]); ok {
-			read.Floor = entry.Place
-		}
-	}
-	for _, member := range commands[3].(*redis.StringSliceCmd).Val() {
-		entry, ok := parseReplay(member)
-		if ok && (!read.Floor.Replay || entry.Place.Before(read.Floor)) {
-			read.Replays = append(read.Replays, entry)
-		}
-	}
 	return read, nil
+}
+
+// The reads of the mark of a list that is whole, and of its first replay beyond those that it lists.
+var (
+	replaysMark = redis.NewRange(0, 0, false)
+	firstOver   = redis.NewRange(services.Retention, services.Retention, true)
+)
+
+// replaysAbove are the replays of a list above its floor.
+func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
+	for _, member := range members {
+		entry, ok := parseReplay(member)
+		if ok && (!floor.Replay || entry.Place.Before(floor)) {
+			replays = append(replays, entry)
+		}
+	}
+	return replays
 }
 
 // boardDocument reads only the document's part.
@@ -94,14 +105,14 @@ func (p projection) boardDocument(ctx context.Context, reader services.UserID) (
 	return boardRead{HostsState: states[0]}, nil
 }
 
-// lease returns the session of a slot, unless it has ended.
-func (p projection) lease(text string) string {
+// lease reads the state of a slot. A session that has ended does not hold it.
+func (p projection) lease(text string) lease {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
-	if err != nil || !time.UnixMilli(ms).After(p.Clock().Now()) {
-		return ""
+	if until := time.UnixMilli(ms); err == nil && until.After(p.Clock().Now()) {
+		return lease{Known: true, Holder: session, Until: until}
 	}
-	return session
+	return lease{Known: true}
 }
 
 // touchSession extends a session until a moment and makes it the session of its slot: an earlier session of the slot ends. held

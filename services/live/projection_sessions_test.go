@@ -20,7 +20,10 @@ func TestLeasesOfSessions(t *testing.T) {
 			v.Helper()
 			read, err := v.c.board(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
 			v.must(err)
-			return read.Lease
+			if held := read.Lease; !held.Known || held.Until.IsZero() != (held.Holder == "") {
+				v.Errorf("the lease of the slot %q is %+v", slot, held)
+			}
+			return read.Lease.Holder
 		}
 		touch := func(slot, session string, until time.Time) {
 			v.Helper()

@@ -61,14 +61,15 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	// Of Redis' answer only the lease is used, which is no projection of facts.
 	known := readerData{building: answered}
 	if answered {
-		known.lease = lease{Known: true, Holder: read.Lease}
+		known.lease = read.Lease
+		known.lease.Known = true
 	}
 	known.hosts, err = s.hostsBy(ctx, session.Viewer)
 	return known, err
 }
 
 func readerDataOf(read boardRead, limit int) readerData {
-	v := readerData{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: lease{Known: true, Holder: read.Lease}}
+	v := readerData{unlisted: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
 	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
 	for i, entry := range read.Replays {
 		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
@@ -180,13 +181,24 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session; false if a later session has its slot. If it fails, the session is not extended, and true is
-// returned: a lost Redis must not end sessions.
-func (s *Service) renew(ctx context.Context, session Session) bool {
-	until := s.clock.Now().Add(s.idle)
-	if last := session.Made.Time().Add(s.longest); until.After(last) {
+// renew extends a session until it is idle for long enough; false if a later session has its slot. If it fails, the session is not
+// extended, and true is returned: a lost Redis must not end sessions.
+func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
+	now, last := s.clock.Now(), session.Made.Time().Add(s.longest)
+	until := now.Add(s.idle)
+	if last.Before(until) {
 		until = last
 	}
-	held, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
-	return held || err != nil
+	// Pages follow each other within seconds: most find a session that was extended by a little more than it had to be.
+	if held.Holder == session.name() && !held.Until.Before(until) {
+		return true
+	}
+	if until = until.Add(s.idle / extraIdle); last.Before(until) {
+		until = last
+	}
+	holds, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+	return holds || err != nil
 }
+
+// extraIdle is which part of the idle time a session is extended by beyond it: one minute in thirty.
+const extraIdle = 30

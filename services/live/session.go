@@ -115,8 +115,9 @@ func (s Session) shared(scope Scope) bool {
 
 // lease is the state of a session's slot in Redis.
 type lease struct {
-	Known  bool   // Redis answered
-	Holder string // the name of the live session that holds the slot; "" for none
+	Known  bool      // Redis answered
+	Holder string    // the name of the live session that holds the slot; "" for none
+	Until  time.Time // the end of that session, if nothing extends it
 }
 
 // lives reports whether a session may still be read: for idle after it was created or, by its lease, last used, but never

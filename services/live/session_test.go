@@ -11,6 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/rdb"
+	"tidings/services/redis"
 )
 
 func drawSession(t *rapid.T) Session {
@@ -176,4 +179,49 @@ func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 			t.Fatalf("the list became %v, was %v", all, before)
 		}
 	})
+}
+
+// A page extends its session unless the one before has extended it far enough, and a session lives for its idle time after the last page
+// in either case.
+func TestPagesExtendTheirSession(t *testing.T) {
+	w := fanouttest.New(t, fanouttest.Options{})
+	w.Clock.Advance(time.Since(fanouttest.Start)) // Redis forgets leases by its own clock
+	opened, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
+	w.Must(err)
+	t.Cleanup(func() { w.Must(opened.Close()) })
+	h := newHall(w, func(cfg *Config) { cfg.Redis = opened })
+	viewer := h.filled()
+	first := h.page(viewer, Ask{First: 2})
+	// extends reports whether a page writes, beside its one read.
+	extends := func(what string) bool {
+		t.Helper()
+		ask := goOn(first, true)
+		ask.First = 2
+		ctx, trips := redis.WithRoundTrips(t.Context())
+		page, err := h.boards.Board(ctx, viewer, ask)
+		if err != nil || page.Replaced || len(page.Items) != 2 || page.Session != first.Session {
+			t.Errorf("%s: %+v, %v", what, page, err)
+		}
+		return trips.Count() == 2
+	}
+	idle := h.boards.idle
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{
+		{0, true}, {time.Second, false}, {idle/extraIdle - 2*time.Second, false}, {2 * time.Second, true}, {0, false},
+		{idle, true}, {idle/extraIdle - time.Second, false}, {idle, true},
+	} {
+		h.Clock.Advance(step.after)
+		if got := extends("after " + step.after.String()); got != step.want {
+			t.Errorf("after %s a page extends its session: %t", step.after, got)
+		}
+	}
+	// Never beyond the longest life.
+	h.Clock.Advance(first.Session.Made.Time().Add(h.boards.longest).Sub(h.Clock.Now()) - time.Second)
+	lease := h.boards.renew(t.Context(), first.Session, lease{})
+	read, err := h.boards.readerData(t.Context(), first.Session, ShowPlace{}, 1)
+	if last := first.Session.Made.Time().Add(h.boards.longest); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
+		t.Errorf("the lease ends at %s, the session at %s: %v", read.lease.Until, last, err)
+	}
 }

@@ -116,7 +116,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
 	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
-		if !s.renew(ctx, w.session) {
+		if !s.renew(ctx, w.session, lease{}) { // whatever was read last: another session may have the slot since
 			if err := w.follow(ctx, badges, true); err != nil {
 				return change, err
 			}

@@ -16,11 +16,9 @@ type HostsState struct {
 	Day      int64                     // on which the reader was last marked active, since 1970
 }
 
-// HostsFields are the document's fields of a HostsState. services/live reads them in its own pipeline, beside the list
-// of replays.
-var HostsFields = []string{"st", "e", string(Hosts), liveField, "d"}
-
-var hostsRead = redis.NewFewFields(HostsFields)
+// HostsRead is the read of the document's fields of a HostsState, whose texts ParseHosts takes. services/live reads them in its own
+// round trip, beside the list of replays.
+var HostsRead = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField, "d"})
 
 // HostsOf reads what the live boards of readers need of their documents, in one round trip, which one reader shares with other reads. The
 // error is Redis', UNAVAILABLE.
@@ -30,7 +28,7 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	}
 	if len(readers) == 1 { // as in Documents
 		var room [8]string
-		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), hostsRead, room[:0])
+		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), HostsRead, room[:0])
 		if err == nil {
 			return []HostsState{ParseHosts(texts, c.Epoch())}, nil
 		}
@@ -40,7 +38,7 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	}
 	reads := make([]redis.KeyRead, len(readers))
 	for i, reader := range readers {
-		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Of: hostsRead}
+		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Of: HostsRead}
 	}
 	states, epoch := make([]HostsState, len(readers)), ""
 	err := c.ReadEach(redis.Reading(ctx), reads, func(i int, texts []string) {
@@ -55,9 +53,9 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	return states, nil
 }
 
-// ParseHosts parses the texts of HostsFields. A document of another epoch is missing, and so is one with a broken field.
+// ParseHosts parses the texts of HostsRead. A document of another epoch is missing, and so is one with a broken field.
 func ParseHosts(texts []string, epoch string) (state HostsState) {
-	// The order is that of HostsFields.
+	// The order is that of HostsRead.
 	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}

@@ -51,22 +51,37 @@ func (c *commands) put(one *fieldRead) {
 	c.pool.Put(one)
 }
 
-// Range is a read of the members of a sorted set between two ranks.
+// Range is a read of members of a sorted set.
 type Range struct {
 	commands
-	from, to int64
-	reverse  bool
+	plain func(ctx context.Context, p Pipeliner, key string) // queues the same read as the library's own command
 }
 
 // NewRange prepares a read of the members from one rank to another, both included. Rank 0 is the least member, or with reverse the
 // greatest.
 func NewRange(from, to int, reverse bool) *Range {
-	r := &Range{from: int64(from), to: int64(to), reverse: reverse}
-	name := "ZRANGE"
+	r, name := &Range{}, "ZRANGE"
 	if reverse {
 		name = "ZREVRANGE"
 	}
 	r.prepare(func() []any { return []any{name, "", from, to} })
+	r.plain = func(ctx context.Context, p Pipeliner, key string) {
+		if reverse {
+			p.ZRevRange(ctx, key, int64(from), int64(to))
+		} else {
+			p.ZRange(ctx, key, int64(from), int64(to))
+		}
+	}
+	return r
+}
+
+// NewTextRange prepares a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first.
+func NewTextRange(greatest, least string, count int) *Range {
+	r := &Range{}
+	r.prepare(func() []any { return []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count} })
+	r.plain = func(ctx context.Context, p Pipeliner, key string) {
+		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: greatest, Min: least, Count: int64(count)})
+	}
 	return r
 }
 
@@ -89,13 +104,7 @@ func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
-func (r *Range) queue(ctx context.Context, p Pipeliner, key string) {
-	if r.reverse {
-		p.ZRevRange(ctx, key, r.from, r.to)
-	} else {
-		p.ZRange(ctx, key, r.from, r.to)
-	}
-}
+func (r *Range) queue(ctx context.Context, p Pipeliner, key string) { r.plain(ctx, p, key) }
 
 func (r *Range) texts(into []string, answer Cmder) []string {
 	return append(into, answer.(*redis.StringSliceCmd).Val()...)

@@ -16,12 +16,12 @@ import (
 func TestReadEachReadsRanges(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
-		fields, least, greatest := NewFewFields([]string{"a"}), NewRange(0, 0, false), NewRange(0, 2, true)
+		fields, least, greatest, below := NewFewFields([]string{"a"}), NewRange(0, 0, false), NewRange(0, 2, true), NewTextRange("(3", "[1", 5)
 		var reads []KeyRead
 		var want [][]string
 		for i := range 40 {
 			hash, set := fmt.Sprintf("{u%d}:h", i), fmt.Sprintf("{u%d}:z", i)
-			reads = append(reads, KeyRead{hash, fields}, KeyRead{set, least}, KeyRead{set, greatest})
+			reads = append(reads, KeyRead{hash, fields}, KeyRead{set, least}, KeyRead{set, greatest}, KeyRead{set, below})
 			count := i % 5
 			for member := range count {
 				if err := c.Commands().ZAdd(t.Context(), set, redis.Z{Member: fmt.Sprint(member)}).Err(); err != nil {
@@ -32,7 +32,7 @@ func TestReadEachReadsRanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			members := []string{"3", "2", "1", "0"}[4-count:]
-			want = append(want, []string{fmt.Sprint(i)}, []string{"0"}[:min(count, 1)], members[:min(count, 3)])
+			want = append(want, []string{fmt.Sprint(i)}, []string{"0"}[:min(count, 1)], members[:min(count, 3)], []string{"2", "1"}[2-min(max(count-1, 0), 2):])
 		}
 		check := func(what string) {
 			t.Helper()
@@ -47,7 +47,7 @@ func TestReadEachReadsRanges(t *testing.T) {
 		if err := c.Commands().Set(t.Context(), "{u4}:z", "a", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		want[4*3+1], want[4*3+2] = nil, nil
+		clear(want[4*4+1 : 4*4+4])
 		check("after a key of the wrong type")
 	})
 }
