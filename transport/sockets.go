@@ -25,9 +25,9 @@ import (
 type SocketConfig struct {
 	Identity *Identity
 	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
-	// the callback reports an event, so that it costs no goroutine. The resolver of such a field must return the very channel
-	// that the callback is about, and must not close it by a context of its own. Subscriptions to other fields, and all of them
-	// if Wake is nil, cost a goroutine each.
+	// it is woken, so that it costs no goroutine. The resolver of such a field must return the very channel that the consumer is
+	// woken for, which the consumer ends and no context. Subscriptions to other fields, and all of them if Wake is nil, cost a
+	// goroutine each.
 	Wake   WakeFunc
 	Waking []string
 
