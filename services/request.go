@@ -19,6 +19,19 @@ type EventRequest interface {
 	WriteEvents(write func(to []byte, event any) []byte)
 }
 
+// Consumer receives from a channel without a goroutine: it waits for nothing, and is woken. It has one channel.
+type Consumer interface {
+	// Wake says that there is a value in the channel, or that it was closed. It is called by a goroutine that serves others too, so it
+	// does not wait. The first call may come before the consumer has the channel. Two calls may stand for one value, when the second
+	// value replaced the first: the consumer receives without waiting, and takes an empty channel for "nothing new".
+	Wake()
+	// OnEnd gives what the consumer ends, once, when it wants no more values; at once if it has ended already.
+	OnEnd(channel Ender)
+}
+
+// Ender is what a Consumer ends. End does not wait, and closes the channel.
+type Ender interface{ End() }
+
 type requestKey struct{}
 
 // WithRequest puts a request into a context.

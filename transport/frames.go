@@ -13,8 +13,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The frames of a client, as RFC 6455 has them, section 5.2. gorilla/websocket writes the frames of the server. Its reader is not
-// used, because it keeps a buffer and waits for the next message within a read.
+// The frames of a client, as RFC 6455 has them, section 5.2. Those of the server are in frame_writer.go. gorilla/websocket does the
+// handshake only: its connection keeps a buffer, and waits for the next message within a read.
 const (
 	finalBit     = 0x80 // of the first byte: the last frame of its message
 	reservedBits = 0x70 // of the first byte: for extensions, of which the server knows none

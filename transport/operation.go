@@ -28,32 +28,82 @@ type operation struct {
 	peer *peer
 	id   string
 	requestID
-	// ctx is replaced by the starting goroutine, before the first turn. Others end the operation by cancel and read no ctx.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
-	next  graphql.ResponseHandler
-	lasts bool // whether it is a subscription: its end in a drain is no end for the client
+	// What executes it; nil once the schema writes the events, because then nothing is executed any more. Others end the operation by
+	// cancel and do not look at it.
+	*execution
+	// end ends the context; nil for none. Atomic, because the end may come while the operation starts.
+	end atomic.Pointer[context.CancelFunc]
+	// channel is what OnEnd has given, until it is ended. The lock mu of the peer guards it.
+	channel services.Ender
 	// holds is the operation context to release; nil for none. Atomic, because the end may come while the operation starts.
 	holds atomic.Pointer[graphql.OperationContext]
 
 	// These belong to a subscription that wakes. next blocks until its channel has an event, and the hub may take an event back
 	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source
-	// without waiting, moves an event from source to feed.
-	source, feed reflect.Value
-	// write, if the schema has given it, makes the data of an event from source. Then there is no feed and no next.
+	// without waiting, moves an event from source to feed. write, if the schema has given it, makes the data of an event from
+	// source. Then there is no feed and no next.
+	source    reflect.Value
 	write     func(to []byte, event any) []byte
-	state     atomic.Int32
 	following *operation // in the list of the workers
+	state     atomic.Int32
+	ended     atomic.Bool // by cancel
+	lasts     bool        // whether it is a subscription: its end in a drain is no end for the client
+}
+
+// execution is what it takes to ask for responses. A subscription whose events the schema writes needs it for its start alone.
+type execution struct {
+	// ctx is replaced by the starting goroutine, before the first turn.
+	ctx context.Context
+	end context.CancelFunc
+	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
+	next graphql.ResponseHandler
+	feed reflect.Value // see operation
 }
 
 // newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
 // running from the start, so that a wake-up before listen has finished queues no turn too early.
 func newOperation(p *peer, id string) *operation {
-	one := &operation{peer: p, id: id}
-	one.ctx, one.cancel = context.WithCancel(services.WithRequest(p.ctx, one))
+	one := &operation{peer: p, id: id, execution: &execution{}}
+	one.ctx, one.execution.end = context.WithCancel(services.WithRequest(p.ctx, one))
+	one.end.Store(&one.execution.end)
 	one.state.Store(stateRunning)
 	return one
+}
+
+// cancel ends the context of the operation, and its channel. No lock is held, because the hub has its own.
+func (o *operation) cancel() {
+	o.ended.Store(true)
+	if end := o.end.Load(); end != nil {
+		(*end)()
+	}
+	o.peer.mu.Lock()
+	channel := o.channel
+	o.channel = nil
+	o.peer.mu.Unlock()
+	if channel != nil {
+		channel.End()
+	}
+}
+
+// OnEnd takes the channel that ends with the operation: see services.Consumer.
+func (o *operation) OnEnd(channel services.Ender) {
+	o.peer.mu.Lock()
+	ended := o.ended.Load() // cancel sets it before it looks for a channel
+	if !ended {
+		o.channel = channel
+	}
+	o.peer.mu.Unlock()
+	if ended {
+		channel.End()
+	}
+}
+
+// context is the operation's own. Without an execution it has nothing that ends, and is made anew.
+func (o *operation) context() context.Context {
+	if o.execution == nil {
+		return services.WithRequest(o.peer.ctx, o)
+	}
+	return o.ctx
 }
 
 // stop ends the resolvers of the operation. Whoever removes it from its peer's list calls it. It does not wait for them.
@@ -180,7 +230,7 @@ func (o *operation) deliver(response *graphql.Response) bool {
 		o.fail(response.Errors)
 		return false
 	}
-	if o.ctx.Err() != nil || o.peer.line.send(o.peer.line.next(nil, o.id, o.shown(response))) != nil {
+	if o.ended.Load() || o.peer.line.send(o.peer.line.next(nil, o.id, o.shown(response))) != nil {
 		return false
 	}
 	o.peer.sockets.events.Add(1)
@@ -239,7 +289,7 @@ func (o *operation) presented(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error
 	}); ok {
-		if shown, ok := errors.AsType[*gqlerror.Error](presenter.PresentRecoveredError(o.ctx, fault)); ok {
+		if shown, ok := errors.AsType[*gqlerror.Error](presenter.PresentRecoveredError(o.context(), fault)); ok {
 			return gqlerror.List{shown}
 		}
 	}

@@ -41,7 +41,7 @@ func TestASocketCanBeClosedBeforeItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := newSocket(w.sockets, conn, nil, http.Header{}, "")
+		one := newSocket(w.sockets, conn.NetConn(), nil, http.Header{}, "")
 		w.sockets.add(&one.peer)
 		one.restart()
 		if !one.isClosing() {

@@ -13,19 +13,18 @@ import (
 )
 
 // listen starts a subscription that wakes and leaves the rest to its turns. The order matters: the operation context is held
-// before the resolver runs, because the middleware that taps its channel is part of it, and the wake-up is in the context before
+// before the resolver runs, because the middleware that taps its channel is part of it, and the consumer is in the context before
 // the resolver can put an event.
 func (o *operation) listen(parsed *graphql.OperationContext) {
 	sockets := o.peer.sockets
 	use, held := sockets.shared.acquire(parsed)
 	if held {
 		o.holds.Store(use)
-		if o.ctx.Err() != nil {
+		if o.ended.Load() {
 			o.release() // it was stopped before it held the context
 		}
 	}
-	own := o.ctx
-	o.ctx = sockets.cfg.Wake(own, o.wake)
+	o.ctx = sockets.cfg.Wake(o.ctx, o)
 	switch {
 	// It was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
@@ -33,7 +32,9 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 		o.stream()
 	default:
 		if o.write != nil {
-			o.next, o.ctx = nil, own // no responses are asked for, so what execution kept for them can be freed
+			// No responses are asked for, so what was made for them can be freed. The end of the channel is all that there is to end.
+			o.end.Store(nil)
+			o.execution = nil
 		}
 		sockets.workers.submit(o)
 	}
@@ -58,9 +59,9 @@ func (o *operation) tap(result any) any {
 	return o.feed.Convert(kind).Interface()
 }
 
-// wake reports that the channel has an event or was closed. It does not wait, because the hub wakes thousands in a row, and any
+// Wake reports that the channel has an event or was closed. It does not wait, because the hub wakes thousands in a row, and any
 // goroutine may call it. Wake-ups are not counted: one turn takes the newest event, whatever their number.
-func (o *operation) wake() {
+func (o *operation) Wake() {
 	for {
 		switch o.state.Load() {
 		case stateIdle:
@@ -85,7 +86,7 @@ func (o *operation) wake() {
 func (o *operation) turn() (stay bool) {
 	// Before the channel is read: a wake-up from here on leads to another turn, one before is served by this.
 	o.state.Store(stateRunning)
-	if o.ctx.Err() != nil {
+	if o.ended.Load() {
 		return true // the state stays running, so no turn follows
 	}
 	workers := &o.peer.sockets.workers
@@ -108,7 +109,7 @@ func (o *operation) turn() (stay bool) {
 	workers.leave()
 	if last {
 		o.finish(*frame)
-	} else if o.ctx.Err() == nil && o.peer.line.send(*frame) == nil {
+	} else if !o.ended.Load() && o.peer.line.send(*frame) == nil {
 		o.peer.sockets.events.Add(1)
 	}
 	// The connection has copied it by now, also after a failure.
@@ -191,7 +192,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	}
 	switch {
 	// Stopped before anything is promised: a timer that fired later would end the operation, and nobody would tell the client.
-	case !timer.Stop() || o.ctx.Err() != nil: // too late, or ended by the client, who then gets nothing
+	case !timer.Stop() || o.ended.Load(): // too late, or ended by the client, who then gets nothing
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = o.faulty(*frame, asList(err))
 		return true

@@ -56,15 +56,13 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 		}
 		for peer := range w.sockets.open {
 			one := peer.operations[0]
-			if one.next != nil || one.feed.IsValid() || services.RequestFrom(one.ctx) != services.Request(one) {
-				t.Errorf("it has a function for responses: %v, a channel for it: %v", one.next != nil, one.feed.IsValid())
+			if one.execution != nil || one.end.Load() != nil {
+				t.Errorf("it has an execution: %v, and a context to end: %v", one.execution != nil, one.end.Load() != nil)
 			}
 			// One more value would be that of WithWake.
-			want := newOperation(peer, "2")
-			if fmt.Sprint(one.ctx) != fmt.Sprint(want.ctx) {
-				t.Errorf("its context is %v, that of one which has not begun is %v", one.ctx, want.ctx)
+			if got, want := fmt.Sprint(one.context()), fmt.Sprint(services.WithRequest(peer.ctx, one)); got != want {
+				t.Errorf("its context is %v, want %v", got, want)
 			}
-			want.cancel()
 		}
 		c.send(`{"type":"complete","id":"1"}`)
 		synctest.Wait()

@@ -23,10 +23,6 @@ type peer struct {
 	address string // the address that the client is counted under
 	holder  string // the user that the client is counted under; "" for none
 
-	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. Where both are needed, it
-	// comes before mu.
-	write sync.Mutex
-
 	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not
 	// delay the hub or a drain. Where both are needed, Sockets.mu comes before it.
 	mu sync.Mutex
@@ -40,10 +36,10 @@ type peer struct {
 // line carries messages to a peer, in the form of its protocol. socket and stream are the two. Every method may be called by any
 // goroutine.
 type line interface {
-	// send writes one message and waits until the connection has taken it, at most the write deadline. If a message cannot be
-	// written, the peer ends; if the peer is closing, the message is omitted.
-	send(text []byte) error
-	// next, failed and complete append the messages of an operation. The last two end it.
+	// send writes one message, made by the methods below, and waits until the connection has taken it, at most the write deadline. If
+	// a message cannot be written, the peer ends; if the peer is closing, the message is omitted. It may change the message.
+	send(message []byte) error
+	// next, failed and complete append the messages of an operation to an empty text. The last two end it.
 	next(to []byte, id string, response *graphql.Response) []byte
 	failed(to []byte, id string, errors gqlerror.List) []byte
 	complete(to []byte, id string) []byte

@@ -32,8 +32,10 @@ func (s *socket) tick() {
 	case expired:
 		s.close(closeForbidden, "token: has expired")
 	case ping:
-		// If the ping cannot be written, a message is being written or the socket is dead. The deadlines find out which.
-		_ = s.conn.WriteControl(websocket.PingMessage, nil, deadline(controlTime))
+		// While a message is being written there is no need of a ping: the deadline of the message finds out whether the client is dead.
+		if s.wire.takeFree() {
+			_ = s.put(websocket.PingMessage, roomed(nil), controlTime)
+		}
 	}
 }
 
@@ -52,8 +54,8 @@ func (s *socket) pinged(payload []byte) {
 		s.close(closeTooMany, "too many messages")
 		return
 	}
-	if s.renew() {
-		_ = s.conn.WriteControl(websocket.PongMessage, payload, deadline(controlTime))
+	if s.renew() && s.wire.take() == nil {
+		_ = s.put(websocket.PongMessage, append(roomed(nil), payload...), controlTime)
 	}
 }
 
@@ -82,7 +84,7 @@ func (s *socket) renew() bool {
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
 	}
-	_ = s.conn.SetReadDeadline(patience) // the next read returns the error
+	_ = s.wire.conn.SetReadDeadline(patience) // the next read returns the error
 	return true
 }
 

@@ -176,44 +176,57 @@ type testHub struct {
 }
 
 type testWatcher struct {
-	channel chan int
-	wake    func()
-	closed  bool
+	hub      *testHub
+	channel  chan int
+	consumer services.Consumer
+	closed   bool
 }
 
 type testWakeKey struct{}
 
-func testWake(ctx context.Context, wake func()) context.Context {
-	return context.WithValue(ctx, testWakeKey{}, wake)
+func testWake(ctx context.Context, consumer services.Consumer) context.Context {
+	return context.WithValue(ctx, testWakeKey{}, consumer)
 }
 
 func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
-	wake, _ := ctx.Value(testWakeKey{}).(func())
-	one := &testWatcher{channel: make(chan int, 1), wake: wake}
+	consumer, _ := ctx.Value(testWakeKey{}).(services.Consumer)
+	one := &testWatcher{hub: h, channel: make(chan int, 1), consumer: consumer}
+	if err := h.enter(one); err != nil {
+		return nil, err
+	}
+	if consumer == nil {
+		context.AfterFunc(ctx, one.End)
+	} else {
+		consumer.OnEnd(one)
+	}
+	return one.channel, nil
+}
+
+func (h *testHub) enter(one *testWatcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
-		return nil, h.refuse
+		return h.refuse
 	}
 	if h.watchers == nil {
 		h.watchers = make(map[*testWatcher]struct{})
 	}
 	h.watchers[one] = struct{}{}
-	context.AfterFunc(ctx, func() { h.leave(one) })
-	return one.channel, nil
+	return nil
 }
 
-func (h *testHub) leave(one *testWatcher) {
-	h.mu.Lock()
-	delete(h.watchers, one)
-	first := !one.closed
-	one.closed = true
+// End is that of services.Ender.
+func (w *testWatcher) End() {
+	w.hub.mu.Lock()
+	delete(w.hub.watchers, w)
+	first := !w.closed
+	w.closed = true
 	if first {
-		close(one.channel)
+		close(w.channel)
 	}
-	h.mu.Unlock()
-	if first && one.wake != nil {
-		one.wake()
+	w.hub.mu.Unlock()
+	if first && w.consumer != nil {
+		w.consumer.Wake()
 	}
 }
 
@@ -227,8 +240,8 @@ func (h *testHub) publish(value int) {
 		default:
 		}
 		one.channel <- value
-		if one.wake != nil {
-			one.wake()
+		if one.consumer != nil {
+			one.consumer.Wake()
 		}
 	}
 }
@@ -242,7 +255,7 @@ func (h *testHub) closeAll() {
 	}
 	h.mu.Unlock()
 	for _, one := range watchers {
-		h.leave(one)
+		one.End()
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/gorilla/websocket"
@@ -19,16 +18,15 @@ const (
 	// The client is told why before the connection goes; one that does not answer loses it after lingerTime.
 	lingerTime  = 2 * time.Second // for the client to answer our close
 	controlTime = time.Second     // for a ping, a pong or a close to be written
-	maxReason   = 123             // bytes of a close reason, by the protocol
 )
 
 // socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be
-// watched; other goroutines write while they hold the lock write. Its life: newSocket, start, connection_init and the acknowledgement,
+// watched; other goroutines write by wire, which lets one at a time. Its life: newSocket, start, connection_init and the acknowledgement,
 // messages, close or cut, end. Only the goroutine that reads calls end.
 type socket struct {
 	peer
-	conn  *websocket.Conn
-	watch watch // nil: a goroutine reads all the time
+	wire  frameWriter // of the connection, which one goroutine reads
+	watch watch       // nil: a goroutine reads all the time
 
 	allowance float64   // messages that may arrive now; used only by the reading goroutine
 	counted   time.Time // when allowance was last computed
@@ -51,17 +49,17 @@ type upgrade struct {
 	device        string
 }
 
-// newSocket makes a socket of a connection that was upgraded. Its wait for connection_init begins here. The timer is set under the
+// newSocket makes a socket of a connection that was upgraded. Nothing of the upgrade stays. Its wait for connection_init begins here. The timer is set under the
 // lock, because tick may run at once.
-func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
-	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, conn: conn, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
+func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
+	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
 	s.line = s
 	s.upgrade = &upgrade{actAs: header.Get(actAsHeader), device: header.Get(deviceHeader)}
 	s.upgrade.token, s.upgrade.authorization = bearer(header)
 	// The request's own context ends when its handler returns, and holds the whole request.
 	s.ctx = context.Background()
 	if owner.readiness != nil {
-		s.watch = owner.readiness.add(conn.NetConn(), s.read)
+		s.watch = owner.readiness.add(conn, s.read)
 	}
 	s.mu.Lock()
 	s.timer = time.AfterFunc(owner.cfg.InitTimeout, s.tick)
@@ -72,14 +70,14 @@ func newSocket(owner *Sockets, conn *websocket.Conn, exec graphql.GraphExecutor,
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start begins to read. A socket that comes during a drain, or with the wrong subprotocol, is closed by the protocol's code: browsers
+// start begins to read. A socket that comes during a drain, or with another subprotocol than ours, is closed by the protocol's code: browsers
 // show no status of a refused upgrade, so this is how their pages learn the reason.
-func (s *socket) start() {
+func (s *socket) start(subprotocol string) {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()
 	if !welcome {
 		s.restart()
-	} else if s.conn.Subprotocol() != protocol {
+	} else if subprotocol != protocol {
 		s.close(closeSubprotocol, "the subprotocol must be "+protocol)
 	}
 }
@@ -94,7 +92,7 @@ func (s *socket) read() {
 			s.end()
 			return
 		}
-		if s.watch != nil && in.between() && !hasRead(s.conn.NetConn()) {
+		if s.watch != nil && in.between() && !hasRead(s.wire.conn) {
 			in.free()
 			s.watch.arm() // from here on another goroutine may read
 			return
@@ -104,13 +102,13 @@ func (s *socket) read() {
 
 // readFrame reads and handles one frame. An error ends the socket.
 func (s *socket) readFrame(in *input) error {
-	f, err := in.next(s.conn.NetConn())
+	f, err := in.next(s.wire.conn)
 	if err != nil {
 		return s.refuse(err)
 	}
 	switch f.opcode {
 	case websocket.PingMessage, websocket.PongMessage, websocket.CloseMessage:
-		payload, err := in.control(s.conn.NetConn(), f)
+		payload, err := in.control(s.wire.conn, f)
 		if err != nil {
 			return err
 		}
@@ -141,9 +139,9 @@ func (s *socket) readData(in *input, f frame) error {
 		return s.refuse(errTooBig)
 	}
 	if !s.renew() { // from then on it is so for every frame
-		return in.skip(s.conn.NetConn(), f)
+		return in.skip(s.wire.conn, f)
 	}
-	if err := in.payload(s.conn.NetConn(), f); err != nil {
+	if err := in.payload(s.wire.conn, f); err != nil {
 		return err
 	}
 	if f.final {
@@ -164,7 +162,7 @@ func (s *socket) refuse(err error) error {
 	case !errors.As(err, &fault):
 		return err // of the connection
 	}
-	_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, shorten(err.Error())), deadline(controlTime))
+	_ = s.wire.close(code, shorten(err.Error()))
 	return err
 }
 
@@ -174,7 +172,7 @@ func (s *socket) closed(payload []byte) error {
 	if err != nil {
 		return s.refuse(err)
 	}
-	_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), deadline(controlTime))
+	_ = s.wire.close(code, "")
 	return errClosed
 }
 
@@ -198,7 +196,7 @@ func (s *socket) received(kind int, text []byte) {
 	case messageInit:
 		s.init(read.object)
 	case messagePing:
-		answer := appendHead(nil, messagePong, "")
+		answer := appendHead(roomed(nil), messagePong, "")
 		if read.raw != nil {
 			answer = append(append(answer, `,"payload":`...), read.raw...)
 		}
@@ -248,7 +246,7 @@ func (s *socket) init(payload map[string]any) {
 	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
 	s.schedule()
 	s.mu.Unlock()
-	_ = s.send(append(appendHead(nil, messageAck, ""), '}'))
+	_ = s.send(append(appendHead(roomed(nil), messageAck, ""), '}'))
 }
 
 // closeCodeOf is the close code for an error of connection_init. Clients connect again after 1013 and 1011, and not after 4403 or
@@ -287,43 +285,49 @@ func (s *socket) subscribe(read message) {
 	// An error of the operation and not of the socket: the others go on.
 	case hurdleFull:
 		one.cancel()
-		_ = s.send(appendError(nil, read.id, one.named(asList(s.tooMany()))))
+		_ = s.send(s.failed(nil, read.id, one.named(asList(s.tooMany()))))
 	case hurdleClosing:
 		one.cancel()
 	}
 }
 
-// The messages of graphql-transport-ws.
+// The messages of graphql-transport-ws, each behind the room for the head of its frame. to is empty.
 func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
-	return appendNext(to, id, response)
+	return appendNext(roomed(to), id, response)
 }
 func (s *socket) failed(to []byte, id string, errors gqlerror.List) []byte {
-	return appendError(to, id, errors)
+	return appendError(roomed(to), id, errors)
 }
-func (s *socket) complete(to []byte, id string) []byte { return appendComplete(to, id) }
+func (s *socket) complete(to []byte, id string) []byte { return appendComplete(roomed(to), id) }
 
 // finished does nothing: a socket outlives its operations.
 func (s *socket) finished() {}
 
 // send writes one message: see line. The message counts in the backlog while it waits for those before it, and for its client.
-func (s *socket) send(text []byte) error {
-	s.sockets.backlog.enter(len(text))
-	defer s.sockets.backlog.leave(len(text))
-	s.write.Lock()
-	defer s.write.Unlock()
+func (s *socket) send(message []byte) error {
+	s.sockets.backlog.enter(len(message))
+	defer s.sockets.backlog.leave(len(message))
 	if s.isClosing() {
 		return websocket.ErrCloseSent
 	}
-	_ = s.conn.SetWriteDeadline(deadline(s.sockets.backlog.within(len(text), s.sockets.cfg.WriteTimeout))) // never fails
-	err := s.conn.WriteMessage(websocket.TextMessage, text)
-	// After a partial frame nothing can follow, so the connection goes.
-	if err != nil && !errors.Is(err, websocket.ErrCloseSent) {
-		// Only a client that is too slow counts; one that went away is no sign of trouble.
-		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			s.sockets.slow.Add(1)
-		}
-		s.cut()
+	if err := s.wire.take(); err != nil {
+		return err
 	}
+	return s.put(websocket.TextMessage, message, s.sockets.backlog.within(len(message), s.sockets.cfg.WriteTimeout))
+}
+
+// put writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The caller
+// has the turn.
+func (s *socket) put(opcode int, message []byte, within time.Duration) error {
+	err := s.wire.put(opcode, message, within)
+	if err == nil {
+		return nil
+	}
+	// Only a client that is too slow counts; one that went away is no sign of trouble, and one that we close had less time.
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !s.isClosing() {
+		s.sockets.slow.Add(1)
+	}
+	s.cut()
 	return err
 }
 
@@ -333,8 +337,7 @@ func (s *socket) close(code int, reason string) {
 	if !s.shut() {
 		return
 	}
-	err := s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, shorten(reason)), deadline(controlTime))
-	if err != nil {
+	if s.wire.close(code, shorten(reason)) != nil {
 		s.cut()
 		return
 	}
@@ -348,7 +351,7 @@ func (s *socket) close(code int, reason string) {
 // cut ends the socket without a close frame. The reading goroutine finds the end, and releases the rest.
 func (s *socket) cut() {
 	s.shut()
-	_ = s.conn.Close()
+	_ = s.wire.conn.Close()
 	if s.watch != nil {
 		s.watch.fire() // the read finds that the connection is closed, and ends the socket
 	}
@@ -379,19 +382,6 @@ func (s *socket) end() {
 		s.watch.stop()
 	}
 	s.gone()
-}
-
-// shorten cuts a close reason to the length that a close frame allows.
-func shorten(reason string) string {
-	if len(reason) <= maxReason {
-		return reason
-	}
-	// Back to the beginning of a character.
-	cut := maxReason
-	for cut > 0 && !utf8.RuneStart(reason[cut]) {
-		cut--
-	}
-	return reason[:cut]
 }
 
 // messageOf is the message of an error for people, without its cause.

@@ -25,9 +25,9 @@ import (
 type SocketConfig struct {
 	Identity *Identity
 	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
-	// the callback reports an event, so that it costs no goroutine. The resolver of such a field must return the very channel
-	// that the callback is about, and must not close it by a context of its own. Subscriptions to other fields, and all of them
-	// if Wake is nil, cost a goroutine each.
+	// it is woken, so that it costs no goroutine. The resolver of such a field must return the very channel that the consumer is
+	// woken for, which the consumer ends and no context. Subscriptions to other fields, and all of them if Wake is nil, cost a
+	// goroutine each.
 	Wake   WakeFunc
 	Waking []string
 
@@ -86,10 +86,6 @@ func (c SocketConfig) withDefaults() SocketConfig {
 
 const (
 	protocol = "graphql-transport-ws"
-
-	// gorilla/websocket does not read the frames of clients, so it gets the least. The second is shared by all sockets that write.
-	readBuffer  = 1       // bytes, kept by each socket
-	writeBuffer = 4 << 10 // bytes, borrowed for one write
 
 	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
 	drainStep = 10 * time.Millisecond
@@ -154,7 +150,6 @@ func NewSockets(cfg SocketConfig) *Sockets {
 		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))}, readiness: newReadiness(),
 		upgrader: websocket.Upgrader{
 			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
-			ReadBufferSize: readBuffer, WriteBufferSize: writeBuffer, WriteBufferPool: &sync.Pool{},
 			CheckOrigin: func(*http.Request) bool { return true }, // checked before
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-WebSocket-Version", "13")
@@ -205,7 +200,7 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		s.refused.Add(1) // the upgrader has answered, if it could
 		return
 	}
-	newSocket(s, conn, exec, r.Header, address).start()
+	newSocket(s, conn.NetConn(), exec, r.Header, address).start(conn.Subprotocol())
 }
 
 // closed is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after: add looks again.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -35,6 +36,10 @@ var keepAlive = []byte(":\n\n")
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
+
+	// write is held for one message, so that two never mix. It may be held for as long as a slow client takes. Where both are needed, it
+	// comes before mu.
+	write sync.Mutex
 
 	// Channels and not flags, because writers, serve and a reservation's timer wait for them. Each is closed once.
 	connected chan struct{} // closed when the request is there

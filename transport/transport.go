@@ -33,6 +33,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
+
+	"tidings/services"
 )
 
 // Config configures /graphql. Schema and Identity are required; for everything else, zero means the default.
@@ -160,6 +162,5 @@ type endpoint struct {
 	queries *queries
 }
 
-// WakeFunc adds a callback to a context. The hub calls it after it has put an event into a channel that was requested with this
-// context, or has closed it. push.WithWake is one.
-type WakeFunc func(ctx context.Context, wake func()) context.Context
+// WakeFunc names the consumer of the channel that is requested with a context. push.WithWake is one.
+type WakeFunc func(ctx context.Context, consumer services.Consumer) context.Context

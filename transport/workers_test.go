@@ -16,10 +16,11 @@ import (
 // idleOperation is an operation whose channel a test fills. Its messages are dropped, because its socket is closing.
 func idleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operation, chan int) {
 	channel := make(chan int, 1)
-	silent := &socket{peer: peer{sockets: sockets, closing: true}}
+	silent := &socket{peer: peer{sockets: sockets, ctx: context.Background(), closing: true}}
 	silent.line = silent
-	one := &operation{peer: &silent.peer, id: "1", next: next}
-	one.ctx, one.cancel = context.WithCancel(context.Background())
+	one := newOperation(&silent.peer, "1")
+	one.next = next
+	one.state.Store(stateIdle)
 	one.tap((<-chan int)(channel))
 	return one, channel
 }
@@ -39,7 +40,7 @@ func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
 				return &graphql.Response{Data: []byte(`{}`)}
 			})
 			channel <- 1
-			one.wake()
+			one.Wake()
 		}
 		synctest.Wait()
 		if got := now.Load(); got != 3 {
@@ -122,7 +123,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				default:
 				}
 				channel <- value
-				one.wake()
+				one.Wake()
 			}
 			eventually.Holds(t, "every value is rendered", func() bool { return rendered.Load() == values && one.state.Load() == stateIdle })
 		})
@@ -131,7 +132,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 }
 
 func TestTapIgnoresResultsThatAreNoChannel(t *testing.T) {
-	one := &operation{}
+	one := &operation{execution: &execution{}}
 	var none <-chan int
 	for _, result := range []any{nil, 5, none} {
 		if got := one.tap(result); !reflect.DeepEqual(got, result) || one.source.IsValid() {

@@ -20,6 +20,7 @@ package badge
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -352,12 +353,21 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 
 // render renders a user's document, and remembers the result.
 func (s *Service) render(user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
-	v := s.view(document, at)
+	// Sources are given its address, so it is on the heap. Nothing of it stays in the badges, and none of the sources keeps it.
+	v := usedViews.Get().(*view)
+	defer func() {
+		*v = view{}
+		usedViews.Put(v)
+	}()
+	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
 	s.markBehind(user, v, badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
 }
+
+// usedViews are reused by render: a view is half as large as the badges.
+var usedViews = sync.Pool{New: func() any { return new(view) }}
 
 // view is one rendering of a document.
 func (s *Service) view(document rdb.Document, at source.Moment) *view {

@@ -93,8 +93,8 @@ func (h *Hub) runTimers(ctx context.Context) error {
 
 // Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version; a
 // slow consumer gets only the newest. since is the version that the client holds, or "". States in the channel are shared
-// and must not be changed. The channel is closed when ctx ends (with WithWake, when that ctx ends) or the hub drains. Watch
-// never waits for an engine: a state that cannot be read now arrives when it can.
+// and must not be changed. The channel is closed when ctx ends (with WithWake, when the consumer ends it) or the hub drains.
+// Watch never waits for an engine: a state that cannot be read now arrives when it can.
 //
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
 //
@@ -103,8 +103,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
 	}
-	waker := wakerFrom(ctx)
-	w := &watcher{slot: newSlot[*services.Badges](since), wake: waker.wake}
+	w := &watcher{hub: h, slot: newSlot[*services.Badges](since), consumer: consumerFrom(ctx)}
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
@@ -115,8 +114,12 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	w.user = h.enter(number)
 	h.join(w.user, w)
 	h.mu.Unlock()
-	// A ctx that has ended already calls it at once.
-	context.AfterFunc(waker.ctx, func() { h.unwatch(w) })
+	// A ctx or a consumer that has ended already ends it at once.
+	if w.consumer == nil {
+		context.AfterFunc(ctx, w.End)
+	} else {
+		w.consumer.OnEnd(w)
+	}
 	return w.slot.values, nil
 }
 
@@ -140,11 +143,11 @@ func (h *Hub) checkSince(number services.UserID, since string) error {
 	return nil
 }
 
-// unwatch ends a watcher whose context has ended. Drain may have ended it before.
-func (h *Hub) unwatch(w *watcher) {
-	h.mu.Lock()
-	h.part(w.user, w, h.now())
-	h.mu.Unlock()
+// End ends a watcher whose context or consumer has ended. Drain may have ended it before.
+func (w *watcher) End() {
+	w.hub.mu.Lock()
+	w.hub.part(w.user, w, w.hub.now())
+	w.hub.mu.Unlock()
 	w.close()
 }
 

@@ -165,7 +165,7 @@ func TestDrain(t *testing.T) {
 		e.set(8, 100, 1)
 		running(t, e, e.config(), func(h *Hub) {
 			var wakes atomic.Int32
-			ctx := WithWake(t.Context(), func() { wakes.Add(1) })
+			ctx := WithWake(t.Context(), &consumer{wake: func() { wakes.Add(1) }})
 			var open []<-chan *services.Badges
 			for _, user := range []services.UserID{7, 7, 8} {
 				states, err := h.Watch(ctx, user, "")
@@ -202,6 +202,47 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// consumer wakes a test, and ends its channels when the test wants.
+type consumer struct {
+	wake     func()
+	channels []services.Ender
+	ended    bool // it ends a channel at once
+}
+
+func (c *consumer) Wake() { c.wake() }
+
+func (c *consumer) OnEnd(channel services.Ender) {
+	if c.channels = append(c.channels, channel); c.ended {
+		c.end()
+	}
+}
+
+func (c *consumer) end() {
+	for _, one := range c.channels {
+		one.End()
+	}
+}
+
+// A consumer that ends while Watch is under way gets a closed channel, and leaves nothing in the hub.
+func TestAConsumerThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngines()
+		e.set(7, 100, 0)
+		running(t, e, e.config(), func(h *Hub) {
+			wakes := 0
+			states, err := h.Watch(WithWake(t.Context(), &consumer{wake: func() { wakes++ }, ended: true}), 7, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantTaken(t, states, -2, "the end")
+			pass(time.Second)
+			if stats := h.Stats(); stats.Watchers != 0 || stats.Online != 0 || wakes != 1 {
+				t.Errorf("%+v after %d wake-ups", stats, wakes)
+			}
+		})
+	})
+}
+
 // TestWake: a consumer that receives without waiting when it is woken, and only then, misses nothing.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -209,8 +250,8 @@ func TestWake(t *testing.T) {
 		e.set(7, 100, 0)
 		running(t, e, e.config(), func(h *Hub) {
 			woken := make(chan struct{}, 100)
-			ctx, cancel := context.WithCancel(t.Context())
-			around, end := context.WithCancel(WithWake(ctx, func() { woken <- struct{}{} }))
+			reader := &consumer{wake: func() { woken <- struct{}{} }}
+			around, end := context.WithCancel(WithWake(t.Context(), reader))
 			states, err := h.Watch(around, 7, "")
 			if err != nil {
 				t.Fatal(err)
@@ -223,12 +264,12 @@ func TestWake(t *testing.T) {
 			}
 			<-woken
 			wantTaken(t, states, 5, "on being woken")
-			end() // not that of WithWake
+			end()
 			pass(time.Second)
 			if len(woken) != 0 {
-				t.Error("the end of a context that was made of it ended the channel")
+				t.Error("the end of a context ended the channel of a consumer")
 			}
-			cancel()
+			reader.end()
 			<-woken
 			wantTaken(t, states, -2, "on being woken for the end")
 			pass(time.Second)

@@ -14,7 +14,7 @@ type batch struct {
 	numbers []services.UserID
 	enter   []*user
 	changed []bool
-	wakes   []func()
+	wakes   []services.Consumer
 
 	causes []trace.Cause // of the users' changes
 
@@ -125,8 +125,8 @@ func (h *Hub) finish(ctx context.Context, b *batch, badges []*services.Badges, e
 		h.config.Log.Warn("badges could not be rendered for open subscriptions; reconciliation tries again",
 			"users", failures, "of", len(b.users), "cause", cause)
 	}
-	for i, wake := range b.wakes {
-		wake()
+	for i, consumer := range b.wakes {
+		consumer.Wake()
 		b.wakes[i] = nil
 	}
 	h.raise(ctx, b)
@@ -199,8 +199,8 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 		}
 		if sent {
 			h.stats.Delivered++
-			if w.wake != nil {
-				b.wakes = append(b.wakes, w.wake)
+			if w.consumer != nil {
+				b.wakes = append(b.wakes, w.consumer)
 			}
 		}
 	}

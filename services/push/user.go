@@ -64,16 +64,17 @@ const (
 
 // watcher is one open channel. Hub.mu guards stage.
 type watcher struct {
-	slot  slot[*services.Badges]
-	user  *user
-	wake  func() // may be nil
-	stage stage
+	hub      *Hub
+	slot     slot[*services.Badges]
+	user     *user
+	consumer services.Consumer // may be nil
+	stage    stage
 }
 
-// close closes the channel, and calls the callback once for it. The hub's lock is not held.
+// close closes the channel, and wakes the consumer once for it. The hub's lock is not held.
 func (w *watcher) close() {
-	if w.slot.close() && w.wake != nil {
-		w.wake()
+	if w.slot.close() && w.consumer != nil {
+		w.consumer.Wake()
 	}
 }
 

@@ -3,6 +3,7 @@ package rdb
 import (
 	"context"
 	"strconv"
+	"sync"
 
 	"tidings/services"
 	"tidings/services/redis"
@@ -97,10 +98,16 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
-	reads := make([]redis.KeyRead, len(users))
-	for i, user := range users {
-		reads[i] = redis.KeyRead{Key: DocumentKey(user), Of: versionFields}
+	used := versionReads.Get().(*[]redis.KeyRead)
+	reads := (*used)[:0]
+	for _, user := range users {
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(user), Of: versionFields})
 	}
+	defer func() {
+		clear(reads)
+		*used = reads
+		versionReads.Put(used)
+	}()
 	versions, epoch := make([]uint64, len(users)), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
@@ -120,6 +127,9 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 
 // versionFields say which version a document has. They are read each second for every user who is watched.
 var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
+
+// versionReads are lists that Versions uses again.
+var versionReads = sync.Pool{New: func() any { return new([]redis.KeyRead) }}
 
 var versionRaise = loadScript("version_raise")
 

@@ -70,13 +70,15 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	if c.fields == nil {
 		return c.readEachByValues(ctx, reads, each)
 	}
-	replies, err := c.rawReplies(ctx, reads)
-	if err != nil {
+	sent := sentReads.Get().(*sentRead)
+	defer sentReads.Put(sent)
+	defer sent.forget(reads)
+	if err := sent.send(ctx, c, reads); err != nil {
 		return err
 	}
 	var wrong []string
-	for i, reply := range replies {
-		if refusal, refused := bytes.CutPrefix(reply, []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
+	for i := range reads {
+		if refusal, refused := bytes.CutPrefix(sent.reply(i), []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
 			wrong = append(wrong, reads[i].Key)
 		}
 	}
@@ -84,13 +86,15 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 		if err := c.emptyAll(ctx, wrong); err != nil {
 			return err
 		}
-		if replies, err = c.rawReplies(ctx, reads); err != nil {
+		sent.forget(reads)
+		if err := sent.send(ctx, c, reads); err != nil {
 			return err
 		}
 	}
 	var texts []string
-	for i, reply := range replies {
-		if texts, err = reads[i].Of.parse(texts[:0], reply); err != nil {
+	var err error
+	for i := range reads {
+		if texts, err = reads[i].Of.parse(texts[:0], sent.reply(i)); err != nil {
 			return Unavailable(err)
 		}
 		each(i, texts)
@@ -98,21 +102,38 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	return nil
 }
 
-// rawReplies reads each key, and returns what Redis answered, unread. The error is UNAVAILABLE.
-func (c *Client) rawReplies(ctx context.Context, reads []KeyRead) (replies [][]byte, err error) {
-	sent := make([]*fieldRead, len(reads))
-	_, err = c.Pipeline(ctx, func(p Pipeliner) {
-		for i, read := range reads {
-			sent[i] = read.Of.take(read.Key)
-			_ = p.Process(ctx, sent[i].command) // it only queues
-		}
+// sentRead is the commands of one ReadEach, as they were taken from their pools and as the library takes them. Each second a node
+// reads of every user who is watched, so the lists are used again.
+type sentRead struct {
+	reads    []*fieldRead
+	commands []redis.Cmder
+}
+
+var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
+
+// send reads each key, whose replies stay unread. The error is UNAVAILABLE. forget must follow.
+func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
+	for _, read := range reads {
+		one := read.Of.take(read.Key)
+		s.reads, s.commands = append(s.reads, one), append(s.commands, one.command)
+	}
+	_, err := c.Pipeline(ctx, func(p Pipeliner) {
+		_ = p.BatchProcess(ctx, s.commands...) // it only queues
 	})
-	replies = make([][]byte, len(reads))
-	for i, one := range sent {
-		replies[i] = one.command.Val()
+	return err
+}
+
+// reply is what Redis answered to a read.
+func (s *sentRead) reply(i int) []byte { return s.reads[i].command.Val() }
+
+// forget returns the commands to their pools, without their replies.
+func (s *sentRead) forget(reads []KeyRead) {
+	for i, one := range s.reads {
 		reads[i].Of.put(one)
 	}
-	return replies, err
+	clear(s.reads)
+	clear(s.commands)
+	s.reads, s.commands = s.reads[:0], s.commands[:0]
 }
 
 // readEachByValues is ReadEach on a cluster: see Prepared.

@@ -1,0 +1,181 @@
+package transport
+
+import (
+	"encoding/binary"
+	"math"
+	"net"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// headRoom is the length of the longest head of a frame. A message is made behind so many free bytes, so that its frame is one
+// piece of memory and one write, and no byte of it is copied.
+const headRoom = 10
+
+// maxReason is the most bytes of a close reason: two of a control frame are the code.
+const maxReason = maxControl - 2
+
+// roomed appends the room for the head of a frame. The payload must follow.
+func roomed(to []byte) []byte {
+	var room [headRoom]byte
+	return append(to, room[:]...)
+}
+
+// sealed writes the head of a frame right before its payload, which stands behind headRoom bytes, and returns the frame. Each
+// frame of the server is a whole message, and has no mask.
+func sealed(opcode int, message []byte) []byte {
+	var from int
+	switch length := len(message) - headRoom; {
+	case length <= maxControl:
+		from = headRoom - 2
+		message[from+1] = byte(length)
+	case length <= math.MaxUint16:
+		from = headRoom - 4
+		message[from+1] = 126
+		binary.BigEndian.PutUint16(message[from+2:], uint16(length))
+	default:
+		message[1] = 127
+		binary.BigEndian.PutUint64(message[2:], uint64(length))
+	}
+	message[from] = finalBit | byte(opcode)
+	return message[from:]
+}
+
+// The states of a frameWriter. They only rise.
+const (
+	wireOpen    = iota
+	wireClosing // a close frame waits for the message that is being written, or is being written
+	wireOver    // a close frame was sent, or a write has failed: nothing may follow
+)
+
+// frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
+// frame. It is safe for concurrent use.
+//
+// Its lock is held for moments. Whoever writes has the turn: see take. Thousands of sockets wait for nothing, so what it takes to
+// wait for a turn is made by the first that waits.
+type frameWriter struct {
+	conn net.Conn
+
+	mu    sync.Mutex
+	state uint8
+	taken bool       // somebody has the turn
+	freed *sync.Cond // the turn or the state has changed; nil: nobody has waited yet
+}
+
+// wait gives the lock up until the turn or the state has changed. The lock is held before and after.
+func (w *frameWriter) wait() {
+	if w.freed == nil {
+		w.freed = sync.NewCond(&w.mu)
+	}
+	w.freed.Wait()
+}
+
+// changed wakes those that wait. The lock is held.
+func (w *frameWriter) changed() {
+	if w.freed != nil {
+		w.freed.Broadcast()
+	}
+}
+
+// take waits for the turn. After nil the caller must call put. The error is ErrCloseSent if nothing may be sent any more.
+func (w *frameWriter) take() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.taken && w.state == wireOpen {
+		w.wait()
+	}
+	if w.state != wireOpen {
+		return websocket.ErrCloseSent
+	}
+	w.taken = true
+	return nil
+}
+
+// takeFree takes the turn if nobody has it. After true the caller must call put.
+func (w *frameWriter) takeFree() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.taken || w.state != wireOpen {
+		return false
+	}
+	w.taken = true
+	return true
+}
+
+// put writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The client has the time within
+// to take it, and less if the connection is closed meanwhile. After an error the connection must be cut.
+func (w *frameWriter) put(opcode int, message []byte, within time.Duration) error {
+	w.mu.Lock()
+	if w.state == wireOpen { // else close has set a deadline, which is shorter
+		_ = w.conn.SetWriteDeadline(deadline(within)) // the write finds what is wrong
+	}
+	w.mu.Unlock()
+	_, err := w.conn.Write(sealed(opcode, message))
+	w.free(err != nil)
+	return err
+}
+
+// free gives the turn back. over: nothing may be written any more.
+func (w *frameWriter) free(over bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken = false
+	if over {
+		w.state = wireOver
+	}
+	w.changed()
+}
+
+// close sends a close frame. It takes controlTime at most: a message that is being written must be done by then, too. A second
+// call waits for the first, because its caller is about to cut the connection, and then returns ErrCloseSent.
+func (w *frameWriter) close(code int, reason string) error {
+	until := deadline(controlTime)
+	w.mu.Lock()
+	for w.state == wireClosing {
+		w.wait()
+	}
+	if w.state == wireOver {
+		w.mu.Unlock()
+		return websocket.ErrCloseSent
+	}
+	w.state = wireClosing
+	w.changed()                        // whoever waits for the turn gives up
+	_ = w.conn.SetWriteDeadline(until) // also of a write that is under way
+	for w.taken {
+		w.wait()
+	}
+	if w.state == wireOver { // a part of the message was written
+		w.mu.Unlock()
+		return net.ErrClosed
+	}
+	w.taken = true
+	w.mu.Unlock()
+	_, err := w.conn.Write(sealed(websocket.CloseMessage, appendClose(roomed(nil), code, reason)))
+	w.free(true)
+	return err
+}
+
+// appendClose appends the payload of a close frame: the code, and the reason in at most maxReason bytes. The code of "no status"
+// is never sent.
+func appendClose(to []byte, code int, reason string) []byte {
+	if code == websocket.CloseNoStatusReceived {
+		return to
+	}
+	return append(binary.BigEndian.AppendUint16(to, uint16(code)), reason...)
+}
+
+// shorten cuts a close reason to the length that a close frame allows.
+func shorten(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	// Back to the beginning of a character.
+	cut := maxReason
+	for cut > 0 && !utf8.RuneStart(reason[cut]) {
+		cut--
+	}
+	return reason[:cut]
+}

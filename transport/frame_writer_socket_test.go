@@ -1,0 +1,128 @@
+package transport
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// slowClient is a client with a subscription that reads only what a test asks for.
+func (w *world) slowClient() *websocket.Conn {
+	w.Helper()
+	conn, err := w.dial(http.Header{}, protocol)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	write := func(text string) {
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	write(`{"type":"connection_init"}`)
+	if _, text, err := conn.ReadMessage(); err != nil || string(text) != ack {
+		w.Fatalf("%s %v", text, err)
+	}
+	write(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`)
+	synctest.Wait()
+	return conn
+}
+
+// While an event waits for a client, a ping does not: it is left out, and the socket's timer goes on. The client then finds the event, and
+// the pings of later.
+func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
+	patient := func(cfg *SocketConfig) {
+		cfg.PingInterval, cfg.WriteTimeout, cfg.InitTimeout = 4*time.Second, time.Minute, time.Minute
+	}
+	inWorld(t, patient, func(w *world) {
+		conn := w.slowClient()
+		pings := 0
+		answer := conn.PingHandler()
+		conn.SetPingHandler(func(payload string) error {
+			pings++
+			return answer(payload)
+		})
+		w.schema.hub.publish(1)
+		pass(9 * time.Second) // two pings are due
+		synctest.Wait()
+		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != 0 {
+			t.Errorf("%+v", stats)
+		}
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 1) || pings > 0 {
+			t.Fatalf("%s %v after %d pings", text, err, pings)
+		}
+		synctest.Wait() // a ping that had waited for the event would have its turn now
+		go func() {
+			w.schema.hub.publish(2)
+			pass(5 * time.Second)
+			w.schema.hub.publish(3)
+		}()
+		for _, value := range []int{2, 3} {
+			if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", value) || (pings > 0) != (value == 3) {
+				t.Fatalf("%s %v after %d pings", text, err, pings)
+			}
+		}
+	})
+}
+
+// A ping that the client does not take within a second is the end of the socket: a part of it may have been written.
+func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		w.slowClient()
+		pass(29 * time.Second)
+		synctest.Wait()
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != 1 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+// The pong to a ping that comes while an event waits for its client comes after the event.
+func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		conn := w.slowClient()
+		var pongs []string
+		conn.SetPongHandler(func(payload string) error {
+			pongs = append(pongs, payload)
+			return nil
+		})
+		w.schema.hub.publish(1)
+		synctest.Wait()
+		if err := conn.WriteControl(websocket.PingMessage, []byte("hi"), time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 1) || len(pongs) > 0 {
+			t.Fatalf("%s %v after pongs %q", text, err, pongs)
+		}
+		go func() {
+			synctest.Wait()
+			w.schema.hub.publish(2)
+		}()
+		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tick("1", 2) || len(pongs) != 1 || pongs[0] != "hi" {
+			t.Fatalf("%s %v after pongs %q", text, err, pongs)
+		}
+	})
+}
+
+// A drain takes a second for clients that do not read. They do not count as slow: they had less than the write timeout.
+func TestADrainDoesNotWaitForSlowClients(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		for range 20 {
+			w.slowClient()
+		}
+		w.schema.hub.publish(1)
+		synctest.Wait()
+		begun := time.Now()
+		w.sockets.Drain(w.Context(), 0)
+		if took := time.Since(begun); took > controlTime+drainStep {
+			t.Errorf("the drain took %v", took)
+		}
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != 0 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}

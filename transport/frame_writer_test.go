@@ -1,0 +1,288 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// writtenConn keeps what is written to it, a piece for each write.
+type writtenConn struct {
+	net.Conn
+	writes [][]byte
+	most   int // bytes of a write that are taken; more of them fail. 0: all are taken
+}
+
+func (c *writtenConn) Write(piece []byte) (int, error) {
+	if c.most > 0 && len(piece) > c.most {
+		c.writes = append(c.writes, bytes.Clone(piece[:c.most]))
+		return c.most, os.ErrDeadlineExceeded
+	}
+	c.writes = append(c.writes, bytes.Clone(piece))
+	return len(piece), nil
+}
+
+func (*writtenConn) SetWriteDeadline(time.Time) error { return nil }
+
+func payloadOf(length int) []byte { return bytes.Repeat([]byte("0123456789"), length/10+1)[:length] }
+
+// send writes one message through the writer.
+func (w *frameWriter) send(opcode int, payload []byte, within time.Duration) error {
+	if err := w.take(); err != nil {
+		return err
+	}
+	return w.put(opcode, append(roomed(nil), payload...), within)
+}
+
+// The heads are spelled out, as section 5.2 of RFC 6455 has them. Each frame is one write.
+func TestFramesOfEveryLength(t *testing.T) {
+	for length, head := range map[int]string{
+		0: "\x81\x00", 1: "\x81\x01", 124: "\x81\x7c", 125: "\x81\x7d",
+		126: "\x81\x7e\x00\x7e", 127: "\x81\x7e\x00\x7f", 255: "\x81\x7e\x00\xff", 256: "\x81\x7e\x01\x00", 65535: "\x81\x7e\xff\xff",
+		65536: "\x81\x7f\x00\x00\x00\x00\x00\x01\x00\x00", 1<<20 + 3: "\x81\x7f\x00\x00\x00\x00\x00\x10\x00\x03",
+	} {
+		conn := &writtenConn{}
+		writer := frameWriter{conn: conn}
+		if err := writer.send(websocket.TextMessage, payloadOf(length), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		want := append([]byte(head), payloadOf(length)...)
+		if len(conn.writes) != 1 || !bytes.Equal(conn.writes[0], want) {
+			t.Errorf("%d bytes: %d writes, the first begins with %x, want one of %x and the payload", length, len(conn.writes), conn.writes[0][:min(14, len(conn.writes[0]))], head)
+		}
+	}
+}
+
+// A buffer is used for one message after another, and a short head must not show what a long one has left in the room.
+func TestAFrameBuffersRoomIsUsedAgain(t *testing.T) {
+	conn := &writtenConn{}
+	writer := frameWriter{conn: conn}
+	var buffer []byte
+	for _, length := range []int{65536, 3, 126, 0} {
+		buffer = append(roomed(buffer[:0]), payloadOf(length)...)
+		if err := writer.take(); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.put(websocket.PongMessage, buffer, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"\x8a\x7f\x00\x00\x00\x00\x00\x01\x00\x00" + string(payloadOf(65536)), "\x8a\x03012", "\x8a\x7e\x00\x7e" + string(payloadOf(126)), "\x8a\x00"} {
+		if got := string(conn.writes[i]); got != want {
+			t.Errorf("frame %d: %d bytes, want %d; it begins with %x", i, len(got), len(want), got[:2])
+		}
+	}
+}
+
+func TestCloseFrames(t *testing.T) {
+	for _, test := range []struct {
+		code         int
+		reason, want string
+	}{
+		{1000, "", "\x88\x02\x03\xe8"},
+		{1012, "later", "\x88\x07\x03\xf4later"},
+		{4429, strings.Repeat("x", maxReason), "\x88\x7d\x11\x4d" + strings.Repeat("x", maxReason)},
+		{websocket.CloseNoStatusReceived, "", "\x88\x00"},
+	} {
+		conn := &writtenConn{}
+		writer := frameWriter{conn: conn}
+		if err := writer.close(test.code, test.reason); err != nil || len(conn.writes) != 1 || string(conn.writes[0]) != test.want {
+			t.Errorf("%d %q: %v, %x, want %x", test.code, test.reason, err, conn.writes, test.want)
+		}
+	}
+}
+
+// Whatever comes after a close frame, or after a part of a frame, is refused and not written.
+func TestNothingFollowsTheLastFrame(t *testing.T) {
+	for name, test := range map[string]struct {
+		most int
+		end  func(w *frameWriter) error
+		want error
+	}{
+		"a close frame":             {0, func(w *frameWriter) error { return w.close(1000, "") }, nil},
+		"a part of a message":       {7, func(w *frameWriter) error { return w.send(websocket.TextMessage, payloadOf(9), 0) }, os.ErrDeadlineExceeded},
+		"a part of a close frame":   {3, func(w *frameWriter) error { return w.close(1000, "bye") }, os.ErrDeadlineExceeded},
+		"a part of a ping of three": {2, func(w *frameWriter) error { return w.send(websocket.PingMessage, payloadOf(3), 0) }, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &writtenConn{most: test.most}
+			writer := frameWriter{conn: conn}
+			if err := test.end(&writer); !errors.Is(err, test.want) {
+				t.Fatalf("%v, want %v", err, test.want)
+			}
+			if err := writer.send(websocket.TextMessage, nil, 0); !errors.Is(err, websocket.ErrCloseSent) {
+				t.Errorf("a message after it: %v", err)
+			}
+			if writer.takeFree() {
+				t.Error("a ping after it has the turn")
+			}
+			if err := writer.close(1001, ""); !errors.Is(err, websocket.ErrCloseSent) {
+				t.Errorf("a close after it: %v", err)
+			}
+			if len(conn.writes) != 1 {
+				t.Errorf("%d writes: %q", len(conn.writes), conn.writes)
+			}
+		})
+	}
+}
+
+// piped is a writer, and the other end of its connection.
+func piped(t *testing.T) (w *frameWriter, client net.Conn) {
+	client, server := net.Pipe()
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	return &frameWriter{conn: server}, client
+}
+
+// readFrame reads one frame of a server.
+func readFrame(t *testing.T, from io.Reader) (opcode int, payload []byte) {
+	t.Helper()
+	var head [2]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		t.Fatal(err)
+	}
+	length := uint64(head[1])
+	if more := map[byte]int{126: 2, 127: 8}[head[1]]; more > 0 {
+		var long [8]byte
+		if _, err := io.ReadFull(from, long[8-more:]); err != nil {
+			t.Fatal(err)
+		}
+		length = binary.BigEndian.Uint64(long[:])
+	}
+	payload = make([]byte, length)
+	if _, err := io.ReadFull(from, payload); err != nil {
+		t.Fatal(err)
+	}
+	return int(head[0]), payload
+}
+
+// Many write at a time. Frames come whole, those of each writer in their order, and each writer gets its turn.
+func TestWritersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const writers, each = 8, 50
+		w, client := piped(t)
+		var group sync.WaitGroup
+		for i := range writers {
+			group.Go(func() {
+				for n := range each {
+					text := strconv.Itoa(i) + " " + strconv.Itoa(n) + " "
+					if err := w.send(websocket.TextMessage, append([]byte(text), payloadOf(i*40)...), time.Second); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		var next [writers]int
+		for range writers * each {
+			opcode, payload := readFrame(t, client)
+			parts := strings.Split(string(payload), " ")
+			i, _ := strconv.Atoi(parts[0])
+			if opcode != 0x81 || parts[1] != strconv.Itoa(next[i]) || parts[2] != string(payloadOf(i*40)) {
+				t.Fatalf("%x %s, want message %d of writer %d", opcode, payload, next[i], i)
+			}
+			next[i]++
+		}
+		group.Wait()
+	})
+}
+
+// later begins a call. What it returns waits until the call is over, and returns how long it took and its error.
+func later(call func() error) func() (time.Duration, error) {
+	begun, done := time.Now(), make(chan error, 1)
+	took := time.Duration(0)
+	go func() {
+		err := call()
+		took = time.Since(begun)
+		done <- err
+	}()
+	return func() (time.Duration, error) { err := <-done; return took, err }
+}
+
+// A client that does not read holds a close up for a second, whether the message began to be written before the close or after.
+func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
+	for name, late := range map[string]bool{"message first": false, "turn first": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, client := piped(t)
+				if err := w.take(); err != nil {
+					t.Fatal(err)
+				}
+				write := func() error { return w.put(websocket.TextMessage, append(roomed(nil), "much"...), 10*time.Second) }
+				var message func() (time.Duration, error)
+				if !late {
+					message = later(write)
+					synctest.Wait()
+				}
+				waiting := later(func() error { return w.send(websocket.TextMessage, nil, 10*time.Second) })
+				synctest.Wait()
+				closing := later(func() error { return w.close(1012, "") })
+				synctest.Wait()
+				if late {
+					message = later(write)
+				}
+				if took, err := waiting(); !errors.Is(err, websocket.ErrCloseSent) || took != 0 {
+					t.Errorf("a message that waited for its turn: %v after %v", err, took)
+				}
+				if took, err := message(); !errors.Is(err, os.ErrDeadlineExceeded) || took != controlTime {
+					t.Errorf("the message that was being written: %v after %v", err, took)
+				}
+				if took, err := closing(); !errors.Is(err, net.ErrClosed) || took != controlTime {
+					t.Errorf("the close: %v after %v", err, took)
+				}
+				_ = client.SetReadDeadline(time.Now())
+				if n, err := client.Read(make([]byte, 1)); n > 0 || err == nil {
+					t.Error("something was written after the message had failed")
+				}
+			})
+		})
+	}
+}
+
+// A close lets the message that is being written come first. A second one, by the client's answer, returns after the first: it would
+// cut the connection under it.
+func TestACloseFollowsTheMessageBeingWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, client := piped(t)
+		message := later(func() error { return w.send(websocket.TextMessage, []byte("last"), 10*time.Second) })
+		synctest.Wait()
+		first := later(func() error { return w.close(1012, "") })
+		synctest.Wait()
+		second := later(func() error { return w.close(1000, "") })
+		pass(controlTime / 2)
+		synctest.Wait()
+		var codes []int
+		for range 2 {
+			opcode, payload := readFrame(t, client)
+			codes = append(codes, opcode)
+			if want := map[int]string{0x81: "last", 0x88: "\x03\xf4"}[opcode]; string(payload) != want {
+				t.Errorf("%x %q, want %q", opcode, payload, want)
+			}
+			pass(controlTime / 4)
+		}
+		if !slices.Equal(codes, []int{0x81, 0x88}) {
+			t.Errorf("frames %x", codes)
+		}
+		if took, err := message(); err != nil || took != controlTime/2 {
+			t.Errorf("the message: %v after %v", err, took)
+		}
+		for _, one := range []func() (time.Duration, error){first, second} {
+			if took, err := one(); took != controlTime*3/4 || err != nil && !errors.Is(err, websocket.ErrCloseSent) {
+				t.Errorf("a close: %v after %v", err, took)
+			}
+		}
+	})
+}
