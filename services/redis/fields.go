@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -60,101 +59,6 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 		return nil, err
 	}
 	return fields.parse(into, reply)
-}
-
-// ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in the
-// order of reads: the values of Fields, Absent for one that a hash does not have, or the members of a Range. The slice of texts is used
-// again for the next key; the texts may be kept. As in Read, keys of the wrong type are emptied and all are read again, before the first
-// call of each. It takes less processor time than Read: the commands are prepared, and texts are cut out of the reply as it came.
-func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
-	if c.fields == nil {
-		return c.readEachByValues(ctx, reads, each)
-	}
-	sent := sentReads.Get().(*sentRead)
-	defer sentReads.Put(sent)
-	defer sent.forget(reads)
-	if err := sent.send(ctx, c, reads); err != nil {
-		return err
-	}
-	var wrong []string
-	for i := range reads {
-		if refusal, refused := bytes.CutPrefix(sent.reply(i), []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
-			wrong = append(wrong, reads[i].Key)
-		}
-	}
-	if len(wrong) > 0 {
-		if err := c.emptyAll(ctx, wrong); err != nil {
-			return err
-		}
-		sent.forget(reads)
-		if err := sent.send(ctx, c, reads); err != nil {
-			return err
-		}
-	}
-	var texts []string
-	var err error
-	for i := range reads {
-		if texts, err = reads[i].Of.parse(texts[:0], sent.reply(i)); err != nil {
-			return Unavailable(err)
-		}
-		each(i, texts)
-	}
-	return nil
-}
-
-// sentRead is the commands of one ReadEach, as they were taken from their pools and as the library takes them. Each second a node
-// reads of every user who is watched, so the lists are used again.
-type sentRead struct {
-	reads    []*fieldRead
-	commands []redis.Cmder
-}
-
-var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
-
-// send reads each key, whose replies stay unread. The error is UNAVAILABLE. forget must follow.
-func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
-	for _, read := range reads {
-		one := read.Of.take(read.Key)
-		s.reads, s.commands = append(s.reads, one), append(s.commands, one.command)
-	}
-	_, err := c.Pipeline(ctx, func(p Pipeliner) {
-		_ = p.BatchProcess(ctx, s.commands...) // it only queues
-	})
-	return err
-}
-
-// reply is what Redis answered to a read.
-func (s *sentRead) reply(i int) []byte { return s.reads[i].command.Val() }
-
-// forget returns the commands to their pools, without their replies.
-func (s *sentRead) forget(reads []KeyRead) {
-	for i, one := range s.reads {
-		reads[i].Of.put(one)
-	}
-	clear(s.reads)
-	clear(s.commands)
-	s.reads, s.commands = s.reads[:0], s.commands[:0]
-}
-
-// readEachByValues is ReadEach on a cluster: see Prepared.
-func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
-	answers, err := c.Read(ctx, func(p Pipeliner) {
-		for _, read := range reads {
-			read.Of.queue(ctx, p, read.Key)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	var texts []string
-	for i, answer := range answers {
-		if err := answer.Err(); err != nil {
-			return Unavailable(err)
-		}
-		texts = reads[i].Of.texts(texts[:0], answer)
-		each(i, texts)
-	}
-	return nil
 }
 
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
