@@ -106,16 +106,16 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 			reads.add(&answers[len(answers)-1])
 		}
 	}
-	err := h.readBadges(ctx, &reads)
-	if err == nil {
-		err = h.readPages(ctx, &reads)
+	unread := h.readBadges(ctx, &reads)
+	if unread == nil {
+		_ = h.readPages(ctx, &reads) // Quick reads again what it did not find, and a Redis that hangs refuses it at once
 	}
 	for i := range answers {
 		one := &answers[i]
 		switch {
 		case one.lacking == 0:
 			one.request.Text, one.request.OK = one.plan.append(one.request.Text, *one.contents), true
-		case err != nil && one.plan.onlyBadges(): // nobody waits for Redis a second time
+		case unread != nil && one.plan.onlyBadges(): // nobody waits for Redis a second time
 			one.request.Else = h.badgesOfFacts(one.plan, one.viewer)
 		}
 		freeContents(one.contents)

@@ -85,16 +85,16 @@ func (o *operation) cancel() {
 	}
 }
 
-// OnEnd takes the channel that ends with the operation: see services.Consumer.
+// OnEnd takes the channel that ends with the operation: see services.Consumer. One that it was given before has no reader any more.
 func (o *operation) OnEnd(channel services.Ender) {
 	o.peer.mu.Lock()
-	ended := o.ended.Load() // cancel sets it before it looks for a channel
-	if !ended {
-		o.channel = channel
+	former := channel
+	if !o.ended.Load() { // cancel sets it before it looks for a channel
+		former, o.channel = o.channel, channel
 	}
 	o.peer.mu.Unlock()
-	if ended {
-		channel.End()
+	if former != nil {
+		former.End()
 	}
 }
 

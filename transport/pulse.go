@@ -32,10 +32,18 @@ func (s *socket) tick() {
 	case expired:
 		s.close(closeForbidden, "token: has expired")
 	case ping:
-		// While a message is being written there is no need of a ping: the deadline of the message finds out whether the client is dead.
 		if s.wire.takeFree() {
 			_ = s.put(websocket.PingMessage, roomed(nil), controlTime)
+			return
 		}
+		// A message is being written, and its deadline finds out whether the client is dead. But a client that took it in time must be
+		// asked soon, or it would be silent for too long.
+		s.mu.Lock()
+		if !s.closing {
+			s.nextPing = s.sockets.cfg.Clock.Now().Add(controlTime)
+			s.schedule()
+		}
+		s.mu.Unlock()
 	}
 }
 

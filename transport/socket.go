@@ -49,8 +49,8 @@ type upgrade struct {
 	device        string
 }
 
-// newSocket makes a socket of a connection that was upgraded. Nothing of the upgrade stays. Its wait for connection_init begins here. The timer is set under the
-// lock, because tick may run at once.
+// newSocket makes a socket of a connection that was upgraded. Nothing of the upgrade stays. Its wait for connection_init begins
+// here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
 	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
 	s.line = s

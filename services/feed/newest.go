@@ -12,7 +12,7 @@ import (
 // Newest asks for a reader's newest posts.
 type Newest struct {
 	Reader services.UserID
-	First  int // from 1 to 100 posts
+	First  int // from 1 to 100 posts, which is less than a feed lists
 }
 
 // ReadNewest reads pages from the top of several readers' feeds in one round trip to Redis and without SQL, so that no reader waits long

@@ -45,10 +45,10 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 	}
 	reads := [...]redis.KeyRead{
 		{Key: rdb.DocumentKey(query.Reader), Of: rdb.HostsRead},
-		{Key: sessionsKey(query.Reader), Of: redis.NewFewFields([]string{query.Slot})},
+		{Key: sessionsKey(query.Reader), Of: redis.OneField(query.Slot)},
 		{Key: key, Of: replaysMark},
 		{Key: key, Of: firstOver},
-		{Key: key, Of: redis.NewTextRange(top, "[0", query.Limit)},
+		{Key: key, Of: redis.TextRange(top, "[0", query.Limit)},
 	}
 	var read boardRead
 	err := p.ReadEach(redis.Reading(ctx), reads[:], func(i int, texts []string) {
@@ -102,7 +102,7 @@ func (p projection) boardDocument(ctx context.Context, reader services.UserID) (
 	if err != nil {
 		return boardRead{}, err
 	}
-	return boardRead{HostsState: states[0]}, nil
+	return boardRead{HostsState: states[0], Lease: lease{Known: true}}, nil
 }
 
 // lease reads the state of a slot. A session that has ended does not hold it.

@@ -43,9 +43,18 @@ func NewFewFields(names []string) *Fields {
 	return f
 }
 
+// OneField makes a read of one field. It is for one read.
+func OneField(name string) *Fields {
+	return &Fields{commands: commands{args: []any{"HMGET", "", name}}, names: []string{name}}
+}
+
 // ReadFields reads fields of one hash, in their order, Absent for one that it does not have. Concurrent reads share a round trip,
 // with the waits and errors of Shared, at half of its processor time. The texts are appended to into.
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
+	if c.fields == nil && fields.places == nil {
+		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
+		return Texts(into, values), err
+	}
 	if c.fields == nil {
 		values, err := c.shared.HGetAll(ctx, key).Result()
 		return fields.ordered(into, values), err

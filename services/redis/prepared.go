@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Prepared is a read of one key that lacks only the key: Fields of a hash, or a Range of a sorted set. It is made once and used
-// concurrently.
+// concurrently, unless its function says that it is for one read.
 type Prepared interface {
 	take(key string) *fieldRead
 	put(one *fieldRead)
@@ -28,19 +29,29 @@ type KeyRead struct {
 	Of  Prepared
 }
 
-// commands is the pool of a read's commands.
-type commands struct{ pool sync.Pool } // of *fieldRead, whose commands lack only the key
-
-// prepare says what a command's arguments are. The second one will be the key.
-func (c *commands) prepare(args func() []any) {
-	c.pool.New = func() any {
-		return &fieldRead{command: redis.NewRawCmd(context.Background(), args()...), signal: make(chan bool, 1)}
-	}
+// commands are a read's commands, which lack only the key.
+type commands struct {
+	pool *sync.Pool // of *fieldRead; nil: they are used once
+	args []any      // of the one command, without a pool
 }
 
-// take takes a command from the pool and gives it a key.
+// prepare says what the arguments of commands are. The second one will be the key.
+func (c *commands) prepare(args func() []any) {
+	c.pool = &sync.Pool{New: func() any { return newFieldRead(args()) }}
+}
+
+func newFieldRead(args []any) *fieldRead {
+	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), signal: make(chan bool, 1)}
+}
+
+// take takes a command and gives it a key.
 func (c *commands) take(key string) *fieldRead {
-	one := c.pool.Get().(*fieldRead)
+	var one *fieldRead
+	if c.pool == nil {
+		one = newFieldRead(slices.Clone(c.args))
+	} else {
+		one = c.pool.Get().(*fieldRead)
+	}
 	one.command.Args()[1] = key
 	return one
 }
@@ -49,7 +60,9 @@ func (c *commands) take(key string) *fieldRead {
 func (c *commands) put(one *fieldRead) {
 	one.command.SetVal(nil)
 	one.command.SetErr(nil)
-	c.pool.Put(one)
+	if c.pool != nil {
+		c.pool.Put(one)
+	}
 }
 
 // ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in the
@@ -171,10 +184,10 @@ func NewRange(from, to int, reverse bool) *Range {
 	return r
 }
 
-// NewTextRange prepares a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first.
-func NewTextRange(greatest, least string, count int) *Range {
-	r := &Range{}
-	r.prepare(func() []any { return []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count} })
+// TextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first. It is for
+// one read.
+func TextRange(greatest, least string, count int) *Range {
+	r := &Range{commands: commands{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
 	r.plain = func(ctx context.Context, p Pipeliner, key string) {
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: greatest, Min: least, Count: int64(count)})
 	}

@@ -16,7 +16,7 @@ import (
 func TestReadEachReadsRanges(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
-		fields, least, greatest, below := NewFewFields([]string{"a"}), NewRange(0, 0, false), NewRange(0, 2, true), NewTextRange("(3", "[1", 5)
+		fields, least, greatest, below := OneField("a"), NewRange(0, 0, false), NewRange(0, 2, true), TextRange("(3", "[1", 5)
 		var reads []KeyRead
 		var want [][]string
 		for i := range 40 {
