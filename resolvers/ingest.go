@@ -75,15 +75,14 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 // ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs;
 // all is the number of events of the whole request. Events keep their order within the commit.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
-	cmds, calls, places := make([]*jobs.Command, 0, len(events)), make([]*call, 0, len(events)), make([]int, 0, len(events))
+	cmds, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
-		c := &call{r: r, named: found}
-		cmd, err := ingestCommand(ctx, c, &events[i])
+		cmd, err := ingestCommand(ctx, &call{r: r, named: found}, &events[i])
 		if err != nil {
 			results[i] = r.ingestFailure(ctx, err)
 			continue
 		}
-		cmds, calls, places = append(cmds, cmd), append(calls, c), append(places, i)
+		cmds, places = append(cmds, cmd), append(places, i)
 	}
 	if len(cmds) == 0 {
 		return
@@ -97,7 +96,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 			continue
 		}
 		results[i].Changed = cmds[k].Changed()
-		if id := idOf(calls[k], cmds[k]); id != "" {
+		if id := idOf(cmds[k]); id != "" {
 			results[i].ID = &id
 		}
 	}

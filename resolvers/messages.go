@@ -106,10 +106,11 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 		}
 		return list
 	}
-	// IDs by ref have been replaced in the input before the mark, so each is an ID here.
+	// IDs by ref have been replaced in the input before the mark, so each is an ID here. Only a repetition under a key may have a
+	// ref, of a message that is gone.
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {
-		if place, err := messages.ParseID("ids", id); err == nil { // the mark has parsed the IDs, so they are valid
+		if place, err := messages.ParseID("ids", id); err == nil {
 			places = append(places, place)
 		}
 	}

@@ -84,7 +84,7 @@ func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegme
 	if err != nil {
 		return nil, err
 	}
-	return &graph.SetSegmentsPayload{Changed: done.changed, User: ifRead[graph.User](r.Resolver)(r.user(ctx, done.call.user))}, nil
+	return &graph.SetSegmentsPayload{Changed: done.changed, User: r.userAfter(ctx, done)}, nil
 }
 
 func (r *viewerResolver) Announcements(ctx context.Context, obj *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {

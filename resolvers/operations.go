@@ -136,34 +136,54 @@ type inputOfDevice struct {
 
 // prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
 // part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
-// an event meet here, so whatever both must do is in this function or behind it.
+// an event meet here, so whatever both must do is in this function or behind it. A refusal that a key remembers is a command
+// too, whose commit refuses.
 func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
-	fields := reflect.ValueOf(input).Elem()
-	if err := c.resolve(ctx, o.fields, fields, o.joins); err != nil {
-		return nil, err
-	}
-	cmd, err := o.command(ctx, c, input.(*I))
-	if err == nil {
-		err = o.label(ctx, c, cmd, fields)
-	}
+	in, sent := input.(*I), *input.(*I) // a copy serves: whoever replaces a list or a pointer of the input makes a new one
+	fields := reflect.ValueOf(in).Elem()
+	byRef, err := c.resolve(ctx, o.fields, fields, o.joins)
 	if err != nil {
+		in, byRef = &sent, false // only as it was sent is it the same the next time
+	}
+	var cmd *jobs.Command
+	if err == nil {
+		cmd, err = o.command(ctx, c, in)
+	}
+	switch {
+	case err == nil:
+		// What label refuses is the token or the input, and never what is there now.
+		if err := o.label(ctx, c, cmd, fields); err != nil {
+			return nil, err
+		}
+	// What was not found may come. Under its key the request must not succeed then: much may have happened since.
+	case key != nil && jobs.Remembers(err) && jobs.CheckKey(*key) == nil:
+		cmd = jobs.Refused(c.actor, err)
+	default:
 		return nil, err
 	}
-	// From here on the command is complete but for its key. A wrapped input has another hash, so only operations of a device
-	// are wrapped: for all others a request means the same from every device.
-	cmd.Name, cmd.Input, cmd.Makes = o.name, input, o.makes
-	if o.ofDevice {
-		cmd.Input = inputOfDevice{c.device, input}
-	}
-	// Without a time both stay zero, and the commit takes the present.
-	if cmd.Moment = c.moment; c.at != nil {
-		cmd.Input = inputAt{*c.at, cmd.Input}
+	// From here on the command is complete but for its key. Without a time the moment is zero, and the commit takes the present.
+	cmd.Name, cmd.Input, cmd.Makes, cmd.Subject, cmd.Moment = o.name, o.compared(c, in), o.makes, c.subject, c.moment
+	if byRef {
+		cmd.Sent = o.compared(c, &sent)
 	}
 	if key == nil {
 		return cmd, nil
 	}
 	cmd.Key = *key
 	return cmd, jobs.CheckKey(cmd.Key)
+}
+
+// compared is an input as its key compares it. A wrapped input has another hash, so only operations of a device are wrapped:
+// for all others a request means the same from every device.
+func (o *operation[I]) compared(c *call, input *I) any {
+	var compared any = input
+	if o.ofDevice {
+		compared = inputOfDevice{c.device, compared}
+	}
+	if c.at != nil {
+		compared = inputAt{*c.at, compared}
+	}
+	return compared
 }
 
 // done is an operation that was committed.
@@ -239,14 +259,14 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
 	if o.by == forHost && operates(ctx) {
-		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: o.name, Target: c.subject, Made: func() string { return idOf(c, cmd) }}, commit)
+		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: o.name, Target: c.subject, Made: func() string { return idOf(cmd) }}, commit)
 	} else {
 		err = commit(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.id, d.changed, d.created = idOf(c, cmd), cmd.Changed(), cmd.Created()
+	d.id, d.changed, d.created = idOf(cmd), cmd.Changed(), cmd.Created()
 	// The host application gets no badges: it is nobody's viewer.
 	if d.viewer == nil {
 		return d, nil
@@ -272,13 +292,13 @@ func takeKey(input any) *string {
 }
 
 // idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
-// command that makes no object may keep something else in its IDs for its payload. Under a remembered key the IDs are those
-// of the first time, so a repetition names the same object.
-func idOf(c *call, cmd *jobs.Command) string {
+// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both are those of
+// the first time, so a repetition names the same object.
+func idOf(cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]
 	}
-	return c.subject
+	return cmd.Subject
 }
 
 // Each of the methods below parses the global ID of a command's subject, and notes the subject for the payload, the label and

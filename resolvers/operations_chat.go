@@ -15,11 +15,11 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	name: "createConversation", makes: services.ConversationType,
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// A block or a policy is not asked here but in the commit, where it cannot change any more.
+		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
 		others, err := c.r.numbers(ctx, "memberIds", in.MemberIds)
 		if err != nil {
 			return nil, err
 		}
-		in.Title = orNull(orEmpty(in.Title))
 		return c.r.Chat.Create(c.actor, in.Kind, orEmpty(in.Title), others)
 	},
 }

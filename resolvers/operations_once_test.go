@@ -132,7 +132,7 @@ func (s *story) rememberedBefore(in event, key, before string) {
 		if err != nil {
 			return err
 		}
-		return jobs.Remember(ctx, tx, scope, before, make([]byte, 32), had.IDs)
+		return jobs.Remember(ctx, tx, scope, before, jobs.Remembered{BodyHash: make([]byte, 32), IDs: had.IDs})
 	})
 }
 

@@ -125,21 +125,22 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 
 // resolve replaces the refs in the IDs of an input. NOT_FOUND for a ref without an object, and, in the same words, for an
 // object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs. Afterwards
-// the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID.
-func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) error {
+// the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID. byRef
+// reports whether there was a ref. After an error some may have been replaced.
+func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) (byRef bool, err error) {
 	// Most inputs have none, and pay one look at their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
-		return err
+		return false, err
 	}
 	// Of a batch they were found together. The actor's rights on them are those of the host application, which sends the batch.
 	found := c.named
 	if found == nil {
 		if found, err = c.r.byRef(ctx, c.actor, list, joins); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return fields.eachID(input, func(field, id string) (string, error) {
+	return true, fields.eachID(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
 			return id, nil
 		}

@@ -15,7 +15,16 @@ func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	if err != nil {
 		return nil, nil, err
 	}
-	return done, ifRead[graph.User](r)(r.user(ctx, done.call.user)), nil
+	return done, r.userAfter(ctx, done), nil
+}
+
+// userAfter is the user of an operation, for its payload; nil if they are gone, and the key of the request had an answer from
+// before.
+func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
+	if done.call.user == 0 {
+		return nil
+	}
+	return ifRead[graph.User](r)(r.user(ctx, done.call.user))
 }
 
 // restrictionLists are the kinds of restrictions and the cursors of their lists. A kind that is missing here would have

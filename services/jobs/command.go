@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -20,6 +19,12 @@ type Command struct {
 	// key. Input is required with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
+	// Sent is the input as it was sent, if Input has IDs in place of what the client sent, such as refs; nil if it has not. A
+	// repetition of either is the same request: what a ref names may have come, or gone, since the first time.
+	Sent any
+	// Subject is the global ID of the object that the input names; "" for none. With Sent, it is remembered, for a repetition
+	// whose ref names nothing any more.
+	Subject string
 	// Makes is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
 	Makes string
 
@@ -41,6 +46,22 @@ type Command struct {
 	stale   bool
 
 	unchanged bool
+}
+
+// Refused is the command of a request that was refused before it had one: it only gives the refusal. It is committed as any
+// other is, so that the key of the request remembers the refusal, or gives the answer that it had before. See Remembers.
+func Refused(actor services.UserID, refusal error) *Command {
+	return &Command{Actor: actor, Apply: func(context.Context, *sql.Tx) ([]string, error) { return nil, refusal }}
+}
+
+// Remembers reports whether a key remembers an error as the answer to its request. An error that is not about the state leaves
+// the key free: the same request may succeed later.
+func Remembers(failed error) bool {
+	switch services.CodeOf(failed) {
+	case services.Conflict, services.NotFound, services.Forbidden:
+		return true
+	}
+	return false
 }
 
 // ErrUnchanged is the error of Apply if the state is already as requested.
@@ -84,16 +105,16 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	scope := scopeOf(c.Actor)
-	hash, err := c.inputHash()
+	asks, err := c.asked()
 	if err != nil {
 		return err
 	}
 	// Claim the key before reading the facts. Of two requests with one key, the second waits here for the end of the first
 	// and then gives the same answer. In the other order, it would see the facts of the first request and be refused as a
 	// repetition.
-	err = Remember(ctx, tx, scope, c.Key, hash, nil)
+	err = Remember(ctx, tx, scope, c.Key, asks)
 	if errors.Is(err, ErrRemembered) {
-		return c.recall(ctx, tx, scope, hash)
+		return c.recall(ctx, tx, scope, asks)
 	}
 	if err != nil {
 		return err
@@ -121,22 +142,18 @@ func (c *Command) run(ctx context.Context, tx *sql.Tx) error {
 }
 
 // refuse stores the refusal under the command's key, so that a late repetition gets the same answer and does not affect
-// later changes. An error that is not about the state leaves the key free: the same request may succeed later.
+// later changes. An error that Remembers does not name is returned.
 func (c *Command) refuse(ctx context.Context, tx *sql.Tx, scope string, failed error) error {
 	refusal, ok := errors.AsType[*services.Error](failed)
-	if !ok {
+	if !ok || !Remembers(failed) {
 		return failed
 	}
-	switch refusal.Code {
-	case services.Conflict, services.NotFound, services.Forbidden:
-		c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
-		return RememberRefused(ctx, tx, scope, c.Key, c.refusal)
-	}
-	return failed
+	c.refusal = &services.Error{Code: refusal.Code, Message: refusal.Message}
+	return RememberRefused(ctx, tx, scope, c.Key, c.refusal)
 }
 
 // recall gives the first answer of the key again.
-func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, hash []byte) error {
+func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Remembered) error {
 	had, found, err := Recall(ctx, tx, scope, c.Key)
 	if err != nil {
 		return err
@@ -144,9 +161,13 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, hash []b
 	if !found {
 		return ErrRemembered // the key expired between the two statements: the next request can claim it
 	}
-	if !bytes.Equal(had.BodyHash, hash) && !c.fitsUnversioned(had) {
+	if !had.sameRequest(asks) && !c.fitsUnversioned(had) {
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)
 	}
 	c.ids, c.refusal, c.unchanged = had.IDs, had.Refusal, had.Unchanged
+	// The subject of the first time: what a ref names may be another object now, or none.
+	if had.Subject != "" {
+		c.Subject = had.Subject
+	}
 	return nil
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"tidings/services"
@@ -22,13 +23,17 @@ var (
 
 	eraseIdempotency = sql.NewStatement("erase idempotency keys", `DELETE FROM idempotency
 		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
+
+	refusalsKept = sql.NewStatement("refusals to erase a name from", `SELECT scope, key, message FROM idempotency WHERE at > $1 AND at <= $2 AND message <> ''`)
+
+	setRefusal = sql.NewStatement("erase a name from a refusal", `UPDATE idempotency SET message = $3 WHERE scope = $1 AND key = $2`)
 )
 
 // soon is the time within which planned jobs are left to run by themselves before the next pass. Jobs that are planned
 // for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, and the jobs that name them. except is a kind that
+// Erase are the steps that remove the idempotency keys of a user, their name in those of others, and the jobs that name them. except is a kind that
 // stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
@@ -36,8 +41,34 @@ func Erase(except string) []erase.Step {
 			n, err := tx.Run(ctx, eraseIdempotency, scopeOf(at.User), erase.Batch)
 			return erase.Done{More: n == erase.Batch}, err
 		}},
+		{Name: "idempotency_refusals", Run: unnameRefusals},
 		named("jobs", jobsNamed, eraseJobs, except), named("dead_jobs", deadNamed, eraseDeadJobs, except),
 	}
+}
+
+var refusalsBound = erase.Bound("idempotency", "at")
+
+// unnameRefusals takes the user's key out of what the keys of others remember: a refusal says whom its request did not find. The
+// code and the argument stay, so a repetition is refused as before.
+func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
+	end, last, err := refusalsBound(ctx, tx, at.After)
+	if err != nil {
+		return done, err
+	}
+	name := services.Quote(at.Key)
+	var found [][3]any
+	err = tx.Each(ctx, refusalsKept, []any{at.After, end}, func(scan func(...any) error) error {
+		var scope, key, message string
+		err := scan(&scope, &key, &message)
+		if err == nil && strings.Contains(message, name) {
+			found = append(found, [3]any{scope, key, strings.ReplaceAll(message, name, `""`)})
+		}
+		return err
+	})
+	for i := 0; err == nil && i < len(found); i++ {
+		_, err = tx.Run(ctx, setRefusal, found[i][:]...)
+	}
+	return erase.Done{After: end, More: !last}, err
 }
 
 // named is the step that goes through all jobs of a table, because no index finds the users that keys and payloads

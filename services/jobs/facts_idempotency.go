@@ -20,30 +20,35 @@ var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key 
 // answer.
 var (
 	// It changes a row only if the key is new or expired. A key in use changes nothing, and the count of rows says so.
-	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, ids, at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, ids = excluded.ids, code = '', message = '', at = excluded.at
-		WHERE i.at <= $6`)
+	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, sent_hash = excluded.sent_hash, subject = excluded.subject,
+			ids = excluded.ids, code = '', message = '', at = excluded.at
+		WHERE i.at <= $8`)
 
 	rememberMade = sql.NewStatement("remember what an idempotency key made", `UPDATE idempotency SET ids = $3 WHERE scope = $1 AND key = $2`)
 
 	rememberRefused = sql.NewStatement("remember that an idempotency key was refused", `UPDATE idempotency SET code = $3, message = $4 WHERE scope = $1 AND key = $2`)
 
-	recall = sql.NewStatement("recall an idempotency key", `SELECT body_hash, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
+	recall = sql.NewStatement("recall an idempotency key", `SELECT body_hash, sent_hash, subject, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
 	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// Remember claims a key for 24 hours and stores the result with it, in the transaction of the command. It waits for a running
-// transaction that has claimed the same key. ErrRemembered when the key exists already; then nothing is undone, and Recall in
-// the same transaction finds it.
-func Remember(ctx context.Context, tx *sql.Tx, scope, key string, bodyHash []byte, ids []string) error {
-	if ids == nil {
-		ids = []string{}
+// Remember claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal
+// is stored by RememberRefused. It waits for a running transaction that has claimed the same key. ErrRemembered when the key
+// exists already; then nothing is undone, and Recall in the same transaction finds it.
+func Remember(ctx context.Context, tx *sql.Tx, scope, key string, as Remembered) error {
+	if as.IDs == nil {
+		as.IDs = []string{}
 	}
-	if bodyHash == nil {
-		bodyHash = []byte{}
+	// A nil would be a NULL.
+	for _, hash := range []*[]byte{&as.BodyHash, &as.SentHash} {
+		if *hash == nil {
+			*hash = []byte{}
+		}
 	}
-	changed, err := tx.Run(ctx, remember, scope, key, bodyHash, sql.AsJSON(ids), tx.Now, tx.Now.Add(-IdempotencyFor))
+	changed, err := tx.Run(ctx, remember, scope, key, as.BodyHash, as.SentHash, as.Subject, sql.AsJSON(as.IDs), tx.Now, tx.Now.Add(-IdempotencyFor))
 	if err == nil && changed == 0 {
 		return ErrRemembered
 	}
@@ -77,10 +82,13 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 	return err
 }
 
-// Remembered is the stored result of a key: the created ids, or the refusal (nil for none). Unchanged means that the request
-// changed nothing.
+// Remembered is the request of a key and its stored result: the created ids, or the refusal (nil for none). Unchanged means
+// that the request changed nothing. SentHash and Subject are those of Command.Sent and Command.Subject; both are
+// empty for a request without Sent.
 type Remembered struct {
 	BodyHash  []byte
+	SentHash  []byte
+	Subject   string
 	IDs       []string
 	Refusal   *services.Error
 	Unchanged bool
@@ -89,7 +97,7 @@ type Remembered struct {
 // Recall returns the result that a key had within the last 24 hours.
 func Recall(ctx context.Context, tx *sql.Tx, scope, key string) (had Remembered, found bool, err error) {
 	var list, code, message string
-	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &list, &code, &message)
+	found, err = tx.One(ctx, recall, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &had.SentHash, &had.Subject, &list, &code, &message)
 	if err != nil || !found {
 		return Remembered{}, false, err
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"reflect"
@@ -15,15 +16,37 @@ import (
 // defined.
 const hashVersion = 2
 
-// inputHash distinguishes requests under one idempotency key: the version, then the hash of the command's name and canonical
-// input. A mutation and an event of ingest with the same name and input are one request.
-func (c *Command) inputHash() ([]byte, error) {
-	if c.Input == nil {
-		return nil, fmt.Errorf("jobs: %s has an idempotency key and no input", c.Name)
+// asked is what the command's key remembers of the request before there is an answer.
+func (c *Command) asked() (asks Remembered, err error) {
+	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.Sent == nil {
+		return asks, err
 	}
-	request, err := appendCanonical(append([]byte(c.Name), 0), reflect.ValueOf(c.Input))
+	asks.Subject = c.Subject
+	asks.SentHash, err = inputHash(c.Name, c.Sent)
+	return asks, err
+}
+
+// sameRequest reports whether two requests under one key are the same: one of the inputs of the one is an input of the other.
+// Each may have two, one with the IDs of objects and one with their refs, as it was sent; where a ref named nothing, there is
+// only the second.
+func (r Remembered) sameRequest(other Remembered) bool {
+	for _, one := range [][]byte{r.BodyHash, r.SentHash} {
+		if len(one) > 0 && (bytes.Equal(one, other.BodyHash) || bytes.Equal(one, other.SentHash)) {
+			return true
+		}
+	}
+	return false
+}
+
+// inputHash distinguishes requests under one idempotency key: the version, then the hash of a command's name and canonical input. A
+// mutation and an event of ingest with the same name and input are one request.
+func inputHash(name string, input any) ([]byte, error) {
+	if input == nil {
+		return nil, fmt.Errorf("jobs: %s has an idempotency key and no input", name)
+	}
+	request, err := appendCanonical(append([]byte(name), 0), reflect.ValueOf(input))
 	if err != nil {
-		return nil, fmt.Errorf("jobs: the input of %s: %w", c.Name, err)
+		return nil, fmt.Errorf("jobs: the input of %s: %w", name, err)
 	}
 	hash := sha256.Sum256(request)
 	return append([]byte{hashVersion}, hash[:]...), nil

@@ -44,7 +44,7 @@ type update struct {
 func (s *staleViews) note(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
-		hash, err := cmd.inputHash()
+		hash, err := inputHash(cmd.Name, cmd.Input)
 		if err != nil { // without an input no other update equals it
 			hash = fmt.Append(nil, s.unlike.Add(1))
 		}

@@ -23,7 +23,7 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {
 					return err
 				}
-				return jobs.Remember(ctx, tx, "u1", key, []byte(key), nil)
+				return jobs.Remember(ctx, tx, "u1", key, jobs.Remembered{BodyHash: []byte(key)})
 			})
 		}
 		remember("first")

@@ -149,7 +149,9 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 func TestIdempotencyKeys(t *testing.T) {
 	each(t, func(b *bundle) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
-			return b.Write(b.ctx, func(tx *sql.Tx) error { return jobs.Remember(b.ctx, tx, scope, key, hash, ids) })
+			return b.Write(b.ctx, func(tx *sql.Tx) error {
+				return jobs.Remember(b.ctx, tx, scope, key, jobs.Remembered{BodyHash: hash, IDs: ids})
+			})
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
 			b.write(func(tx *sql.Tx) error {
@@ -202,7 +204,7 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 		for n := range requests {
 			all.Go(func() {
 				err := b.Write(b.ctx, func(tx *sql.Tx) error {
-					err := jobs.Remember(b.ctx, tx, "alice", "k", nil, nil)
+					err := jobs.Remember(b.ctx, tx, "alice", "k", jobs.Remembered{})
 					if errors.Is(err, jobs.ErrRemembered) {
 						had, found, err := jobs.Recall(b.ctx, tx, "alice", "k")
 						answers[n] = fmt.Sprint(had.IDs, found)

@@ -1,0 +1,316 @@
+package resolvers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/erasures"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/refs"
+	"tidings/services/sql"
+)
+
+// early is a request that names what is not there yet.
+type early struct {
+	name   string
+	in     event
+	other  event // fields of another request
+	equal  event // fields of an equal request in other words; nil: there are none
+	comes  func(s *story)
+	byHost bool // the application names what does not exist; users it would create
+}
+
+func ofPost(name string) early {
+	return early{
+		name: name, in: event{"as": "user:alice", "postId": "post:ref:p1"}, other: event{"postId": "post:ref:p2"}, byHost: true,
+		comes: func(s *story) { s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"}) },
+	}
+}
+
+func ofUser(name string, in, other event) early {
+	in["as"] = "user:alice"
+	return early{name: name, in: in, other: other, comes: func(s *story) { s.Named("late") }}
+}
+
+// earlyRequests cover the ways in which an input names what is not there: users, one and many, and refs of each type.
+func earlyRequests(s *story) []early {
+	group := s.talk("GROUP", "alice", "bob")
+	conversation := func(s *story) {
+		s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
+	}
+	show := func(s *story) {
+		s.happens("scheduleShow", event{"as": "user:bob", "title": "t", "plannedAt": s.World.Clock.Now().Add(time.Hour), "ref": "s1"})
+	}
+	s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "kept"})
+	late, two := "user:late", []string{"user:bob", "user:late"}
+	return []early{
+		ofUser("follow", event{"userId": late}, event{"userId": "user:bob"}),
+		ofUser("mute", event{"userId": late}, event{"until": "2099-01-01T00:00:00Z"}),
+		ofUser("hideFrom", event{"userId": late}, event{"userId": "user:nobody"}),
+		ofUser("block", event{"userId": late}, event{"userId": "user:bob"}),
+		{
+			name: "createConversation", in: event{"as": "user:alice", "kind": "GROUP", "memberIds": two}, other: event{"kind": "ROOM"},
+			equal: event{"title": "", "memberIds": []string{"user:late", "user:bob", "user:late"}}, comes: func(s *story) { s.Named("late") },
+		},
+		ofUser("addMembers", event{"conversationId": group, "userIds": two}, event{"userIds": two[1:]}),
+		ofUser("sendMessage", event{"conversationId": group, "body": "b", "mentionIds": two}, event{"body": "c"}),
+		ofPost("likePost"), ofPost("unlikePost"),
+		{
+			name: "publishPost", in: event{"as": "user:alice", "body": "b", "parentId": "post:ref:p1"}, other: event{"body": "c"}, comes: ofPost("").comes, byHost: true,
+		},
+		{
+			name: "joinConversation", in: event{"as": "user:carol", "conversationId": "conversation:ref:c1"}, other: event{"conversationId": group},
+			comes: conversation, byHost: true,
+		},
+		{
+			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, other: event{"conversationId": group},
+			comes: conversation, byHost: true,
+		},
+		{ // one of two refs is there
+			name: "markConversationRead", in: event{"as": "user:alice", "conversationId": "conversation:ref:kept", "upTo": "message:ref:m1"},
+			other: event{"upTo": nil}, byHost: true,
+			comes: func(s *story) {
+				s.happens("sendMessage", event{"as": "user:bob", "conversationId": "conversation:ref:kept", "body": "b", "ref": "m1"})
+			},
+		},
+		{
+			name: "remindMe", in: event{"as": "user:alice", "showId": "show:ref:s1"}, other: event{"showId": "show:ref:s2"}, comes: show, byHost: true,
+		},
+		{
+			name: "endShow", in: event{"as": "user:bob", "showId": "show:ref:s1"}, other: event{"replayUrl": "https://example.com/r"}, comes: show, byHost: true,
+		},
+		{
+			name: "withdrawAnnouncement", in: event{"announcementId": "announcement:ref:a1"}, other: event{"announcementId": "announcement:ref:a2"}, byHost: true,
+			comes: func(s *story) { s.happens("publishAnnouncement", event{"title": "t", "ref": "a1"}) },
+		},
+	}
+}
+
+// happens is an event without a key.
+func (s *story) happens(name string, in event) answer {
+	s.t.Helper()
+	got := s.ingest(event{name: in})
+	if failed := got.at("ingest", "results", 0, "error"); failed != nil || len(got.Errors) > 0 {
+		s.t.Fatalf("%s: %+v", name, got)
+	}
+	return got
+}
+
+// result is the answer to an event or to a mutation: its code, or else what changed.
+func result(got answer) string {
+	if failed, _ := got.at("ingest", "results", 0, "error").(map[string]any); failed != nil {
+		return fmt.Sprint(failed["code"], " ", failed["message"])
+	}
+	if len(got.Errors) > 0 {
+		return fmt.Sprint(got.code(), " ", got.Errors[0].Message)
+	}
+	return fmt.Sprint(got.Data)
+}
+
+// A key remembers that its request named what was not there, also if that comes: the request does not succeed late, in the
+// middle of what has happened since. As an event and as a mutation it is the same request.
+func TestAKeyRemembersWhatWasNotThere(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := &story{api: newAPIOn(t, w, 50, 50)}
+		for i, of := range earlyRequests(s) {
+			for _, comes := range []bool{false, true} {
+				s.early(of, fmt.Sprint("m", i), s.mutation, comes)
+				if of.byHost {
+					s.early(of, fmt.Sprint("e", i), s.event, comes)
+				}
+			}
+			if got := result(s.mutation(of.name, of.in, fmt.Sprint("new", i), nil)); strings.HasPrefix(got, "NOT_FOUND") {
+				t.Errorf("%s under a new key: %s", of.name, got)
+			}
+			s.forgetLate(i)
+		}
+	})
+}
+
+// early asks before what is named is there, and comes says that it is there now. Nothing but the key tells the second time.
+func (s *story) early(of early, key string, ask func(string, event, string, event) answer, comes bool) {
+	s.t.Helper()
+	if comes {
+		of.comes(s)
+	}
+	first := result(ask(of.name, of.in, key, nil))
+	if !strings.HasPrefix(first, "NOT_FOUND ") {
+		s.t.Errorf("%s, the object has come %t: %s", of.name, comes, first)
+	}
+	if of.equal != nil {
+		if got := result(ask(of.name, of.in, key, of.equal)); got != first {
+			s.t.Errorf("%s in other words: %s, first %s", of.name, got, first)
+		}
+	}
+	for _, other := range []func(string, event, string, event) answer{s.mutation, s.event} {
+		if got := result(other(of.name, of.in, key, nil)); got != first {
+			s.t.Errorf("%s again: %s, first %s", of.name, got, first)
+		}
+		if got := result(other(of.name, of.in, key, of.other)); !strings.HasPrefix(got, "CONFLICT idempotencyKey") {
+			s.t.Errorf("%s, another request under the key: %s", of.name, got)
+		}
+	}
+}
+
+var (
+	renameLate = sql.NewStatement("rename a user of the test", `UPDATE users SET key = $1 WHERE key = 'late'`)
+	freeRefs   = sql.NewStatement("free refs of the test", `UPDATE refs SET ref = '' WHERE ref NOT IN ('', 'kept')`)
+)
+
+// forgetLate lets the next request name what is not there: the user late, and the refs.
+func (s *story) forgetLate(round int) {
+	s.t.Helper()
+	numbers, err := s.resolver.Social.KnownAll(s.t.Context(), []string{"late"})
+	s.Must(err)
+	s.Write(func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.Run(ctx, renameLate, fmt.Sprint("late", round))
+		if err == nil {
+			_, err = tx.Run(ctx, freeRefs)
+		}
+		return err
+	})
+	if number, known := numbers["late"]; known {
+		s.Memory.People.Drop(number, "late")
+	}
+}
+
+// Without a key nothing is remembered, and under one no input that can never be right: nor is the key of another user.
+func TestWhatNoKeyRemembers(t *testing.T) {
+	s := &story{api: newAPI(t)}
+	follow := `mutation { follow(input: {userId: "user:late"}) { changed } }`
+	if got := s.as("alice", follow, nil); got.code() != services.NotFound {
+		t.Errorf("%+v", got)
+	}
+	like := event{"as": "user:alice", "postId": "post:ref:p1"}
+	for _, wrong := range []event{{"postId": "post:ref:"}, {"postId": "user:alice"}, {"postId": "post:ref:%zz"}} {
+		for _, ask := range []func(string, event, string, event) answer{s.mutation, s.event} {
+			if got := result(ask("likePost", like, "k", wrong)); !strings.HasPrefix(got, "INVALID ") {
+				t.Errorf("%v: %s", wrong, got)
+			}
+		}
+	}
+	// The key itself is wrong, and the object unknown: nothing to remember it by.
+	if got := result(s.mutation("likePost", like, strings.Repeat("k", 65), nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
+		t.Error(got)
+	}
+	if got := result(s.mutation("likePost", event{"as": "user:carol", "postId": "post:ref:p1"}, "k", nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
+		t.Error(got)
+	}
+	s.Named("late")
+	s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
+	if got := s.as("alice", follow, nil); got.at("follow", "changed") != true {
+		t.Errorf("without a key: %+v", got)
+	}
+	if got := s.event("likePost", like, "k", nil); got.at("ingest", "results", 0, "changed") != true {
+		t.Errorf("the key was used only for wrong inputs: %+v", got)
+	}
+}
+
+// A user's token lacks the right to a ref, whatever is there: the key is free for the application's own request.
+func TestAKeyDoesNotRememberAToken(t *testing.T) {
+	a := newAPI(t)
+	const publish = `mutation { publishPost(input: {body: "b", ref: "r", idempotencyKey: "k"}) { created } }`
+	if got := a.as("alice", publish, nil); got.code() != services.Forbidden {
+		t.Errorf("%+v", got)
+	}
+	if got := a.mustHost("alice", publish, nil); got.at("publishPost", "created") != true {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The answer of a key stays when what its request named is gone, hidden, or another's: by ref, by ID and by the key of a user.
+func TestAKeyAnswersForWhatIsGone(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := &story{api: newAPIOn(t, w, 50, 50)}
+		s.Named("leaver")
+		made := s.happens("publishPost", event{"as": "user:bob", "body": "b", "ref": "p1"})
+		post, _ := made.at("ingest", "results", 0, "id").(string)
+		s.happens("createConversation", event{"as": "user:bob", "kind": "ROOM", "memberIds": []string{"user:alice"}, "ref": "c1"})
+		like, quit := event{"as": "user:alice", "postId": "post:ref:p1"}, event{"as": "user:alice", "conversationId": "conversation:ref:c1"}
+		follow := event{"as": "user:alice", "userId": "user:leaver"}
+		liked, followed := s.event("likePost", like, "like", nil), s.event("follow", follow, "follow", nil)
+		for _, got := range []answer{liked, followed, s.mutation("quitConversation", quit, "quit", nil)} {
+			if got.at("ingest", "results", 0, "error") != nil || len(got.Errors) > 0 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		again := func(what string) {
+			t.Helper()
+			if got := s.event("likePost", like, "like", nil); result(got) != result(liked) || got.at("ingest", "results", 0, "id") != post {
+				t.Errorf("%s: like by the ref: %v, first %v", what, got, liked)
+			}
+			if got := s.mutation("likePost", like, "like", nil); len(got.Errors) > 0 {
+				t.Errorf("%s: like by the ref: %v", what, got)
+			}
+			if got := s.mutation("likePost", like, "like", event{"postId": post}); len(got.Errors) > 0 {
+				t.Errorf("%s: like by the ID: %v", what, got)
+			}
+			if got := s.mutation("likePost", like, "like", event{"postId": "post:ref:p9"}); got.code() != services.Conflict {
+				t.Errorf("%s: like of another ref: %v", what, got)
+			}
+			// Whoever has quit does not see the conversation any more.
+			got := s.must("alice", `mutation { quitConversation(input: {conversationId: "conversation:ref:c1", idempotencyKey: "quit"}) { changed conversationId } }`, nil)
+			if id, _ := got.at("quitConversation", "conversationId").(string); got.at("quitConversation", "changed") != true || !strings.HasPrefix(id, services.ConversationType+":") {
+				t.Errorf("%s: quit: %v", what, got)
+			}
+		}
+		again("at first")
+		s.must("bob", `mutation { hideFrom(input: {userId: "user:alice"}) { changed } }`, nil)
+		again("hidden")
+		object, err := services.ParseObject("id", post)
+		s.Must(err)
+		s.Write(func(ctx context.Context, tx *sql.Tx) error { return refs.Free(ctx, tx, object) })
+		again("the ref is free")
+		if got := s.happens("publishPost", event{"as": "user:carol", "body": "b", "ref": "p1"}); got.at("ingest", "results", 0, "id") == post {
+			t.Fatal("the ref still names the first post")
+		}
+		again("the ref is another's")
+		s.leaves("leaver")
+		unless := s.must("alice", `mutation { follow(input: {userId: "user:leaver", idempotencyKey: "follow"}) { changed user { id } } }`, nil)
+		if unless.at("follow", "changed") != true || unless.at("follow", "user") != nil {
+			t.Errorf("follow of a user who is being erased: %v", unless)
+		}
+		if got := s.event("follow", follow, "follow", nil); result(got) != result(followed) {
+			t.Errorf("follow of a user who is being erased, as an event: %v, first %v", got, followed)
+		}
+	})
+}
+
+// leaves begins the erasure of a user: from then on nobody finds them.
+func (s *story) leaves(key string) {
+	s.t.Helper()
+	user := s.Named(key)[0]
+	_, _, err := erasures.Begin(s.t.Context(), s.Store, key)
+	s.Must(err)
+	s.Memory.People.Drop(user, key)
+}
+
+// In a batch an event names what came before it, and not what comes after it. Sent again, the batch answers the same.
+func TestABatchWithKeysRefusesWhatComesLater(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		a := newAPIOn(t, w, 10, 5)
+		like := func(ref string) event {
+			return event{"as": "user:alice", "postId": "post:ref:" + ref, "key": "like " + ref}
+		}
+		publish := func(ref string) event {
+			return event{"publishPost": event{"as": "user:new", "body": "b", "ref": ref, "key": "publish " + ref}}
+		}
+		events := []event{
+			{"likePost": like("p1")}, publish("p1"), publish("p2"), {"likePost": like("p2")},
+			{"setProfile": event{"as": "user:newer", "name": "N", "key": "profile"}}, {"follow": event{"as": "user:newer", "userId": "user:newest", "key": "follow"}},
+		}
+		first := a.ingest(events...)
+		for i := range events {
+			if code := first.at("ingest", "results", i, "error", "code"); (i == 0) != (code == "NOT_FOUND") || i > 0 && code != nil {
+				t.Errorf("event %d: %v", i, first.at("ingest", "results", i))
+			}
+		}
+		if again := a.ingest(events...); fmt.Sprint(again) != fmt.Sprint(first) {
+			t.Errorf("again: %v\nfirst: %v", again, first)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package jobs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/services"
+	"tidings/services/jobs"
+)
+
+// A request that named objects by refs is the same by their IDs, and the same as it was sent, whatever the refs name by then. A
+// repetition has the subject of the first time.
+func TestARequestIsTheSameByItsRefs(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		ids, byRef := func(id string) *command {
+			o := newCommand(1, "make")
+			o.Input, o.Subject = id, id
+			return o
+		}, func(ref, id string) *command {
+			o := newCommand(1, "make")
+			o.Input, o.Sent, o.Subject = id, ref, id
+			return o
+		}
+		unknown := func(ref string) *command {
+			o := &command{Command: *jobs.Refused(1, services.Errorf(services.NotFound, "there is no %s", ref))}
+			o.Name, o.Input = "make", ref
+			return o
+		}
+		const done, refused, another = "", "there is no ref", "was used for another mutation"
+		for i, of := range []struct {
+			first, again *command
+			says         string
+			subject      string
+		}{
+			{byRef("ref", "1"), byRef("ref", "1"), done, "1"},
+			{byRef("ref", "1"), ids("1"), done, "1"},
+			{ids("1"), byRef("ref", "1"), done, "1"},
+			{byRef("ref", "1"), byRef("ref", "2"), done, "1"},
+			{byRef("ref", "1"), unknown("ref"), done, "1"},
+			{unknown("ref"), unknown("ref"), refused, ""},
+			{unknown("ref"), byRef("ref", "1"), refused, "1"},
+			{byRef("ref", "1"), byRef("other", "2"), another, ""},
+			{byRef("ref", "1"), unknown("other"), another, ""},
+			{byRef("ref", "1"), ids("2"), another, ""},
+			{ids("1"), unknown("ref"), another, ""},
+			{unknown("ref"), ids("1"), another, ""},
+			{unknown("ref"), byRef("other", "1"), another, ""},
+		} {
+			of.first.Key, of.again.Key = fmt.Sprint("k", i), fmt.Sprint("k", i)
+			first, again := n.commit(of.first), n.commit(of.again)
+			if of.says == done && again != nil || of.says != done && (again == nil || !strings.Contains(again.Error(), of.says)) {
+				t.Errorf("%d: %v, and first %v", i, again, first)
+			}
+			if of.says != another && of.again.Subject != of.subject {
+				t.Errorf("%d: the subject is %q", i, of.again.Subject)
+			}
+			if of.again.applied > 0 {
+				t.Errorf("%d: it was applied again", i)
+			}
+		}
+		// A key that is used again after its time keeps nothing of the first request.
+		n.clock.advance(jobs.IdempotencyFor + time.Second)
+		late, gone := ids("3"), unknown("ref")
+		late.Key, gone.Key = "k0", "k0"
+		n.must(n.commit(late))
+		if err := n.commit(gone); err == nil || !strings.Contains(err.Error(), another) {
+			t.Errorf("the ref of an older request: %v", err)
+		}
+	})
+}
+
+// What a key does not remember leaves it free, also where there was no command.
+func TestARefusalWithoutACommand(t *testing.T) {
+	n := small(t, nil)
+	for _, code := range services.Codes {
+		refusal := services.Errorf(code, "of the test")
+		refused := &command{Command: *jobs.Refused(1, fmt.Errorf("while looking: %w", refusal))}
+		refused.Name, refused.Input, refused.Key = "make", "input", string(code)
+		if err := n.commit(refused); services.CodeOf(err) != code {
+			t.Errorf("%s: %v", code, err)
+		}
+		again := newCommand(1, "make")
+		again.Key = string(code)
+		err := n.commit(again)
+		if remembered := jobs.Remembers(refusal); remembered != (services.CodeOf(err) == code) || remembered == (again.applied > 0) {
+			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
+		}
+	}
+}
