@@ -114,7 +114,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 			case services.CategoryComment:
 				keys.posts = append(keys.posts, action.Object)
 			case services.CategoryLike, services.CategoryFollow:
-				keys.actors = append(keys.actors, action.Actor)
+				keys.people = append(keys.people, action.Actor)
 			}
 		}
 	}
@@ -149,8 +149,9 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	})
 }
 
-// causesOf are the objects of a notification's causes, as far as the viewer may see them: an actor who hides from the viewer
-// is left out, as their posts are. It reads nothing: visible has everything that keysIn has named.
+// causesOf are the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among
+// them as among the actors, also one who hides from the viewer or blocks them: a list that lacked the user would say so. It reads
+// nothing: visible has everything that keysIn has named.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -170,7 +171,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 		}
 	case services.CategoryLike, services.CategoryFollow:
 		for _, action := range actions {
-			if user, ok := visible.people[action.Actor]; ok && !visible.hidden[action.Actor] {
+			if user, ok := visible.people[action.Actor]; ok {
 				causes = append(causes, graphUser(user))
 			}
 		}

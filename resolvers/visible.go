@@ -13,12 +13,10 @@ import (
 // Every path from the ID of a post or a show to the object goes through this file. It leaves out content that its author hides
 // from the viewer, as if the content had never existed.
 
-// visibleKeys are the keys of the objects that a response shows. A key may be there twice. actors are people too. They are
-// apart, because an act of somebody who hides from the viewer is left out of the causes, while people are always shown.
+// visibleKeys are the keys of the objects that a response shows. A key may be there twice.
 type visibleKeys struct {
 	posts, shows []services.PostID
 	people       []services.UserID
-	actors       []services.UserID // users whose acts are shown: see hidden
 }
 
 // visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
@@ -27,7 +25,7 @@ type visible struct {
 	posts  map[services.PostID]services.Post
 	shows  map[services.PostID]live.Show
 	people map[services.UserID]services.User
-	hidden map[services.UserID]bool // authors, hosts and actors who hide from the viewer or block them
+	hidden map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
 
 // visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People
@@ -39,15 +37,15 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 		return seen, err
 	}
 	// Hosts are known only now, and are read with all other people.
-	people := slices.Concat(keys.people, keys.actors)
+	people := slices.Clone(keys.people)
 	for _, show := range seen.shows {
 		people = append(people, show.Host)
 	}
 	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
-	// Only authors, hosts and actors are asked about: a response without any costs no statement here.
-	authors := slices.Clone(keys.actors)
+	// Only authors and hosts are asked about: a response without any costs no statement here.
+	var authors []services.UserID
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)
 	}

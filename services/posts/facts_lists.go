@@ -41,18 +41,22 @@ SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
 ORDER BY c.i, p.id DESC`, standingAnswers, sql.MostHidden, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
 
-	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
+	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read. Who is left
+	// out depends on whose post it is.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
-WITH ranges AS MATERIALIZED (
-	SELECT c.i, c.post, c.at, c.liker, COALESCE(
+WITH pages AS MATERIALIZED (
+	SELECT c.i, c.post, c.at, c.liker, (SELECT o.author FROM posts o WHERE o.id = c.post) AS owner
+	FROM {rows $1 i BIGINT, post BIGINT, at BIGINT, liker BIGINT} AS c
+), ranges AS MATERIALIZED (
+	SELECT c.i, c.post, c.at, c.liker, c.owner, COALESCE(
 		(SELECT a.liked_at FROM (SELECT l.liked_at, l.liker FROM likes l WHERE %[1]s ORDER BY l.liked_at DESC, l.liker DESC LIMIT $2 + %[2]d) AS a
 			WHERE NOT %[3]s ORDER BY a.liked_at DESC, a.liker DESC LIMIT 1 OFFSET $2 - 1),
 		(SELECT l.liked_at FROM likes l WHERE %[1]s ORDER BY l.liked_at DESC, l.liker DESC LIMIT 1 OFFSET $2 + %[2]d - 1), 0) AS bound
-	FROM {rows $1 i BIGINT, post BIGINT, at BIGINT, liker BIGINT} AS c
+	FROM pages c
 )
 SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
-ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFrom("a.liker", "$3"), people.ApartFrom("l.liker", "$3")))
+ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MostHidden, people.ApartFromOwner("a.liker", "$3", "c.owner"), people.ApartFromOwner("l.liker", "$3", "c.owner")))
 
 	// CROSS JOIN keeps the order of the tables: SQLite then looks each post up, and does not walk them all.
 	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
@@ -71,7 +75,8 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 		})
 }
 
-// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers.
+// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers, except of
+// the viewer's own posts: see people.ApartFromOwner.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {

@@ -91,3 +91,45 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 		sqltest.Equal(b.T, likes, []int{0, 0, 2, 1})
 	})
 }
+
+// The likes of the viewer's own post are all listed but those of users whom the viewer blocks: a notification has told of them, and a
+// user who hides or blocks must not leave a gap. On a post of somebody else such users are left out.
+func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
+	eachStore(t, func(b *bundle) {
+		const viewer, hider, blocker, blocked, erased, other = 1, 2, 3, 4, 5, 6
+		b.MakeUsers("viewer", "hider", "blocker", "blocked", "erased", "other")
+		b.post(viewer, 1000)
+		b.post(other, 1001)
+		b.MustWrite(func(tx *sql.Tx) error {
+			for _, text := range []string{
+				`INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`, `INSERT INTO blocks (blocker, blocked, made) VALUES (3, 1, 1)`,
+				`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 4, 1)`, `INSERT INTO erasures VALUES ('e', 5, 'erased', 1, 0, 1, '', 0, 0, '')`,
+			} {
+				if _, err := tx.Lines(b.Ctx, text); err != nil {
+					return err
+				}
+			}
+			for _, post := range []services.PostID{1000, 1001} {
+				for _, liker := range []services.UserID{hider, blocker, blocked, erased, other} {
+					if _, err := InsertLike(b.Ctx, tx, post, liker, time.UnixMicro(int64(1000+liker))); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		own, others := LikesPage{Post: 1000, After: FirstLike, Size: 2}, LikesPage{Post: 1001, After: FirstLike, Size: 2}
+		walk := func(page LikesPage) (likers []services.UserID) {
+			for more := true; more; {
+				list := sqltest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page, {Post: 7, After: FirstLike, Size: 2}}))(b.T)[page]
+				for _, like := range list.Items {
+					likers = append(likers, like.By.Number)
+				}
+				page.After, more = list.Next, list.More
+			}
+			return likers
+		}
+		sqltest.Equal(b.T, walk(own), []services.UserID{other, blocker, hider})
+		sqltest.Equal(b.T, walk(others), []services.UserID{other})
+	})
+}

@@ -1,0 +1,96 @@
+package contract
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services/sql/sqltest"
+	"tidings/tests/world"
+)
+
+// whatOthersDid selects all that tells a user of what others did to them and to a post of theirs.
+const whatOthersDid = `query($p:ID!){
+	node(id:$p){... on Post{likeCount likes{nodes{key}}}}
+	viewer{
+		user{followers{nodes{key followsViewer}}}
+		badges{total{value} notifications{total{value} like{value} follow{value}}}
+		notifications{nodes{category actorCount actors{key} causes{... on User{key}}}}
+		unseen:notifications(unseenOnly:true){nodes{category actorCount}}
+		badgeExplained{source part count{value} items{node{... on Notification{category actorCount actors{key} causes{... on User{key}}}}}}
+		awayDigest(since:"2020-01-01T00:00:00Z"){parts{source part count{value}}}
+	}}`
+
+// seenBy is what others did to a user and to their post, as the user sees it.
+func seenBy(n *world.Node, as, post string) (seen any) {
+	n.TB.Helper()
+	n.Settle()
+	var data json.RawMessage
+	n.Must(as, whatOthersDid, map[string]any{"p": post}, &data)
+	world.Decode(n.TB, data, &seen)
+	return seen
+}
+
+// keysOf are the keys of the users in an answer's list of objects with a key.
+func keysOf(t *testing.T, list any) (keys []string) {
+	t.Helper()
+	for _, one := range list.([]any) {
+		keys = append(keys, one.(map[string]any)["key"].(string))
+	}
+	return keys
+}
+
+// Dave likes a post of each user and follows them. Then he hides from hank, blocks blair, and unfollows sam. Hank sees the same as before,
+// and blair the same as sam: a hide cannot be read at all, and a block looks like the end of the follow that comes with it. All lists name
+// the same users.
+func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n.People("dave", "hank", "blair", "sam")
+	post, before := map[string]string{}, map[string]any{}
+	for _, as := range []string{"hank", "blair", "sam"} {
+		post[as] = n.Publish(as, "mine")
+		n.Follow("dave", as)
+		n.Must("dave", mutLike, map[string]any{"v": post[as]}, nil)
+		before[as] = seenBy(n, as, post[as])
+		shown := before[as].(map[string]any)["viewer"].(map[string]any)["notifications"].(map[string]any)["nodes"].([]any)
+		for _, one := range shown {
+			if of := one.(map[string]any); len(keysOf(t, of["causes"])) != 1 || !cmp.Equal(of["causes"], of["actors"]) || of["actorCount"] != 1.0 {
+				t.Errorf("%s is notified of %v", as, of)
+			}
+		}
+		if len(shown) != 2 {
+			t.Fatalf("%s is notified of %v", as, shown)
+		}
+	}
+	n.Must("dave", `mutation{hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}} unfollow(input:{userId:"user:sam"}){user{id}}}`, nil, nil)
+	if diff := cmp.Diff(before["hank"], seenBy(n, "hank", post["hank"])); diff != "" {
+		t.Errorf("a hide changes what hank sees:\n%s", diff)
+	}
+	unfollowed := seenBy(n, "sam", post["sam"])
+	if diff := cmp.Diff(unfollowed, seenBy(n, "blair", post["blair"])); diff != "" {
+		t.Errorf("a block does not look like an unfollow:\n%s", diff)
+	}
+	if cmp.Equal(before["sam"], unfollowed) {
+		t.Error("the end of a follow shows nowhere")
+	}
+	// A like that ends is taken out of every list, whoever hides from whom.
+	for _, as := range []string{"hank", "blair", "sam"} {
+		n.Must("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
+	}
+	gone := seenBy(n, "sam", post["sam"])
+	if diff := cmp.Diff(gone, seenBy(n, "blair", post["blair"])); diff != "" {
+		t.Errorf("after an unlike blair sees another answer than sam:\n%s", diff)
+	}
+	if hanks := seenBy(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
+		t.Errorf("after an unlike hank is shown %v", hanks["node"])
+	}
+	// On a post of somebody else the list leaves out those who hide.
+	n.Must("dave", mutLike, map[string]any{"v": post["sam"]}, nil)
+	for as, want := range map[string]int{"sam": 1, "hank": 0, "blair": 0} {
+		node := seenBy(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)
+		if likers := keysOf(t, node["likes"].(map[string]any)["nodes"]); len(likers) != want {
+			t.Errorf("%s reads that %v like the post of sam", as, likers)
+		}
+	}
+}
