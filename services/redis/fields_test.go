@@ -142,7 +142,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 		if err := read(); err != nil {
 			t.Fatal(err)
 		}
-		if err := aclOfEach(t, c, "-hgetall"); err != nil {
+		if err := refuseCommand(t, c, "hgetall"); err != nil {
 			t.Fatal(err)
 		}
 		if err := read(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
@@ -151,15 +151,23 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 	}
 }
 
-// aclOfEach gives the user of a client a rule on every server.
-func aclOfEach(t *testing.T, c *Client, rule string) error {
-	set := func(_ context.Context, server *redis.Client) error {
-		return server.Do(t.Context(), "ACL", "SETUSER", "default", rule).Err()
+// refuseCommand takes a command from the user of a client on every server, until the test ends: others use the cluster too.
+func refuseCommand(t *testing.T, c *Client, command string) error {
+	set := func(ctx context.Context, rule string) error {
+		on := func(ctx context.Context, server *redis.Client) error {
+			return server.Do(ctx, "ACL", "SETUSER", "default", rule+command).Err()
+		}
+		if cluster, ok := c.redis.(*redis.ClusterClient); ok {
+			return cluster.ForEachMaster(ctx, on)
+		}
+		return on(ctx, c.redis.(*redis.Client))
 	}
-	if cluster, ok := c.redis.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(t.Context(), set)
-	}
-	return set(t.Context(), c.redis.(*redis.Client))
+	t.Cleanup(func() {
+		if err := set(context.Background(), "+"); err != nil {
+			t.Error(err)
+		}
+	})
+	return set(t.Context(), "-")
 }
 
 func TestFieldReadsAreFewerWrites(t *testing.T) {
