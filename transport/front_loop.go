@@ -34,6 +34,6 @@ const (
 	jointPause = 64
 	// A loop whose read takes longer than this gets another goroutine: the other connections need not wait for it.
 	relieveAfter = 5 * time.Millisecond
-	// How many requests are answered at once. Their documents are some 50 KB.
+	// How many requests are answered at once. Their badges' documents are some 50 KB; a page has a few KB of answer each.
 	jointAtOnce = 64
 )

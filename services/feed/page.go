@@ -120,8 +120,8 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 	return visible(items), nil
 }
 
-// cached appends the posts of entries with their authors from the cache, of which it has nearly all that pages list. all is false, and nothing is
-// appended, if one of them is not there.
+// cached appends the posts of entries with their authors from the cache, which has nearly all that pages list. all is false, and
+// nothing is appended, if one of them is not there.
 func (s *Service) cached(items []Item, entries []services.FeedEntry) (more []Item, all bool) {
 	ids, authors := idsOf(entries)
 	read := slices.Grow(items, len(ids))[:len(items)+len(ids)]

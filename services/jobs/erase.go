@@ -33,8 +33,9 @@ var (
 // for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, their name in those of others, and the jobs that name them. except is a kind that
-// stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by another one.
+// Erase are the steps that remove the idempotency keys of a user, their name in those of others, and the jobs that name them.
+// except is a kind that stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by
+// another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {

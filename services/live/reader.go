@@ -62,7 +62,6 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	known := readerData{building: answered}
 	if answered {
 		known.lease = read.Lease
-		known.lease.Known = true
 	}
 	known.hosts, err = s.hostsBy(ctx, session.Viewer)
 	return known, err
@@ -181,7 +180,7 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session until it is idle for long enough; false if a later session has its slot. If it fails, the session is not
+// renew extends a session by its idle time from now on; false if a later session has its slot. If it fails, the session is not
 // extended, and true is returned: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	now, last := s.clock.Now(), session.Made.Time().Add(s.longest)
@@ -189,7 +188,7 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	if last.Before(until) {
 		until = last
 	}
-	// Pages follow each other within seconds: most find a session that was extended by a little more than it had to be.
+	// Pages follow each other within seconds, and a session is extended by a little more than it has to be: most pages write nothing.
 	if held.Holder == session.name() && !held.Until.Before(until) {
 		return true
 	}

@@ -23,8 +23,7 @@ func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
 }
 
 // NewestOfInboxes is Inbox from the top for several readers, in one round trip: of each the newest entries, up to its limit, which is from
-// 1 to services.Retention. From there on up no entry is beyond those that a feed lists, and none is above the page, so Redis is asked for
-// less. The error is Redis', UNAVAILABLE.
+// 1 to services.Retention. So few entries from the top are all listed, and none is above the page: Redis is asked for less. The error is Redis', UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
