@@ -13,10 +13,10 @@ import (
 // beats stay below.
 const (
 	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
-	beatEvery = 250 * time.Millisecond
+	beatEvery = 200 * time.Millisecond
 	// silentAfter is the silence after which a node's jobs no longer count as in progress: less than a second together with
 	// two beats.
-	silentAfter = 600 * time.Millisecond
+	silentAfter = 500 * time.Millisecond
 	// deadAfter is the silence after which others take over a node's jobs. If the node comes back, its tokens are void.
 	deadAfter = 2 * time.Second
 	// haltedFor is how long this node reports itself as halted after an engine did not answer a job: longer than a job's
