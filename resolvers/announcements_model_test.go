@@ -86,7 +86,7 @@ type announcementsModel struct {
 	entries []*modelEntry
 	users   []*modelUser
 	raises  []modelRaise
-	setBack bool // the clock was set back
+	setBack time.Duration // how far the clock was set back, all together
 }
 
 type modelRaise struct {
@@ -243,7 +243,7 @@ func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *servi
 	u.versions[which] = badges.Version
 	content := fmt.Sprint(badges.Announcements, badges.Dots)
 	place := badges.Version
-	if m.setBack {
+	if m.setBack > 0 {
 		place += fmt.Sprint(" on node ", which)
 	}
 	if had, known := u.shown[place]; known && had != content {
@@ -267,8 +267,8 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 	former := first
 	histories.Fewer(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
-		w.Clock.Advance(time.Hour) // past the time to which the former history set the clock back
-		if former.setBack {        // and with new nodes: the former ones keep sequences of their own until they restart
+		w.Clock.Advance(former.setBack + time.Hour) // past every time of the former history: its IDs must not be made again
+		if former.setBack > 0 {                     // and with new nodes: the former ones keep sequences of their own until they restart
 			again := w.AnotherNode()
 			again.IDs = w.IDs
 			nodes = [2]announcementsNode{newAnnouncementsNode(again), newAnnouncementsNode(w.AnotherNode())}
@@ -293,7 +293,7 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 			},
 			func() { w.Clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(m.T, "s")) * time.Second) },
 			func() { // by a lot: an announcement that has just ended does not return when a clock is set back by a little
-				m.setBack = true
+				m.setBack += 50 * time.Minute
 				w.Clock.Advance(-50 * time.Minute)
 			},
 			func() {
