@@ -148,11 +148,12 @@ func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
 	b := &bench{options: options{worlds: wholeWorlds}, report: &report{}}
 	for _, way := range ways {
 		way.late = series{{rate: 100, p99: 150 * time.Millisecond}}
-		way.before, way.meanwhile = series{{rate: 3000, p50: time.Millisecond}}, series{{rate: 1000, p50: 2 * time.Millisecond}}
+		way.before = series{{rate: 3000, p50: time.Millisecond, p99: 2 * time.Millisecond}}
+		way.meanwhile = series{{rate: 1000, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond}}
 	}
 	b.reportGroup(ways)
 	lines := b.report.lines
-	if len(lines) != 8 || lines[0].value != 150 || lines[1].value != 2 || lines[2].value != 3 || lines[2].goal.verdict(3) != "no" {
+	if len(lines) != 10 || lines[0].value != 150 || lines[1].value != 2 || lines[2].value != 4 || lines[3].value != 3 || lines[3].goal.verdict(3) != "no" {
 		t.Errorf("%+v", b.report.lines)
 	}
 }

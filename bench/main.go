@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "board", "liveday", "everyone", "scripts"}
+var rowNames = []string{"badge", "feed", "sockets", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
 // longRow takes minutes, also with --quick: that leaves it out unless it is named.
 const longRow = "everyone"
@@ -260,6 +260,8 @@ func (b *bench) measure(ctx context.Context) error {
 		{"mixed", b.wants("mixed"), b.measureMixed},
 		{"webhooks", b.wants("webhooks"), b.measureWebhooks},
 		{"burst", b.wants("burst"), b.measureBurst},
+		{"writes", b.wants("writes"), b.measureWrites},
+		{"start", b.wants("start"), b.measureStart},
 		{"board", b.wants("board"), b.measureBoard},
 		{"liveday", b.wants("liveday"), b.checkLiveDay},
 		{"everyone", b.wants("everyone"), b.checkEveryone},

@@ -87,7 +87,7 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	b.report.lines = append(b.report.lines, goalLine, line{
 		what: "the same", limit: "a published system: 15,000/s", ours: rateAndCPU(firsts[0].values), theirs: figure(boardReference) + "/s",
 		value: firsts[0].values.rate() / boardReference, unit: "x",
-	})
+	}, cpuLine(goalLine.what, firsts[0].values, 45), cpuLine("live board, later page, 10 hosts followed", laters[0].values, 60))
 	for i := range followed {
 		for _, one := range []*contender{firsts[i], laters[i]} {
 			if one != firsts[0] {

@@ -67,14 +67,14 @@ func (b *bench) raceBurst(ctx context.Context, server *program) error {
 	var idle, behind, taken, done series
 	for round := range b.socketRounds {
 		b.say("burst: round %d of %d", round+1, b.socketRounds)
-		quiet, err := pushes(ctx, server.api, followers, nil)
+		quiet, err := pushes(ctx, followers, publishes(server.api), nil)
 		if err != nil {
 			return err
 		}
 		events := burstEvents(size, people, posts, round)
 		start := time.Now()
 		var in, all time.Duration
-		during, err := pushes(ctx, server.api, followers, func() error {
+		during, err := pushes(ctx, followers, publishes(server.api), func() error {
 			err := sendBurst(ctx, server.api, events)
 			in = time.Since(start)
 			return err
@@ -140,9 +140,14 @@ func sendBurst(ctx context.Context, a *api, events []event) error {
 	return errors.Join(errs...)
 }
 
-// pushes lets each author publish once, and returns in order how long each follower waited, from when the mutation was sent. beside
-// begins with the first of them.
-func pushes(ctx context.Context, a *api, followers *fleet, beside func() error) ([]time.Duration, error) {
+// publishes lets the i-th author publish.
+func publishes(a *api) func(ctx context.Context, i int) error {
+	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
+}
+
+// pushes lets each author act once, and returns in order how long each follower waited, from when the mutation was sent. beside
+// begins with the first of them; nil for nothing.
+func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
 	if beside == nil {
 		beside = func() error { return nil }
@@ -158,7 +163,7 @@ func pushes(ctx context.Context, a *api, followers *fleet, beside func() error) 
 				return
 			}
 			sent[i] = followers.now()
-			errs[i] = a.publish(ctx, burstAuthor(i), postBody(i))
+			errs[i] = act(ctx, i)
 		})
 	}
 	group.Wait()

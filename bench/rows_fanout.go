@@ -86,7 +86,7 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	const what = "fan-out into full inboxes"
 	b.report.lines = append(b.report.lines, line{
 		what: what, limit: "raw pipelined ZADD into the same inboxes", ours: rate(ours), theirs: rate(raw), value: ratio(ours.rate(), raw.rate()), unit: "x",
-		goal: atLeast(0.25, ">= 0.25 x its rate"),
+		goal: atLeast(0.4, ">= 0.4 x its rate"),
 	})
 	b.report.details = append(b.report.details,
 		detail{what: what, who: "posts of one author, from the first mutation to the last inbox", values: ours},

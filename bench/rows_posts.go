@@ -92,15 +92,11 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	if err := tables.Close(); err != nil {
 		return 0, err
 	}
-	pragmas := url.Values{"_pragma": {
-		"journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)",
-	}}
-	db, err := database.Open("sqlite", "file:"+path+"?"+pragmas.Encode())
+	db, err := openRaw(path)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1)
 	rows, names := make([][]any, count), make([][]any, count)
 	for i := range rows {
 		author, body, key, at := benchPost(i)
@@ -121,6 +117,18 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	}
 	err = insertMany(ctx, db, `INSERT INTO refs (type, object, ref, owner, url, data) VALUES `, names)
 	return time.Since(begin), err
+}
+
+// openRaw opens a SQLite file with the settings that Tidings has, and with one connection.
+func openRaw(path string) (*database.DB, error) {
+	pragmas := url.Values{"_pragma": {
+		"journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)",
+	}}
+	db, err := database.Open("sqlite", "file:"+path+"?"+pragmas.Encode())
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
 }
 
 // insertMany inserts rows, many per statement and more per transaction.

@@ -22,6 +22,8 @@ type worlds struct {
 	activeShows   int           // in a node's memory
 	day           livetest.Size // of shows
 	sampled       int           // of its viewers
+	program       string        // what is built from an empty cache
+	libraries     []string      // the same for what it cannot be without
 	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
 }
 
@@ -30,11 +32,13 @@ var (
 		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
 		readersOfOne: 4000, delivered: 25, imported: 300_000, burst: 10_000,
 		activeShows: 100_000, day: livetest.Size{Shows: 10_000, Live: 300, Hosts: 2500, Viewers: 20_000, Most: 2000}, sampled: 1000,
+		program: ".", libraries: buildFloor,
 	}
 	quickWorlds = worlds{
 		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
 		readersOfOne: 100, delivered: 3, imported: 20_000, burst: 1000,
 		activeShows: 4000, day: livetest.Size{Shows: 1000, Live: 30, Hosts: 100, Viewers: 200, Most: 90}, sampled: 50,
+		program: "unicode/utf8", libraries: []string{"unicode"},
 		turn: 400 * time.Millisecond,
 	}
 )
@@ -60,6 +64,10 @@ const (
 	liveDayDatabase
 	plainDatabase
 	webhooksDatabase
+	sqliteDatabase
+	postgresDatabase
+	startDatabase
+	emptyDatabase
 	redisDatabases // their number
 )
 

@@ -39,15 +39,19 @@ case "$word" in kill) kill -KILL $(head -1 "$2/data/postmaster.pid") ;; *) kill 
 wait $server
 [ "$word" ] || rm -rf "$2"`
 
-// settings make a small server. The disk is not waited for: what tests kill is processes and not the machine.
+// settings make a small server.
 const settings = `
 listen_addresses = ''
 max_connections = 200
 shared_buffers = 32MB
-fsync = off
-full_page_writes = off
 max_wal_size = 256MB
 autovacuum_naptime = 10s
+`
+
+// careless settings do not wait for the disk: what tests kill is processes and not the machine.
+const careless = settings + `
+fsync = off
+full_page_writes = off
 `
 
 // Postgres is the URL of a new database on this test binary's PostgreSQL server, which the first call starts. Its tables
@@ -64,14 +68,23 @@ func Postgres(tb testing.TB) (url string) {
 // NewServer starts a server for one test alone, that may Stop, Kill and Start it. The test's end stops it.
 func NewServer(tb testing.TB) *Server {
 	tb.Helper()
-	server, err := startServer()
+	server, err := startServer(careless)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		server.end("")
-	})
+	tb.Cleanup(server.Close)
 	return server
+}
+
+// NewDurable starts a server outside of a test, for programs that measure: it waits for the disk, as one in production does.
+func NewDurable() (*Server, error) { return startServer(settings) }
+
+// Close ends the server and deletes its data.
+func (s *Server) Close() { s.end("") }
+
+// Create makes a database without tables, and returns its URL.
+func (s *Server) Create(ctx context.Context, name string) (url string, err error) {
+	return s.url(name), s.create(ctx, name, "template0")
 }
 
 // Database is the URL of a new database of the server, without tables: whoever opens it makes them.
@@ -140,8 +153,8 @@ func (s *Server) admin(ctx context.Context, statement string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// startServer makes the data of a new server and starts it.
-func startServer() (*Server, error) {
+// startServer makes the data of a new server with these settings and starts it.
+func startServer(settings string) (*Server, error) {
 	bin, err := findPrograms()
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ const templateName = "tables"
 
 // sharedServer is the server of all tests, with its template.
 var sharedServer = sync.OnceValues(func() (*Server, error) {
-	server, err := startServer()
+	server, err := startServer(careless)
 	if err == nil {
 		err = server.create(context.Background(), templateName, "template0")
 	}

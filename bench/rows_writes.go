@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	database "database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+
+	"tidings/services/sql/sqltest"
+)
+
+// The rows of writes, on both SQL engines: mixed events by ingest, and mutations one after the other, beside a bare commit on the same
+// engine: one row, inserted by a statement that is a transaction of its own.
+const (
+	writer      = "writer"              // who sends the mutations
+	writesPause = 20 * time.Millisecond // before each write of one after the other, so that the jobs of the last one are done
+)
+
+// sqlEngine is an engine that is written to.
+type sqlEngine struct {
+	name      string
+	events    float64 // a second, that ingest should take
+	site      site
+	arguments []string // of a server on it
+	bare      *database.DB
+}
+
+// measureWrites measures SQLite and PostgreSQL, each with a server of its own.
+func (b *bench) measureWrites(ctx context.Context) error {
+	sqlite := sqlEngine{name: "SQLite", events: 10_000}
+	var err error
+	if sqlite.site, err = b.aside("writes-sqlite", sqliteDatabase); err != nil {
+		return err
+	}
+	if sqlite.bare, err = openRaw(filepath.Join(sqlite.site.folder, "bare.db")); err != nil {
+		return err
+	}
+	if err := b.writesOn(ctx, sqlite, nil); err != nil {
+		return err
+	}
+	server, err := sqltest.NewDurable()
+	if err != nil {
+		b.report.lines = append(b.report.lines, line{what: "ingest of mixed events, PostgreSQL", limit: "-", absent: err.Error()})
+		return nil
+	}
+	defer server.Close()
+	postgres := sqlEngine{name: "PostgreSQL", events: 5000}
+	if postgres.site, err = b.aside("writes-postgres", postgresDatabase); err != nil {
+		return err
+	}
+	url, err := server.Create(ctx, "tidings")
+	if err != nil {
+		return err
+	}
+	postgres.arguments = []string{"--database", url}
+	if url, err = server.Create(ctx, "bare"); err != nil {
+		return err
+	}
+	if postgres.bare, err = database.Open("pgx", url); err != nil {
+		return err
+	}
+	return b.writesOn(ctx, postgres, b.measureTwoNodes)
+}
+
+// writesOn measures one engine, and then what more there is to measure on it.
+func (b *bench) writesOn(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
+	defer func() { err = errors.Join(err, engine.bare.Close(), engine.site.forget(context.WithoutCancel(ctx))) }()
+	server, err := engine.site.start(ctx, engine.arguments...)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	if err := b.raceWrites(ctx, server, engine); err != nil || more == nil {
+		return err
+	}
+	return more(ctx, engine, server)
+}
+
+func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngine) error {
+	size := b.worlds.burst
+	people := size / 10
+	b.say("writes: seeding %s people on %s", thousands(int64(people)), engine.name)
+	posts, err := seedBurst(ctx, server.api, people, 0)
+	if err != nil {
+		return err
+	}
+	singles, err := newSingleWrites(ctx, server, engine, posts)
+	if err != nil {
+		return err
+	}
+	defer singles.conn.Close()
+	var taken, done series
+	for round := range b.socketRounds {
+		b.say("writes on %s: round %d of %d", engine.name, round+1, b.socketRounds)
+		start := time.Now()
+		if err := sendBurst(ctx, server.api, burstEvents(size, people, posts, round)); err != nil {
+			return err
+		}
+		taken = append(taken, rateOf(size, time.Since(start)))
+		if err := server.api.waitForJobs(ctx); err != nil {
+			return err
+		}
+		done = append(done, rateOf(size, time.Since(start)))
+		if err := singles.round(ctx, b.worlds.publications/2); err != nil {
+			return err
+		}
+		if err := server.api.waitForJobs(ctx); err != nil {
+			return err
+		}
+	}
+	b.reportWrites(engine, singles, taken, done)
+	return nil
+}
+
+func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series) {
+	ingest := "ingest of mixed events, " + engine.name
+	b.report.lines = append(b.report.lines, line{
+		what: ingest, limit: "-", ours: rate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+thousands(int64(engine.events))+" a second"),
+	})
+	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done})
+	bare := singles.values[bareCommit]
+	for kind, name := range singleKinds {
+		what := "writes one after the other, " + engine.name
+		b.report.details = append(b.report.details, detail{what: what, who: name, values: singles.values[kind]})
+		if kind == bareCommit {
+			continue
+		}
+		values := singles.values[kind]
+		b.report.lines = append(b.report.lines, line{
+			what: name + ", " + engine.name, limit: "a bare commit on the same engine", ours: milliseconds(values.p50()), theirs: milliseconds(bare.p50()),
+			value: ratio(float64(values.p50()), float64(bare.p50())), unit: "x the time", goal: atMost(1.3, "<= 1.3 x the time"),
+		})
+	}
+}
+
+// The kinds of writes of which one comes after the other.
+const (
+	singleLike = iota
+	singleMessage
+	singlePost
+	bareCommit
+)
+
+var singleKinds = []string{singleLike: "a like as a mutation", singleMessage: "a message as a mutation", singlePost: "a post as a mutation", bareCommit: "a bare commit"}
+
+// singleWrites are the writes of one user over one connection, and the bare commits beside them.
+type singleWrites struct {
+	address      string
+	conn         net.Conn
+	answers      *bufio.Reader
+	bare         *database.DB
+	posts        []string // not yet liked
+	conversation string
+	sent         int
+	values       []series // by kind
+}
+
+// newSingleWrites makes the writer and a conversation of theirs, and opens singleWrites.
+func newSingleWrites(ctx context.Context, server *program, engine sqlEngine, posts []string) (*singleWrites, error) {
+	ids, err := server.api.ingest(ctx, []event{
+		does(writer, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := openSingleWrites(ctx, server.address, engine.bare)
+	if err == nil {
+		w.posts, w.conversation = posts, ids[0]
+	}
+	return w, err
+}
+
+// openSingleWrites connects to a server, and makes the table of the bare commits.
+func openSingleWrites(ctx context.Context, address string, bare *database.DB) (*singleWrites, error) {
+	if _, err := bare.ExecContext(ctx, `CREATE TABLE bare (number BIGINT PRIMARY KEY, who BIGINT NOT NULL, body TEXT NOT NULL)`); err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &singleWrites{address: address, conn: conn, answers: bufio.NewReader(conn), bare: bare, values: make([]series, len(singleKinds))}, nil
+}
+
+// round writes so many of each kind, in turns.
+func (w *singleWrites) round(ctx context.Context, count int) error {
+	latencies := make([][]time.Duration, len(singleKinds))
+	for range count {
+		for kind := range singleKinds {
+			if err := pause(ctx, writesPause); err != nil {
+				return err
+			}
+			w.sent++
+			write := w.commit
+			if kind != bareCommit {
+				mutation, err := w.mutation(kind)
+				if err != nil {
+					return err
+				}
+				request := newTarget(w.address, 0, mutation, []string{"dev:" + writer}).requests[0]
+				write = func(ctx context.Context) error { return w.exchange(ctx, request) }
+			}
+			start := time.Now()
+			if err := write(ctx); err != nil {
+				return fmt.Errorf("%s: %w", singleKinds[kind], err)
+			}
+			latencies[kind] = append(latencies[kind], time.Since(start))
+		}
+	}
+	for kind, all := range latencies {
+		slices.Sort(all)
+		w.values[kind] = append(w.values[kind], newSample(all, sum(all)))
+	}
+	return nil
+}
+
+// mutation is the next mutation of a kind.
+func (w *singleWrites) mutation(kind int) (string, error) {
+	switch kind {
+	case singleLike:
+		if len(w.posts) == 0 {
+			return "", errors.New("every post is liked")
+		}
+		post := w.posts[0]
+		w.posts = w.posts[1:]
+		return `mutation { likePost(input: {postId: "` + post + `"}) { changed } }`, nil
+	case singleMessage:
+		return `mutation { sendMessage(input: {conversationId: "` + w.conversation + `", body: "Number ` + strconv.Itoa(w.sent) + `"}) { created } }`, nil
+	default:
+		return `mutation { publishPost(input: {body: "` + postBody(w.sent) + `"}) { created } }`, nil
+	}
+}
+
+// exchange sends a request and reads its answer.
+func (w *singleWrites) exchange(ctx context.Context, request []byte) error {
+	deadline := time.Now().Add(answerLimit)
+	if until, bounded := ctx.Deadline(); bounded && until.Before(deadline) {
+		deadline = until
+	}
+	if err := w.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := w.conn.Write(request); err != nil {
+		return err
+	}
+	return readAnswer(w.answers)
+}
+
+// commit inserts one row.
+func (w *singleWrites) commit(ctx context.Context) error {
+	_, err := w.bare.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, w.sent, 1, postBody(w.sent))
+	return err
+}
+
+// measureTwoNodes starts a second server on the engine. Shows start at the first one, and their followers have sockets at the second one,
+// or, to compare, at the first one as well.
+func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *program) (err error) {
+	other, err := b.aside("writes-postgres-2", postgresDatabase)
+	if err != nil {
+		return err
+	}
+	second, err := other.start(ctx, engine.arguments...)
+	if err != nil {
+		return err
+	}
+	defer second.stop()
+	pairs := b.worlds.publications
+	if _, err := seedBurst(ctx, first.api, 0, pairs); err != nil {
+		return err
+	}
+	nodes := []*program{first, second}
+	values := make([]series, len(nodes))
+	for i, node := range nodes {
+		followers, err := openFleet(ctx, node.address, pairs, subscribe(node.address, func(i int) string { return "dev:" + burstReader(i) }))
+		if err != nil {
+			return err
+		}
+		for round := range b.socketRounds {
+			b.say("shows that start at one of two nodes: round %d of %d, sockets at the %s", round+1, b.socketRounds, []string{"same", "other"}[i])
+			var late []time.Duration
+			if late, err = startShows(ctx, first.api, followers); err != nil {
+				break
+			}
+			values[i] = append(values[i], newSample(late, sum(late)))
+		}
+		followers.close()
+		if err != nil {
+			return err
+		}
+	}
+	const what = "a show's start at one of two nodes, until the push at the other one: p50"
+	same, there := values[0], values[1]
+	b.report.lines = append(b.report.lines, line{
+		what: what, limit: "at the same one: " + milliseconds(same.p50()), ours: "p99 " + milliseconds(there.p99()),
+		value: float64(there.p50()) / float64(time.Millisecond), unit: "ms", goal: atMost(100, "<= 100 ms: by hint, and not by the poll of 500 ms"),
+	})
+	b.report.details = append(b.report.details, detail{what: what, who: "sockets at the same node", values: same}, detail{what: what, who: "sockets at the other node", values: there})
+	return nil
+}
+
+// startShows plans a show of every author, and starts one after the other.
+func startShows(ctx context.Context, a *api, followers *fleet) ([]time.Duration, error) {
+	planned := make([]event, len(followers.sockets))
+	for i := range planned {
+		planned[i] = does(burstAuthor(i), "scheduleShow", map[string]any{"title": "Harbour at night", "plannedAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
+	}
+	shows, err := a.ingest(ctx, planned)
+	if err == nil {
+		err = a.waitForJobs(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pushes(ctx, followers, func(ctx context.Context, i int) error {
+		var data any
+		return a.do(ctx, "dev:"+burstAuthor(i), `mutation { startShow(input: {showId: "`+shows[i]+`"}) { changed } }`, nil, &data)
+	}, nil)
+}

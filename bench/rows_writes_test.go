@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// listener is a server that answers every request with data, and keeps the queries.
+type listener struct {
+	mu      sync.Mutex
+	queries []string
+	answer  string
+}
+
+func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var request struct{ Query string }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.Header.Get("Authorization") != "Bearer dev:"+writer {
+		http.Error(w, "not what the writer sends", http.StatusBadRequest)
+		return
+	}
+	l.mu.Lock()
+	l.queries = append(l.queries, request.Query)
+	l.mu.Unlock()
+	_, _ = w.Write([]byte(l.answer)) // the writer sees what comes
+}
+
+// singlesOf are writes to a listener, which counts as the server, with a database of their own.
+func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
+	t.Helper()
+	server := httptest.NewServer(heard)
+	t.Cleanup(server.Close)
+	bare, err := openRaw(filepath.Join(t.TempDir(), "bare.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bare.Close() })
+	singles, err := openSingleWrites(t.Context(), strings.TrimPrefix(server.URL, "http://"), bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = singles.conn.Close() })
+	singles.posts, singles.conversation = posts, "conversation:7"
+	return singles
+}
+
+// Each kind of write takes its turn, no two are the same, and every one of them is timed.
+func TestSingleWritesTakeTurns(t *testing.T) {
+	heard := &listener{answer: `{"data":{"done":true}}`}
+	singles := singlesOf(t, heard, "post:1", "post:2", "post:3")
+	for range 2 {
+		if err := singles.round(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{`likePost(input: {postId: "post:1"})`, "sendMessage", "publishPost", `likePost(input: {postId: "post:2"})`, "sendMessage", "publishPost"}
+	if len(heard.queries) != len(want) {
+		t.Fatalf("%d mutations: %q", len(heard.queries), heard.queries)
+	}
+	for i, query := range heard.queries {
+		if !strings.Contains(query, want[i]) {
+			t.Errorf("mutation %d is %s, want %s", i, query, want[i])
+		}
+	}
+	if sorted := slices.Sorted(slices.Values(heard.queries)); len(slices.Compact(sorted)) != len(want) {
+		t.Errorf("two mutations are the same: %q", heard.queries)
+	}
+	var rows int
+	if err := singles.bare.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 2 {
+		t.Errorf("%d rows were committed, %v", rows, err)
+	}
+	for kind, name := range singleKinds {
+		if values := singles.values[kind]; len(values) != 2 || values[0].p50 <= 0 || values[0].p50 >= writesPause+time.Minute {
+			t.Errorf("%s: %+v", name, values)
+		}
+	}
+}
+
+// A mutation that is refused ends the round, and so does the last post that can be liked.
+func TestSingleWritesThatFail(t *testing.T) {
+	refused := singlesOf(t, &listener{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
+	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleKinds[singleLike]) {
+		t.Errorf("a mutation that was refused: %v", err)
+	}
+	without := singlesOf(t, &listener{answer: `{"data":{}}`}, "post:1")
+	if err := without.round(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "every post is liked") {
+		t.Errorf("more likes than posts: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := singlesOf(t, &listener{answer: `{"data":{}}`}, "post:1").round(ended, 1); err == nil {
+		t.Error("a round that was ended goes on")
+	}
+}
