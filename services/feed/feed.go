@@ -90,8 +90,8 @@ const maxSkew = time.Minute
 // MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the command is
 // committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's cache. A mark of a
 // past moment, see jobs.Command.Moment, reaches the newest post that the feed has from before that moment. The mark only moves forward. The
-// post may have been deleted since, or its author unfollowed. INVALID if the position is in the future, NOT_FOUND if there never was such a
-// post.
+// post may have been deleted or hidden since, or its author unfollowed. INVALID if the position is in the future, NOT_FOUND if the reader can
+// never have been shown such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
@@ -125,9 +125,9 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	}
 	// SQL is asked first: a post that exists may come from a node whose clock is ahead.
 	name := services.GlobalID(services.PostType, upTo.String())
-	_, err := posts.Read(ctx, tx, upTo)
+	shown, err := posts.CanHaveShown(ctx, tx, reader, upTo)
 	switch {
-	case services.CodeOf(err) != services.NotFound: // a post that exists is not in the future, whatever this node's clock says
+	case err != nil || shown: // a post that was shown is not in the future, whatever this node's clock says
 	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:

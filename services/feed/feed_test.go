@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +14,11 @@ import (
 	"tidings/services/fanout/fanouttest"
 	"tidings/services/jobs"
 	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
 	"tidings/services/positions"
 	"tidings/services/posts"
 	"tidings/services/redis"
+	"tidings/services/sql"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -200,6 +203,62 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	}
 	n.Quiet(n.fan)
 	n.Agree(reader)
+}
+
+// apart publishes posts of authors around the moment at which they hide from a reader or block them: those of before, deleted ones too, and those
+// that the reader can never have been shown.
+func (n node) apart(reader services.UserID) (before, after []services.PostID) {
+	n.TB.Helper()
+	authors := n.Users(2)
+	publish := func() (ids []services.PostID) {
+		for _, author := range authors {
+			deleted := n.publish(author, "deleted")
+			n.Must(n.do(n.Service.Delete(author, deleted)))
+			ids = append(ids, deleted, n.publish(author, "hidden"))
+		}
+		return ids
+	}
+	n.Follow(authors[0], reader)
+	before = publish()
+	n.Clock.Advance(time.Second)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		for i, kind := range []services.RestrictionKind{services.Hide, services.Block} {
+			made := services.PostIDAt(n.Clock.Now())
+			if _, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: authors[i], Other: reader, Made: made}); err != nil {
+				return err
+			}
+		}
+		return jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, authors[0]))
+	})
+	n.Clock.Advance(time.Second)
+	after = publish()
+	n.Quiet(n.fan)
+	return before, after
+}
+
+// A post that its author published while hiding from the reader, or while blocking them, is to the reader as one that never was. One from
+// before is a position, as one that was deleted is: that it is hidden since shows nowhere.
+func TestHiddenPostsAsPositions(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		_, reader := n.pair()
+		before, after := n.apart(reader)
+		for _, post := range slices.Concat(before, after) {
+			want := map[bool]services.Code{true: "", false: services.NotFound}[slices.Contains(before, post)]
+			err := n.do(n.MarkSeen(reader, post))
+			if services.CodeOf(err) != want || err != nil && err.Error() != "upTo: there is no post:"+post.String() {
+				t.Errorf("up to %s: %v, want %q", post, err, want)
+			}
+			_, err = n.PageBelow(t.Context(), reader, post, 10)
+			if services.CodeOf(err) != want || err != nil && err.Error() != "lastId: there is no post:"+post.String() {
+				t.Errorf("below %s: %v, want %q", post, err, want)
+			}
+		}
+		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomePage, "")
+		if err != nil || mark != slices.Max(before) {
+			t.Errorf("the mark is at %s, %v, want %s", mark, err, slices.Max(before))
+		}
+	})
 }
 
 // A mutation under a known key returns the post of the first time and changes nothing.

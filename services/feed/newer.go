@@ -42,7 +42,7 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 		}
 	}
 	// Late posts come on top of the page's size, so that a burst of them does not keep the client from moving on.
-	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):], 0); err != nil {
+	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
 		return page, err
 	}
 	page.HasNext, err = s.rise(ctx, &page, newer, first)
@@ -84,7 +84,7 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))
-		if page.Items, err = s.fill(ctx, page.Items, entries[:want], 0); err != nil {
+		if page.Items, err = s.fill(ctx, page.Items, entries[:want]); err != nil {
 			return false, err
 		}
 		page.Next = entries[want-1].Post

@@ -36,19 +36,22 @@ func (s *Service) Page(ctx context.Context, reader services.UserID, before servi
 	return s.page(ctx, reader, before, 0, first)
 }
 
-// PageBelow is the Page below a given post: NOT_FOUND if it never existed; a deleted one keeps its position.
+// PageBelow is the Page below a given post: NOT_FOUND if the reader can never have been shown it. One that was deleted or hidden since, or
+// whose author was unfollowed, keeps its position.
 func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, post, post, first)
 }
 
-// page reads a page. If named is set, it also checks that such a post exists.
+// page reads a page. If named is set, it also checks that the reader can have been shown that post.
 func (s *Service) page(ctx context.Context, reader services.UserID, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), rawLimit-looked)
 		read := s.raw
-		// Only the newest page can lack a post in flight.
-		if before == services.MaxPostID && named == 0 {
+		switch {
+		case named != 0: // the first piece is below it
+			read = s.below
+		case before == services.MaxPostID: // only the newest page can lack a post in flight
 			read = func(ctx context.Context, reader services.UserID, _ services.PostID, limit int) (rawPage, error) {
 				return s.first(ctx, reader, limit)
 			}
@@ -59,10 +62,9 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 			return page, err
 		}
 		entries := page.cut(raw, want)
-		if page.Items, err = s.fill(ctx, page.Items, entries, named); err != nil {
+		if page.Items, err = s.fill(ctx, page.Items, entries); err != nil {
 			return page, err
 		}
-		// The post has been checked with the first piece.
 		named = 0
 		before = page.Next
 		looked += len(entries)
@@ -89,26 +91,13 @@ func (p *Page) cut(raw rawPage, want int) (entries []services.FeedEntry) {
 	return entries
 }
 
-// fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip, together with the post
-// that the request named, if any. Only SQL can say that this post does not exist; if SQL does not answer, the check is skipped.
-func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry, named services.PostID) ([]Item, error) {
-	if named == 0 {
-		if cached, all := s.cached(items, entries); all {
-			return cached, nil
-		}
+// fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip.
+func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry) ([]Item, error) {
+	if cached, all := s.cached(items, entries); all {
+		return cached, nil
 	}
 	ids, authors := idsOf(entries)
-	sought := ids
-	if named > 0 {
-		sought = append(ids, named)
-	}
-	posts, users, err := s.reader.Read(ctx, sought, authors)
-	// Without SQL the posts of the page may still be in memory or in Redis.
-	if named > 0 && services.IsUnavailable(err) {
-		posts, users, err = s.reader.Read(ctx, ids, authors)
-	} else if _, there := posts[named]; err == nil && named > 0 && !there {
-		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, named.String()))
-	}
+	posts, users, err := s.reader.Read(ctx, ids, authors)
 	if err != nil {
 		return items, err
 	}
@@ -133,9 +122,9 @@ func (s *Service) cached(items []Item, entries []services.FeedEntry) (more []Ite
 	return visible(read), true
 }
 
-// idsOf are the posts and authors of entries. There is room for one more post.
+// idsOf are the posts and authors of entries.
 func idsOf(entries []services.FeedEntry) (ids []services.PostID, authors []services.UserID) {
-	ids, authors = make([]services.PostID, len(entries), len(entries)+1), make([]services.UserID, len(entries))
+	ids, authors = make([]services.PostID, len(entries)), make([]services.UserID, len(entries))
 	for i, entry := range entries {
 		ids[i], authors[i] = entry.Post, entry.Author
 	}
@@ -145,6 +134,28 @@ func idsOf(entries []services.FeedEntry) (ids []services.PostID, authors []servi
 // visible leaves out the items that are not there any more. An author without a key is being erased.
 func visible(items []Item) []Item {
 	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
+}
+
+// below is raw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the entries, so
+// that a client that pages its own feed costs no statement. Of all others only SQL knows, and if it does not answer, the check is skipped.
+func (s *Service) below(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
+	page, err := s.raw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
+	if err != nil {
+		return page, err
+	}
+	if len(page.Entries) > 0 && page.Entries[0].Post == post {
+		page.Entries = page.Entries[1:]
+		return page, nil
+	}
+	page.Entries = page.Entries[:min(limit, len(page.Entries))]
+	shown, err := posts.CanHaveShown(ctx, s.store, reader, post)
+	if err == nil && !shown {
+		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, post.String()))
+	}
+	if services.IsUnavailable(err) {
+		err = nil
+	}
+	return page, err
 }
 
 // raw reads entries of the reader's feed: from the inbox and the node cache, after a rebuild if the inbox is lost. They come from SQL if

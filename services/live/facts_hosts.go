@@ -66,10 +66,12 @@ var (
 
 	hostsOfReader = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
 
-	// A follow that ended, or one whose host hides: both took the shows off the board.
+	// A follow that ended, or one of which the board shows nothing: both took the shows off the board. A host who hid before the session
+	// was made was not on it.
 	followEnded = sql.NewStatement("whether a follow has ended lately", `
 SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
-UNION ALL SELECT 1 FROM follows WHERE follower = $1 AND followee = $2 AND NOT shown LIMIT 1`)
+UNION ALL SELECT 1 FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND NOT f.shown
+	AND NOT EXISTS (SELECT 1 FROM hides h WHERE h.author = $2 AND h.follower = $1 AND h.made < $4) LIMIT 1`)
 
 	pastFollowsForgotten = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
@@ -214,11 +216,11 @@ func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]service
 	return hosts, err
 }
 
-// unfollowedSince reports whether a board lost a host's shows at or after a time: the follow has ended, or it continues and
-// the shows are hidden.
-func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, since time.Time) (bool, error) {
+// unfollowedSince reports whether a board that was made with an ID has lost a host's shows since: the follow has ended, or it continues and
+// the shows are hidden. A mute counts whenever it began, since it is the viewer's own.
+func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
 	var is int
-	return db.One(ctx, followEnded, []any{follower, followee, since}, &is)
+	return db.One(ctx, followEnded, []any{follower, followee, made.Time(), made}, &is)
 }
 
 // forgetPastFollows deletes records of follows that ended before a time and returns how many. No session is that old.

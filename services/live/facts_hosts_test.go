@@ -122,7 +122,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
 		b.host(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
-			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, since))(b.T)
+			return sqltest.Must(unfollowedSince(b.Ctx, b.DB, 1, followee, services.PostIDAt(since)))(b.T)
 		}
 		start := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		for followee := services.UserID(2); followee <= 4; followee++ {
@@ -135,18 +135,27 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		unfollow(2)
 		unfollow(4) // not a host
 		unfollow(9) // not a host
-		sqltest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Microsecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
+		sqltest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Millisecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
 		b.Clock.Advance(time.Minute)
 		b.MakeFollows(services.Edge{Follower: 1, Followee: 2})
 		unfollow(2)
 		unfollow(2) // there is no such follow
-		sqltest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Microsecond))}, []bool{true, false})
+		sqltest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Millisecond))}, []bool{true, false})
 
 		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, Made: 60}
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, mute); return err })
 		sqltest.Equal(b.T, ended(3, start.Add(time.Hour)), true)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, mute); return err })
 		sqltest.Equal(b.T, ended(3, start), false)
+		// A host who hides left the boards that were made before. Later ones never had the host, whatever else the viewer mutes.
+		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: services.PostIDAt(start.Add(time.Second))}
+		for _, restriction := range []services.Restriction{hide, mute} {
+			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, restriction); return err })
+			sqltest.Equal(b.T, []bool{ended(3, start), ended(3, start.Add(time.Second)), ended(3, start.Add(2*time.Second))}, []bool{true, true, false})
+		}
+		for _, restriction := range []services.Restriction{hide, mute} {
+			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, restriction); return err })
+		}
 		block := services.Restriction{Kind: services.Block, Owner: 3, Other: 1, Made: 60}
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, block); return err })
 		sqltest.Equal(b.T, ended(3, start.Add(time.Minute)), true)

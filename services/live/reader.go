@@ -166,14 +166,15 @@ func (s *Service) forgotten(session Session) bool {
 }
 
 // checkShown checks that a show's host was on the board of the session: the host is on it now, or the viewer follows them and
-// they are hidden, or the viewer followed them until after the session was made.
+// they were hidden after the session was made, or the viewer followed them until after that. Who hides longer was not on the board,
+// and their shows are refused as those that never were.
 func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
 		if host.Author == show.Host && session.has(host.Since) {
 			return nil
 		}
 	}
-	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.Made.Time())
+	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.Made)
 	if err == nil && !was {
 		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
 	}

@@ -154,7 +154,7 @@ func TestPlansOnPostgres(t *testing.T) {
 		"engagement of posts": `'[[1],[2]]', 3`, "recount posts": `'[[1],[2]]'`, "counts of posts below a position": "9, 20", "active users of a range": "1, 9, 3, 10", "a job of before": "5, 9",
 		"lock a show to change it": "1", "shows by id": "ARRAY[1, 2]", "count upcoming shows": "1, 9", "replays of a host": "1, 9", "pulled replays": `'[[1],[2]]', 300`, "replays of followed hosts": "1, 9, 9, 300",
 		"a host": "1", "end a chunk of a host": "1", "shows that no board has yet": "1", "set a host's version": "1, 9", "versions of hosts": "0, 100", "hosts of a reader": "1",
-		"whether a follow has ended lately": "1, 2, 3", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
+		"whether a follow has ended lately": "1, 2, 3, 4", "reminders of a show": "1, 2, 1000", "reminders of a user": "1, ARRAY[1, 2]", "count reminders": "1, 9, 36",
 		"reminders that notify": `'[[1,2,3,0]]'`, "reminders of shows that notify": `'[[1,2]]'`,
 		"due users of the change stream": "9, 500", "postpone users of the change stream": "ARRAY[1, 2], 9", "settle users of the change stream": `'[[1,2],[3,4]]'`, "delay users of the change stream": `'[[1,2,3],[3,4,5]]'`,
 		"due letters": "'w1', 9, 9, 100", "letters that failed": "'w1', 9, 1", "letters of users": "'w1', ARRAY[1, 2]", "drop letters": "'w1', ARRAY[1, 2]", "try letters again at once": "'w1', 9",

@@ -23,6 +23,14 @@ func HidesFrom(author, viewer string) string {
 		") OR " + leaving(author) + ")"
 }
 
+// HidFrom is HidesFrom for something that the author published: the author hid from the viewer already when they published it, so that
+// the viewer cannot ever have been shown it. id is its ID.
+func HidFrom(author, viewer, id string) string {
+	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
+		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
+		") OR " + leaving(author) + ")"
+}
+
 // leaving is the condition that a user is being erased. It counts because PostgreSQL would read the whole index for EXISTS.
 func leaving(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"

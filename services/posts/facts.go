@@ -37,6 +37,9 @@ var (
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
+	canHaveShown = sql.NewStatement("whether a reader can have been shown a post",
+		`SELECT 1 FROM posts p WHERE p.id = $2 AND NOT `+people.HidFrom("p.author", "$1", "p.id"))
+
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
 	newestOfMillisecond = sql.NewestOfMillisecond("posts")
@@ -142,9 +145,12 @@ func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 	return read(ctx, tx, lockPost, id)
 }
 
-// Read reads a post, which may be deleted: see Deleted. NOT_FOUND if there never was one.
-func Read(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
-	return read(ctx, tx, postByID, id)
+// CanHaveShown reports whether a reader can have been shown a post, followed or not: its ID is a position in the reader's feed then. The
+// post may have been deleted since, and its author may hide from the reader or block them since. One that the author published while
+// hiding, or while blocking the reader, is to the reader as one that never was.
+func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (bool, error) {
+	var one int
+	return r.One(ctx, canHaveShown, []any{reader, id}, &one)
 }
 
 // read reads one post by a statement with postColumns. NOT_FOUND if there is none.

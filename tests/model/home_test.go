@@ -20,21 +20,30 @@ import (
 type home struct {
 	*world.World
 	mutes  map[relation]time.Time // muter and muted, and until when; the zero time is for good
-	hides  map[relation]bool      // the hiding user and the user they hide from
-	blocks map[relation]bool      // blocker and blocked
+	hides  map[relation]int       // the hiding user and the user they hide from: posts there were at the hide
+	blocks map[relation]int       // blocker and blocked: posts there were at the block
 	lose   func()                 // deletes one key from Redis; nil if that is not possible
 }
 
 type relation struct{ who, whom string }
 
 func newHome(n *world.Node, flush, lose func()) *home {
-	h := &home{World: world.NewWorld(n, flush), mutes: map[relation]time.Time{}, hides: map[relation]bool{}, blocks: map[relation]bool{}, lose: lose}
+	h := &home{World: world.NewWorld(n, flush), mutes: map[relation]time.Time{}, hides: map[relation]int{}, blocks: map[relation]int{}, lose: lose}
 	for _, person := range h.People { // admins can only pin users who were named before
 		n.Must(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
 	}
 	h.Shows = func(reader, author string) bool {
 		_, muted := h.mutes[relation{reader, author}]
-		return !muted && !h.hides[relation{author, reader}]
+		_, hides := h.hides[relation{author, reader}]
+		return !muted && !hides
+	}
+	h.Unshown = func(reader, author string, place int) bool {
+		for _, relations := range []map[relation]int{h.hides, h.blocks} {
+			if posts, there := relations[relation{author, reader}]; there && posts < place {
+				return true
+			}
+		}
+		return false
 	}
 	h.Moves = []func(*rapid.T){h.Publish, h.several, h.Delete, h.follow, h.Unfollow, h.Work, h.flip, h.mute, h.unmute, h.hide, h.block, h.clean, h.SetMode}
 	return h
@@ -91,15 +100,22 @@ func (h *home) end(*rapid.T) {
 
 func (h *home) hide(t *rapid.T) {
 	p := h.two(t)
-	verb := map[bool]string{false: "hideFrom", true: "unhideFrom"}[h.hides[p]]
-	h.act(t, verb, p, "", true)
-	h.hides[p] = !h.hides[p]
+	if _, hides := h.hides[p]; hides {
+		h.act(t, "unhideFrom", p, "", true)
+		delete(h.hides, p)
+		return
+	}
+	h.act(t, "hideFrom", p, "", true)
+	h.hides[p] = h.Published()
 }
 
 func (h *home) block(t *rapid.T) {
 	p := h.two(t)
-	h.act(t, "block", p, "", !h.blocks[p])
-	h.blocks[p] = true
+	_, blocked := h.blocks[p]
+	h.act(t, "block", p, "", !blocked)
+	if !blocked {
+		h.blocks[p] = h.Published()
+	}
 	delete(h.Follows[p.who], p.whom)
 	delete(h.Follows[p.whom], p.who)
 	h.Pending = true // the job changes the other person's feed
@@ -107,19 +123,22 @@ func (h *home) block(t *rapid.T) {
 
 func (h *home) unblock(t *rapid.T) {
 	p := h.two(t)
-	h.act(t, "unblock", p, "", h.blocks[p])
+	_, blocked := h.blocks[p]
+	h.act(t, "unblock", p, "", blocked)
 	delete(h.blocks, p)
 }
 
 // follow is refused while one of the two blocks the other. A block by the other reads as if there were no such user.
 func (h *home) follow(t *rapid.T) {
 	p := h.two(t)
-	if !h.blocks[p] && !h.blocks[relation{p.whom, p.who}] {
+	_, blocks := h.blocks[p]
+	_, blocked := h.blocks[relation{p.whom, p.who}]
+	if !blocks && !blocked {
 		h.FollowOne(t, p.who, p.whom)
 		return
 	}
 	want := "NOT_FOUND" // a block by the other is not disclosed
-	if h.blocks[p] {
+	if blocks {
 		want = "FORBIDDEN"
 	}
 	if got := h.N.Ask(p.who, fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){badges{version}}}`, p.whom), nil); got.ErrorCode() != want {

@@ -93,9 +93,10 @@ type World struct {
 	seen    map[string]int               // reader -> posts up to their seen position
 	liked   map[string]map[string]int    // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
-	Noticed map[string]int                     // recipient -> until when they have seen their notifications
-	Shows   func(reader, author string) bool   // whether the reader may see the author's posts if they follow; nil: always
-	Off     func(person, category string) bool // whether a person turned a category of notifications off; nil: nobody did
+	Noticed map[string]int                              // recipient -> until when they have seen their notifications
+	Shows   func(reader, author string) bool            // whether the reader may see the author's posts if they follow; nil: always
+	Unshown func(reader, author string, place int) bool // whether the author hid already when they published the post at a place; nil: nobody hides
+	Off     func(person, category string) bool          // whether a person turned a category of notifications off; nil: nobody did
 	Clock   int
 	Moves   []func(*rapid.T)  // what else may happen between two pages
 	Pending bool              // jobs wait: feeds may be behind
@@ -266,6 +267,12 @@ func (w *World) MarkSeen(t *rapid.T) {
 		place = rapid.IntRange(1, len(w.posts)).Draw(t, "place")
 		upTo = w.posts[place-1].ID
 	} else {
+		return
+	}
+	if upTo != "" && w.Unshown != nil && w.Unshown(reader, w.posts[place-1].author, place) {
+		if got := w.N.Ask(reader, fmt.Sprintf(`mutation{markHomeFeedSeen(input:{upTo:%q}){badges{version}}}`, upTo), nil); got.ErrorCode() != "NOT_FOUND" {
+			t.Fatalf("mark of a post that cannot have been shown: code %q", got.ErrorCode())
+		}
 		return
 	}
 	got := w.N.MarkFeedSeen(reader, upTo)

@@ -39,6 +39,9 @@ func (w *World) Delete(t *rapid.T) {
 	post.Deleted, w.Pending = true, true
 }
 
+// Published is the number of posts so far, deleted ones too.
+func (w *World) Published() int { return len(w.posts) }
+
 // SomePost draws a post, deleted ones too; nil while there is none.
 func (w *World) SomePost(t *rapid.T) *worldPost {
 	if len(w.posts) == 0 {
