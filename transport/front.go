@@ -26,8 +26,9 @@ type QuickSchema interface {
 
 // Front serves a listener. It answers the most frequent requests itself, which are plain in every respect: POST /graphql by
 // HTTP/1.1 with headers that mean nothing special, a short body, a good token, and an operation of a QuickSchema. Any other
-// connection it hands to the HTTP server, with all that was read from it: whatever is unusual, malformed, slow or refused is
-// answered there. Such a connection stays there. Both apply the same checks and limits, and send the same headers.
+// request it hands to the HTTP server, with its connection and all that was read from it: whatever is unusual, malformed, slow or
+// refused is answered there. Then the connection returns: a proxy sends the requests of many clients over it, and most of them are
+// plain. Both apply the same checks and limits, and send the same headers.
 //
 // Serving a busy connection that asks for one thing again and again is a loop's work, which answers many of them with one read:
 // see frontLoops. Any other connection has a goroutine.
@@ -155,13 +156,20 @@ func (f *Front) accept(from *frontListener) {
 			from.give(&handedConn{Conn: conn})
 			continue
 		}
-		one := &frontConn{front: f, conn: conn, to: from}
-		if !f.enter(one) {
+		if !f.take(conn, from) {
 			_ = conn.Close() // the server has ended
-			continue
 		}
-		go one.serve(nil, nil)
 	}
+}
+
+// take serves a connection of a listener; false if the server has ended.
+func (f *Front) take(conn net.Conn, from *frontListener) bool {
+	one := &frontConn{front: f, conn: conn, to: from}
+	if !f.enter(one) {
+		return false
+	}
+	go one.serve(nil, nil)
+	return true
 }
 
 // enter registers a connection, unless the server is ending: after close has looked at all connections, none may follow.
@@ -196,12 +204,15 @@ func (f *Front) tell() {
 	}
 }
 
-// count counts the connections of the HTTP server. Those that are handed on count before they leave the front, in give, so
-// their first state is not counted again. A hijacked connection belongs to Sockets, which drains it.
+// count counts the connections of the HTTP server. Those that are handed on count before they leave the front, in give, so their
+// first state is not counted again, and they learn here that they were answered. A hijacked connection belongs to Sockets, which
+// drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
-	switch _, handed := conn.(*handedConn); {
+	switch one, handed := conn.(*handedConn); {
 	case state == http.StateNew && !handed:
 		f.add(1)
+	case state == http.StateIdle && handed:
+		one.answered()
 	case state == http.StateClosed || state == http.StateHijacked:
 		f.add(-1)
 	}

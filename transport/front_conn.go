@@ -168,7 +168,8 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 	if c.hasAhead {                     // watch has read on behind these bytes
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
-	c.to.give(&handedConn{Conn: c.conn, before: before, paid: paid})
+	conn, front, to := c.conn, c.front, c.to
+	c.to.give(&handedConn{Conn: conn, before: before, paid: paid, takeBack: func() bool { return front.take(conn, to) }})
 }
 
 // frontOutcome is what becomes of a connection after some of its bytes.

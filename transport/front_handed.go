@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -56,15 +57,66 @@ func (l *frontListener) give(conn net.Conn) {
 }
 
 // handedConn is a connection of which something was read already. Its type tells count and ConnContext that it comes from the
-// front.
+// front. When the HTTP server has answered and would wait for the next request, the connection returns to the front: the server
+// sees its end, and closes it.
 type handedConn struct {
 	net.Conn
 	before []byte // what was read; only the one reader of a connection uses it
 	paid   bool   // its first request was charged to its address
+	// takeBack takes the connection; false if the front has ended. nil: the connection stays with the HTTP server.
+	takeBack func() bool
+	use      atomic.Int32
+	room     int // of the HTTP server's buffer when nothing is in it; only the reader uses it
+}
+
+// What the HTTP server does with a handedConn.
+const (
+	handedBusy     = iota // it has a request
+	handedAnswered        // it has none, or has read a next one already
+	handedWaiting         // it waits for one
+	handedReturned        // it was told of the end, and will close the connection
+	handedClosed
+)
+
+// answered says that the HTTP server has answered a request.
+func (c *handedConn) answered() {
+	if c.takeBack != nil {
+		c.use.CompareAndSwap(handedBusy, handedAnswered)
+	}
+}
+
+// SetReadDeadline sets the deadline. The HTTP server sets one before it waits for a next request, and another when that has begun,
+// which may be at once: it has read on behind the last one.
+func (c *handedConn) SetReadDeadline(at time.Time) error {
+	if !c.use.CompareAndSwap(handedAnswered, handedWaiting) {
+		c.use.CompareAndSwap(handedWaiting, handedBusy)
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+// returns reports whether the connection returns to the front, at a read into so much room. It does if the HTTP server waits for a
+// request of which it has nothing yet.
+func (c *handedConn) returns(room int) bool {
+	// The first read comes before any request, with the whole of the buffer. A piece of a next request leaves less.
+	if c.room == 0 {
+		c.room = room
+	}
+	return room == c.room && c.use.CompareAndSwap(handedWaiting, handedReturned)
+}
+
+// Close closes the connection, or returns it to the front. A second call, as that of a shutdown, finds it closed.
+func (c *handedConn) Close() error {
+	if c.use.Swap(handedClosed) == handedReturned && c.takeBack() {
+		return nil
+	}
+	return c.Conn.Close()
 }
 
 // Read returns first what was read before, and then drops that, because the connection may live for long.
 func (c *handedConn) Read(to []byte) (int, error) {
+	if c.takeBack != nil && c.returns(len(to)) {
+		return 0, io.EOF
+	}
 	if len(c.before) == 0 {
 		return c.Conn.Read(to)
 	}

@@ -31,7 +31,7 @@ const (
 	// between would pay for each change.
 	jointAfter = 8
 	// After a request that a loop could not answer, as of a viewer who never has a document, so many more.
-	jointPause = 64
+	jointPause = 8
 	// A loop whose read takes longer than this gets another goroutine: the other connections need not wait for it.
 	relieveAfter = 5 * time.Millisecond
 	// How many requests are answered at once. Their badges' documents are some 50 KB; a page has a few KB of answer each.
