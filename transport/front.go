@@ -156,19 +156,18 @@ func (f *Front) accept(from *frontListener) {
 			from.give(&handedConn{Conn: conn})
 			continue
 		}
-		if !f.take(conn, from) {
+		if !f.take(&frontConn{front: f, conn: conn, to: from}, nil) {
 			_ = conn.Close() // the server has ended
 		}
 	}
 }
 
-// take serves a connection of a listener; false if the server has ended.
-func (f *Front) take(conn net.Conn, from *frontListener) bool {
-	one := &frontConn{front: f, conn: conn, to: from}
+// take serves a connection of which something was read; false if the server has ended.
+func (f *Front) take(one *frontConn, before []byte) bool {
 	if !f.enter(one) {
 		return false
 	}
-	go one.serve(nil, nil)
+	go one.serve(nil, before)
 	return true
 }
 
@@ -211,8 +210,8 @@ func (f *Front) count(conn net.Conn, state http.ConnState) {
 	switch one, handed := conn.(*handedConn); {
 	case state == http.StateNew && !handed:
 		f.add(1)
-	case state == http.StateIdle && handed:
-		one.answered()
+	case handed && (state == http.StateActive || state == http.StateIdle):
+		one.became(state)
 	case state == http.StateClosed || state == http.StateHijacked:
 		f.add(-1)
 	}

@@ -41,6 +41,7 @@ type frontConn struct {
 	ahead         [1]byte   // what watch has read
 	hasAhead      bool
 	joint         int // requests in a row that could be answered jointly
+	stays         int // answers for which it stays with the HTTP server when it is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -168,8 +169,13 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 	if c.hasAhead {                     // watch has read on behind these bytes
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
-	conn, front, to := c.conn, c.front, c.to
-	c.to.give(&handedConn{Conn: conn, before: before, paid: paid, takeBack: func() bool { return front.take(conn, to) }})
+	// No method of c: it need not live as long as the connection.
+	conn, front, to, stays := c.conn, c.front, c.to, max(c.stays, 1)
+	handed := newHanded(conn, before, stays, func(before []byte) bool {
+		return front.take(&frontConn{front: front, conn: conn, to: to, stays: min(2*stays, mostAnswers)}, before)
+	})
+	handed.paid = paid
+	c.to.give(handed)
 }
 
 // frontOutcome is what becomes of a connection after some of its bytes.
@@ -216,6 +222,7 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 			return used, outcome
 		}
 		used += len(head.text) + head.length
+		c.stays = 0
 	}
 	return used, frontMore
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,27 +63,54 @@ func (l *frontListener) give(conn net.Conn) {
 // sees its end, and closes it.
 type handedConn struct {
 	net.Conn
-	before []byte // what was read; only the one reader of a connection uses it
+	before []byte // what was read and not returned yet; only the one reader of a connection uses it
 	paid   bool   // its first request was charged to its address
-	// takeBack takes the connection; false if the front has ended. nil: the connection stays with the HTTP server.
-	takeBack func() bool
+	// takeBack takes the connection with what was read of the next request; false if the front has ended. nil: the connection stays
+	// with the HTTP server.
+	takeBack func(before []byte) bool
+	stays    int // answers after which it returns
 	use      atomic.Int32
 	room     int // of the HTTP server's buffer when nothing is in it; only the reader uses it
+
+	mu     sync.Mutex
+	change sync.Cond // of the fields below
+	past   bool      // the deadline of reads is in the past
+	closed bool
 }
+
+// mostAnswers bounds for how long a connection stays with the HTTP server. The way there and back takes some 25 us, so one that is
+// handed on again and again stays for twice as many answers each time, until the front has answered on it.
+const mostAnswers = 64
 
 // What the HTTP server does with a handedConn.
 const (
-	handedBusy     = iota // it has a request
+	handedReading  = iota // it reads a request
+	handedActive          // it answers one
 	handedAnswered        // it has none, or has read a next one already
 	handedWaiting         // it waits for one
 	handedReturned        // it was told of the end, and will close the connection
 	handedClosed
 )
 
-// answered says that the HTTP server has answered a request.
-func (c *handedConn) answered() {
-	if c.takeBack != nil {
-		c.use.CompareAndSwap(handedBusy, handedAnswered)
+// newHanded makes a connection that the front hands on, and that returns after so many answers.
+func newHanded(conn net.Conn, before []byte, stays int, takeBack func(before []byte) bool) *handedConn {
+	c := &handedConn{Conn: conn, before: before, stays: stays, takeBack: takeBack}
+	c.change.L = &c.mu
+	return c
+}
+
+// became takes note of what the HTTP server does.
+func (c *handedConn) became(state http.ConnState) {
+	switch {
+	case c.takeBack == nil:
+	case state == http.StateActive:
+		c.use.Store(handedActive)
+	case state == http.StateIdle:
+		after := int32(handedReading)
+		if c.stays--; c.stays <= 0 {
+			after = handedAnswered
+		}
+		c.use.CompareAndSwap(handedActive, after)
 	}
 }
 
@@ -89,32 +118,42 @@ func (c *handedConn) answered() {
 // which may be at once: it has read on behind the last one.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
 	if !c.use.CompareAndSwap(handedAnswered, handedWaiting) {
-		c.use.CompareAndSwap(handedWaiting, handedBusy)
+		c.use.CompareAndSwap(handedWaiting, handedReading)
 	}
+	c.mu.Lock()
+	c.past = !at.IsZero() && !at.After(time.Now())
+	c.mu.Unlock()
+	c.tell()
 	return c.Conn.SetReadDeadline(at)
 }
 
-// returns reports whether the connection returns to the front, at a read into so much room. It does if the HTTP server waits for a
-// request of which it has nothing yet.
-func (c *handedConn) returns(room int) bool {
-	// The first read comes before any request, with the whole of the buffer. A piece of a next request leaves less.
-	if c.room == 0 {
-		c.room = room
+// tell wakes a look up.
+func (c *handedConn) tell() {
+	if c.takeBack != nil {
+		c.change.Broadcast()
 	}
-	return room == c.room && c.use.CompareAndSwap(handedWaiting, handedReturned)
 }
 
 // Close closes the connection, or returns it to the front. A second call, as that of a shutdown, finds it closed.
 func (c *handedConn) Close() error {
-	if c.use.Swap(handedClosed) == handedReturned && c.takeBack() {
+	if c.use.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
 		return nil
 	}
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.tell()
 	return c.Conn.Close()
 }
 
 // Read returns first what was read before, and then drops that, because the connection may live for long.
 func (c *handedConn) Read(to []byte) (int, error) {
-	if c.takeBack != nil && c.returns(len(to)) {
+	switch {
+	case c.takeBack == nil:
+	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there.
+	case len(to) == 1 && c.use.Load() == handedActive:
+		return c.look(to)
+	case c.returns(len(to)):
 		return 0, io.EOF
 	}
 	if len(c.before) == 0 {
@@ -125,6 +164,34 @@ func (c *handedConn) Read(to []byte) (int, error) {
 		c.before = nil
 	}
 	return n, nil
+}
+
+// look reads whether the client is still there. A byte of its next request shows that, and is kept back: with that byte the request
+// would be the HTTP server's. So the look lasts until that one ends it by a deadline.
+func (c *handedConn) look(to []byte) (int, error) {
+	if len(c.before) == 0 {
+		n, err := c.Conn.Read(to)
+		if n == 0 {
+			return 0, err
+		}
+		c.before = append(c.before, to[0])
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.past && !c.closed {
+		c.change.Wait()
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+// returns reports whether the connection returns to the front, at a read into so much room. It does if the HTTP server waits for a
+// request of which it has nothing yet.
+func (c *handedConn) returns(room int) bool {
+	// The first read comes before any request, with the whole of the buffer. A piece of a next request leaves less.
+	if c.room == 0 {
+		c.room = room
+	}
+	return room == c.room && len(c.before) < frontBuffer && c.use.CompareAndSwap(handedWaiting, handedReturned)
 }
 
 // CloseWrite closes the sending side, as the HTTP server does before it closes a connection that it has not read to the end.

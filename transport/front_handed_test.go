@@ -2,8 +2,12 @@ package transport
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// After a request that the HTTP server answered, the front answers the next ones on the same connection. It may be the one after the
-// next: a client that is quick sends it before the server has looked whether there is one.
+// After a request that the HTTP server answered, the front answers the next one on the same connection.
 func TestHandedConnectionsReturn(t *testing.T) {
 	f := newFronted(t, false, nil)
 	returned := 0
@@ -30,15 +33,10 @@ func TestHandedConnectionsReturn(t *testing.T) {
 			if answer := f.read(reader, 1)[0]; answer == "no answer" || strings.Contains(strings.SplitN(answer, "\n", 2)[0], " true") {
 				break // the HTTP server ended the connection
 			}
-			before, tries := f.schema.answered.Load(), 0
-			for ; f.schema.answered.Load() == before && tries < 50; tries++ {
-				_, _ = io.WriteString(conn, raw(query("{ who }")))
-				if answer := f.read(reader, 1)[0]; !strings.HasSuffix(answer, `{"data":{"who":"alice@"}}`) {
-					t.Errorf("after %s: %s", one.name, answer)
-				}
-			}
-			if tries == 50 {
-				t.Errorf("after %s the front answered none of %d plain requests", one.name, tries)
+			before := f.schema.answered.Load()
+			_, _ = io.WriteString(conn, raw(query("{ who }")))
+			if answer := f.read(reader, 1)[0]; !strings.HasSuffix(answer, `{"data":{"who":"alice@"}}`) || f.schema.answered.Load() != before+1 {
+				t.Errorf("after %s the front answered %d plain requests: %s", one.name, f.schema.answered.Load()-before, answer)
 			}
 			returned++
 		}
@@ -48,6 +46,178 @@ func TestHandedConnectionsReturn(t *testing.T) {
 		t.Errorf("only %d connections returned", returned)
 	}
 }
+
+// A connection on which nothing is plain stays with the HTTP server for twice as many answers each time. One plain request, and it
+// returns at once again.
+func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
+	f := newFronted(t, false, nil)
+	k := f.keep()
+	returned := func() bool {
+		f.front.mu.Lock()
+		defer f.front.mu.Unlock()
+		return len(f.front.conns) == 1 && f.front.handed == 0
+	}
+	ask := func(text string) {
+		t.Helper()
+		if last, err := k.ask(text); last || err != nil {
+			t.Fatalf("the last answer: %t, %v", last, err)
+		}
+	}
+	rest := func(stays int) {
+		t.Helper()
+		for range stays {
+			ask(raw("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length"))
+		}
+		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", stays), returned)
+	}
+	for range 2 {
+		for _, stays := range []int{1, 2, 4, 8, 16, 32, mostAnswers, mostAnswers} {
+			rest(stays)
+		}
+		ask(raw(query("{ who }")))
+	}
+}
+
+// fakeHanded is a handed connection as the HTTP server uses it, whose client sends one byte for each read.
+type fakeHanded struct {
+	*handedConn
+	client net.Conn
+	taken  *string // with what it was taken back
+}
+
+func newFakeHanded(t *testing.T, stays int) *fakeHanded {
+	ours, client := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), client.Close() })
+	f := &fakeHanded{client: client}
+	f.handedConn = newHanded(ours, nil, stays, func(before []byte) bool {
+		text := string(before)
+		f.taken = &text
+		return true
+	})
+	return f
+}
+
+// reads lets the HTTP server read into so much room, while the client sends a byte.
+func (f *fakeHanded) reads(room int) error {
+	go func() { _, _ = f.client.Write([]byte("x")) }() // nobody may read it
+	_, err := f.Read(make([]byte, room))
+	return err
+}
+
+// answers is what the HTTP server does for a request that it has read.
+func (f *fakeHanded) answers() {
+	f.became(http.StateActive)
+	f.became(http.StateIdle)
+	_ = f.SetReadDeadline(inAnHour)
+}
+
+// A handed connection returns when the HTTP server waits for a request after so many answers, and has read nothing of it.
+func TestWhenHandedConnectionsReturn(t *testing.T) {
+	const room = 64
+	c := newFakeHanded(t, 2)
+	if err := c.reads(room); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.reads(1); err != nil { // the end of a head that fills the buffer: it is no look
+		t.Fatal(err)
+	}
+	c.answers()
+	if err := c.reads(room); err != nil {
+		t.Fatalf("it returns after its first answer: %v", err)
+	}
+	_ = c.SetReadDeadline(inAnHour)
+	c.answers()
+	if err := c.reads(room - 1); err != nil {
+		t.Errorf("it returns although a part of a request was read: %v", err)
+	}
+	if err := c.reads(room); err != io.EOF {
+		t.Errorf("it does not return after its second answer: %v", err)
+	}
+	if err := c.Close(); err != nil || c.taken == nil {
+		t.Errorf("it was not taken back: %v", err)
+	}
+	// A next request that was there already is the HTTP server's: it sets another deadline, and then reads on.
+	c = newFakeHanded(t, 1)
+	_ = c.reads(room)
+	c.answers()
+	_ = c.SetReadDeadline(inAnHour)
+	if err := c.reads(room); err != nil {
+		t.Errorf("it returns in the middle of a request: %v", err)
+	}
+	// And one that is closed while it waits is closed.
+	c = newFakeHanded(t, 1)
+	_ = c.reads(room)
+	c.answers()
+	if err := c.Close(); err != nil || c.taken != nil {
+		t.Errorf("it was taken back: %v", err)
+	}
+}
+
+// The byte that the HTTP server finds when it looks for the end of the client belongs to the next request, and so to the front.
+func TestALookKeepsTheNextRequest(t *testing.T) {
+	past := time.Unix(1, 0)
+	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
+		c := newFakeHanded(t, 1)
+		_ = c.reads(64)
+		c.became(http.StateActive)
+		_ = c.SetReadDeadline(time.Time{})
+		if early {
+			c.before = []byte("x")
+			_ = c.SetReadDeadline(past)
+		}
+		looked := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			looked <- err
+		}()
+		if !early {
+			_, _ = c.client.Write([]byte("x")) // until it is read
+			_ = c.SetReadDeadline(past)
+		}
+		if err := <-looked; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+		_ = c.SetReadDeadline(time.Time{})
+		c.became(http.StateIdle)
+		_ = c.SetReadDeadline(inAnHour)
+		if _, err := c.Read(make([]byte, 64)); err != io.EOF {
+			t.Errorf("%s: the connection does not return: %v", name, err)
+		}
+		if err := c.Close(); err != nil || c.taken == nil || *c.taken != "x" {
+			t.Errorf("%s: taken back with %v, %v", name, c.taken, err)
+		}
+	}
+	// What the server must hear of at once.
+	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
+		c := newFakeHanded(t, 1)
+		_ = c.reads(64)
+		c.became(http.StateActive)
+		looked := make(chan error, 1)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			looked <- err
+		}()
+		end(c)
+		if err := <-looked; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the look ends with %v", name, err)
+		}
+	}
+	c := newFakeHanded(t, 1)
+	_ = c.reads(64)
+	c.became(http.StateActive)
+	looked := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		looked <- err
+	}()
+	_, _ = c.client.Write([]byte("x"))
+	_ = c.Close()
+	if err := <-looked; err == nil {
+		t.Error("a look that has read a byte does not end with the connection")
+	}
+}
+
+var inAnHour = time.Now().Add(time.Hour)
 
 // What follows a handed request at once, or in pieces, is neither lost nor answered twice, wherever the pieces end.
 func TestRequestsBehindAHandedOne(t *testing.T) {
