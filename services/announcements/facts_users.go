@@ -59,11 +59,11 @@ var (
 
 	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users whom the application has
 	// only named.
-	userStates = sql.NewStatement("announcement states of users", `
-SELECT user_number, 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE {in user_number $1 BIGINT}
-UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {in user_number $1 BIGINT}
-UNION ALL SELECT number, 2, '', seen_at, 0, 0 FROM users WHERE {in number $1 BIGINT} AND seen_at > 0
-UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {in user_number $1 BIGINT}`)
+	userStates = sql.NewUserStatement("a user's announcement state", "announcement states of users", `
+SELECT user_number, 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE {user user_number}
+UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {user user_number}
+UNION ALL SELECT number, 2, '', seen_at, 0, 0 FROM users WHERE {user number} AND seen_at > 0
+UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user_number}`)
 
 	positionsAfter = sql.NewStatement("users with announcement positions", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
@@ -113,7 +113,8 @@ func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[
 	for _, user := range users {
 		states[user] = &UserState{Dots: map[string]uint64{}}
 	}
-	err := r.Each(ctx, userStates, []any{users}, func(scan func(...any) error) error {
+	st, of := userStates.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var kind, a, b, c int64
 		var dot string

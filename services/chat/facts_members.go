@@ -117,6 +117,12 @@ type membershipsPast struct {
 // membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
 func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
+	// In half the time: most reads are of one user.
+	if len(pages) == 1 {
+		var err error
+		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].past, leftSince, limit)
+		return found, err
+	}
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.user), int64(page.past)}
 	}

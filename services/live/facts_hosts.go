@@ -68,10 +68,8 @@ var (
 	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
-	hostsOfReader = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
-
-	hostsOfReaders = sql.NewStatement("hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
-		FROM follows f WHERE {in f.follower $1 BIGINT} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
+	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
+		FROM follows f WHERE {user f.follower} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
 
 	// A follow that ended, or one whose host hides: both took the shows off the board.
 	followEnded = sql.NewStatement("whether a follow has ended lately", `
@@ -211,20 +209,15 @@ func (d database) HostVersions(ctx context.Context, after services.UserID, limit
 // hostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
 // their board list these hosts.
 func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
-	hosts := []services.FollowedAuthor{}
-	err := db.Each(ctx, hostsOfReader, []any{reader}, func(scan func(...any) error) error {
-		edge, held := services.Edge{Follower: reader}, int64(0)
-		err := scan(&edge.Followee, &edge.Since, &held)
-		hosts = append(hosts, people.WithMode(edge, held).Host())
-		return err
-	})
-	return hosts, err
+	hosts, err := hostsByEach(ctx, db, []services.UserID{reader})
+	return hosts[reader], err
 }
 
 // hostsByEach is hostsBy for several readers. Those who follow no host are absent.
 func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
 	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
-	err := db.Each(ctx, hostsOfReaders, []any{readers}, func(scan func(...any) error) error {
+	st, of := hostsOfReaders.Of(readers)
+	err := db.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		edge, held := services.Edge{}, int64(0)
 		err := scan(&edge.Follower, &edge.Followee, &edge.Since, &held)
 		hosts[edge.Follower] = append(hosts[edge.Follower], people.WithMode(edge, held).Host())

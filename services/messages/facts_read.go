@@ -28,8 +28,8 @@ SELECT `+unreadDays+`
 FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadRows+`
 WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 
-	statesOfUsers = sql.NewStatement("states of users' site messages", `
-SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE {in s.user_number $1 BIGINT} GROUP BY 1, 2, 3, 4`)
+	statesOfUsers = sql.NewUserStatement("states of a user's site messages", "states of users' site messages", `
+SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE {user s.user_number} GROUP BY 1, 2, 3, 4`)
 
 	// From the user's rows, whose key is in the order of messages, to the texts: never the other way round.
 	messagesOf = sql.NewStatement("a user's site messages", `
@@ -66,7 +66,8 @@ SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_me
 
 // states reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
 func states(ctx context.Context, db *sql.DB, users ...services.UserID) ([]State, error) {
-	return readStates(ctx, db.Runner, statesOfUsers, users)
+	st, of := statesOfUsers.Of(users)
+	return readStates(ctx, db.Runner, st, of)
 }
 
 // readStates reads states from rows that each have one day of a state.

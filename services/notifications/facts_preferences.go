@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {in user_number $1 BIGINT}`
+const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
 	// The row is there to be locked: FOR UPDATE locks no row that does not exist, and of two first preferences at once one would be lost.
@@ -19,9 +19,9 @@ var (
 		ON CONFLICT (user_number) DO NOTHING`)
 
 	// Without a lock, for readers.
-	selectPreferences = sql.NewStatement("category preferences", preferencesIn)
+	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesIn)
 
-	lockPreferences = sql.NewStatement("lock category preferences", preferencesIn+` {for update}`)
+	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesIn+` {for update}`)
 
 	// The row exists and is locked.
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
@@ -66,9 +66,10 @@ func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (pre
 }
 
 // readPreferences reads preferences by a statement. Users without any are absent.
-func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, users []services.UserID) (map[services.UserID]preferences, error) {
+func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, users []services.UserID) (map[services.UserID]preferences, error) {
 	all := make(map[services.UserID]preferences, len(users))
-	err := r.Each(ctx, st, []any{users}, func(scan func(...any) error) error {
+	st, of := both.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var version uint64
 		var text string

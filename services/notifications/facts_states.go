@@ -68,9 +68,9 @@ WITH counters AS MATERIALIZED (
 )`+countUnseen)
 
 	// All counters of users, of removed categories too: shown leaves those out.
-	statesByUser = sql.NewStatement("notification states of users", `
+	statesByUser = sql.NewUserStatement("notification states of a user", "notification states of users", `
 WITH counters AS MATERIALIZED (
-	SELECT * FROM notification_state WHERE {in recipient $1 BIGINT}
+	SELECT * FROM notification_state WHERE {user recipient}
 )`+countUnseen)
 )
 
@@ -82,7 +82,8 @@ func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]Stat
 
 // statesOfUsers is statesOfUser for several users, in order of their IDs.
 func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]State, error) {
-	return readStates(ctx, db.Runner, statesByUser, users, db.Now())
+	st, of := statesByUser.Of(users)
+	return readStates(ctx, db.Runner, st, of, db.Now())
 }
 
 // statesOf reads the states of some counters in their transaction, in the order of counters.

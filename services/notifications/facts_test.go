@@ -278,7 +278,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 // A recount reads only unseen groups: its plan scans no table.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	b := &bundle{peopletest.NewBundle(t, sqltest.SQLite(t))}
-	plan := b.Plan("notification states of users")
+	plan := b.Plan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}

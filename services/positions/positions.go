@@ -30,8 +30,8 @@ var (
 
 	onePosition = sql.NewStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
-	positionsIn = sql.NewStatement("positions of users in a view", `SELECT user_number, position FROM user_access_log
-		WHERE {in user_number $1 BIGINT} AND view_code = $2 AND view_id = ''`)
+	positionsIn = sql.NewUserStatement("a user's position in a view", "positions of users in a view", `SELECT user_number, position FROM user_access_log
+		WHERE {user user_number} AND view_code = $2 AND view_id = ''`)
 
 	positionsOf = sql.NewStatement("positions of a user", `SELECT view_code, position FROM user_access_log
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
@@ -56,7 +56,8 @@ func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewI
 // OfUsers are the positions of users in a view whose id is ""; users who never looked are absent.
 func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.PostID, error) {
 	positions := make(map[services.UserID]services.PostID, len(users))
-	err := r.Each(ctx, positionsIn, []any{users, viewCode}, func(scan func(...any) error) error {
+	st, of := positionsIn.Of(users)
+	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
 		var user services.UserID
 		var position services.PostID
 		err := scan(&user, &position)

@@ -103,6 +103,8 @@ var (
 	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+ofAll(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)
 FROM {rows $1 i BIGINT, reader BIGINT, seen BIGINT} AS c`)
 
+	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+ofAll(`$1`)+countOfSources(`$1`, `$2`, `$3`))
+
 	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+ofInbox(`$1`)+countOfSources(`$1`, `$2`, `$3`))
 
 	newestCounting = sql.NewStatement("newest counting post of an inbox", `
@@ -183,6 +185,11 @@ type Reader struct {
 // that counts in Redis are compared with.
 func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
 	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
+	// In half the time: most reads are of one reader.
+	if len(readers) == 1 {
+		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
+		return counts, err
+	}
 	for i, reader := range readers {
 		// Answers come in no order; i says whose each is.
 		asked[i] = []any{i, int64(reader.ID), int64(reader.Seen)}

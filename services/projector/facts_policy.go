@@ -8,7 +8,7 @@ import (
 )
 
 // The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
-const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {in user_number $1 BIGINT}`
+const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {user user_number}`
 
 // A user without a row has the default policy. bearPolicy makes the row that a change locks.
 var (
@@ -16,9 +16,9 @@ var (
 		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
 		ON CONFLICT (user_number) DO NOTHING`)
 
-	lockPolicy = sql.NewStatement("lock a display policy", policiesOf+` {for update}`)
+	lockPolicies = sql.NewUserStatement("lock a display policy", "lock display policies", policiesOf+` {for update}`)
 
-	readPolicies = sql.NewStatement("display policies", policiesOf)
+	readPolicies = sql.NewUserStatement("a display policy", "display policies", policiesOf)
 
 	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
 		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
@@ -30,7 +30,7 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
-	policies, err := policiesBy(ctx, tx.Runner, lockPolicy, []services.UserID{user})
+	policies, err := policiesBy(ctx, tx.Runner, lockPolicies, []services.UserID{user})
 	policy := policies[user]
 	if err != nil {
 		return policy, err
@@ -56,9 +56,10 @@ func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[serv
 }
 
 // policiesBy reads policies by a statement that does or does not lock their rows.
-func policiesBy(ctx context.Context, r sql.Runner, st sql.Statement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
+func policiesBy(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
 	policies := make(map[services.UserID]services.DisplayPolicy, len(users))
-	err := r.Each(ctx, st, []any{users}, func(scan func(...any) error) error {
+	st, of := both.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var policy services.DisplayPolicy
 		var turned, dots int64
