@@ -87,7 +87,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
-	// One round trip for all whose documents exist. The others are counted in SQL, a few at a time.
+	// One round trip for all whose documents exist. The others are counted in SQL, in groups.
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {

@@ -59,11 +59,11 @@ var (
 
 	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users whom the application has
 	// only named.
-	userState = sql.NewStatement("a user's announcement state", `
-SELECT 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE user_number = $1
-UNION ALL SELECT 1, '', ver, segments, 0 FROM user_segments WHERE user_number = $1
-UNION ALL SELECT 2, '', seen_at, 0, 0 FROM users WHERE number = $1 AND seen_at > 0
-UNION ALL SELECT 3, dot, seen, 0, 0 FROM user_dots WHERE user_number = $1`)
+	userStates = sql.NewUserStatement("a user's announcement state", "announcement states of users", `
+SELECT user_number, 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE {user user_number}
+UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {user user_number}
+UNION ALL SELECT number, 2, '', seen_at, 0, 0 FROM users WHERE {user number} AND seen_at > 0
+UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user_number}`)
 
 	positionsAfter = sql.NewStatement("users with announcement positions", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
@@ -103,13 +103,27 @@ func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered,
 
 // ReadUser reads a user's state. Without a position its version is 0.
 func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserState, error) {
-	state := UserState{Dots: map[string]uint64{}}
-	err := r.Each(ctx, userState, []any{user}, func(scan func(...any) error) error {
+	states, err := readUsers(ctx, r, []services.UserID{user})
+	return *states[user], err
+}
+
+// readUsers is ReadUser for several users. All of them are in the result.
+func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[services.UserID]*UserState, error) {
+	states := make(map[services.UserID]*UserState, len(users))
+	for _, user := range users {
+		states[user] = &UserState{Dots: map[string]uint64{}}
+	}
+	st, of := userStates.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
+		var user services.UserID
 		var kind, a, b, c int64
 		var dot string
-		err := scan(&kind, &dot, &a, &b, &c)
+		if err := scan(&user, &kind, &dot, &a, &b, &c); err != nil {
+			return err
+		}
+		state := states[user]
 		switch kind {
-		// The kinds are the parts of userState; the columns a, b and c mean what the part says.
+		// The kinds are the parts of userStates; the columns a, b and c mean what the part says.
 		case 0:
 			state.Version, state.Position, state.DotsFrom = uint64(a), uint64(b), uint64(c)
 		case 1:
@@ -119,9 +133,9 @@ func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserStat
 		default:
 			state.Dots[dot] = uint64(a)
 		}
-		return err
+		return nil
 	})
-	return state, err
+	return states, err
 }
 
 // dropDormant deletes the positions of users who were not seen since a time, among the first limit users with IDs greater than

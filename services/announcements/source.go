@@ -35,15 +35,21 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 	badges.Dots = earlier.Badges.Dots
 }
 
-// Facts reads a user's state from SQL. It gives a new user their initial position, as a rebuild would.
-func (b Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
+// Facts reads the states of users from SQL. It gives a new user their initial position, as a rebuild would.
+func (b Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
 	// Without the list there is no count, and the source fails as a whole, rather than to count 0.
 	if _, err := b.s.Memory.At(ctx, b.s.clock.Now()); err != nil {
 		return err
 	}
-	state, err := b.s.userState(ctx, user)
-	document.Announcements, document.Segments, document.DotsSeen = state.AnnouncementState, state.Segments, state.Dots
-	return err
+	states, err := b.s.userStates(ctx, users)
+	if err != nil {
+		return err
+	}
+	for i, user := range users {
+		state, document := states[user], &documents[i]
+		document.Announcements, document.Segments, document.DotsSeen = state.AnnouncementState, state.Segments, state.Dots
+	}
+	return nil
 }
 
 // Share is this node's list of announcements and dots.

@@ -2,6 +2,7 @@ package announcements
 
 import (
 	"context"
+	"maps"
 
 	"tidings/services"
 	"tidings/services/rdb"
@@ -14,25 +15,51 @@ func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) 
 	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
 
-// userState is a user's state, from SQL. A new user starts at the present end of the list, and counts as seen from then on. An observed
-// user gets the state that they would start with, and nothing is stored.
+// userState is a user's state, from SQL: see userStates.
 func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
-	state, err := ReadUser(ctx, s.db.Runner, user)
-	if err != nil || !state.IsNew(s.projector.ActiveSince()) {
-		return state, err
+	states, err := s.userStates(ctx, []services.UserID{user})
+	if err != nil {
+		return UserState{}, err
 	}
-	// max: positions never go back, not even in what is only shown.
+	return *states[user], nil
+}
+
+// userStates are the states of users, from SQL. A new user starts at the present end of the list, and counts as seen from then on. An
+// observed user gets the state that they would start with, and nothing is stored.
+func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[services.UserID]*UserState, error) {
+	states, err := readUsers(ctx, s.db.Runner, users)
+	if err != nil {
+		return nil, err
+	}
+	var arrived []services.UserID
+	for user, state := range states {
+		if state.IsNew(s.projector.ActiveSince()) {
+			arrived = append(arrived, user)
+		}
+	}
+	if len(arrived) == 0 {
+		return states, nil
+	}
 	if services.Observed(ctx) {
 		var end int64
 		_, err := s.db.One(ctx, presentEnd, nil, &end)
-		state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
-		return state, err
+		for _, user := range arrived {
+			// max: positions never go back, not even in what is only shown.
+			state := states[user]
+			state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
+		}
+		return states, err
 	}
-	// It calls arrive, and those of other features, in one transaction; then the state is there to be read.
-	if err := s.projector.Arrive(ctx, user); err != nil {
-		return state, err
+	// A transaction for each: they arrive once, and others must not wait for the rows of all of them.
+	for _, user := range arrived {
+		// It calls arrive, and those of other features, in one transaction; then the state is there to be read.
+		if err := s.projector.Arrive(ctx, user); err != nil {
+			return nil, err
+		}
 	}
-	return ReadUser(ctx, s.db.Runner, user)
+	read, err := readUsers(ctx, s.db.Runner, arrived)
+	maps.Copy(states, read)
+	return states, err
 }
 
 // dormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt before it is

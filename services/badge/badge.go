@@ -7,9 +7,9 @@
 // One read (readInto): the moment and what all users share are taken first; the documents of all users come in one round
 // trip; items that became too old since are taken out; the sources add what this node's caches know (Remember) and each
 // writes its part (Render); then the totals are summed. Users who cannot be served so are read aside, beside each other:
-// rebuilt (readMissing) or counted in SQL (ReadFacts).
+// rebuilt one by one (readMissing), or counted in SQL in groups (readFacts).
 //
-// Without Redis the same counts come from SQL, a few readers at a time, and are STALE. A source that SQL does not count in
+// Without Redis the same counts come from SQL, a few groups of users at a time, and are STALE. A source that SQL does not count in
 // time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the
 // badges shown last, or UNKNOWN with a version so old that no client accepts it as newer.
 //
@@ -48,7 +48,7 @@ type Config struct {
 	Sources []Source
 	// Caps are the largest numbers shown in full.
 	Caps source.Caps
-	// FallbackReaders bounds how many users are counted in SQL at once; 0 means 8.
+	// FallbackReaders bounds how many counts are under way in SQL at once, each of one user or of a group; 0 means 8.
 	FallbackReaders int
 	// Patience bounds the time of one source in SQL, and the wait for a turn there of a user whose last badges this node
 	// remembers; 0 means 500 ms.
@@ -165,170 +165,84 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	documents, err := s.documentsBut(ctx, users, stale)
 	// Before the caches are added: what was aged is read again as a whole document.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
-	s.withMemory(ctx, users, documents, as == asWatch, at.Today())
-	var group errgroup.Group
-	limited := false
-	aside := func(read func() error) { // most reads need nothing aside
-		if !limited {
-			group.SetLimit(cap(s.fallback))
-			limited = true
-		}
-		group.Go(read)
-	}
+	watched := as == asWatch
+	s.withMemory(ctx, users, documents, watched, at.Today())
+	var counted, missing []int // indexes of users
 	for i, user := range users {
+		switch {
 		// Redis has a document, but it lacks the user's own command, or counts what is too old.
-		if stale[user] || unaged[user] {
-			aside(func() error {
-				badges[i], errs[i] = s.ReadFacts(ctx, user)
-				return nil
-			})
-			continue
-		}
-		if documents[i].Ready && !s.projector.Away(documents[i]) {
+		case stale[user] || unaged[user]:
+			counted = append(counted, i)
+		case documents[i].Ready && !s.projector.Away(documents[i]):
 			badges[i] = s.render(user, documents[i], at)
 			if as != asHost {
 				s.visits.note(user, documents[i].Day)
 			}
-			continue
+		// Nothing is rebuilt for a host, and nothing can be without Redis.
+		case as == asHost || err != nil:
+			counted = append(counted, i)
+		default:
+			missing = append(missing, i)
 		}
-		aside(func() error {
-			if as == asHost {
-				badges[i], errs[i] = s.ReadFacts(ctx, user)
-			} else {
-				badges[i], errs[i] = s.readMissing(ctx, user, as == asWatch, err)
+	}
+	if len(counted)+len(missing) == 0 { // most reads need nothing aside
+		return
+	}
+	if as != asHost {
+		s.logNotRebuilt(err)
+	}
+	var aside errgroup.Group
+	aside.SetLimit(cap(s.fallback))
+	for places := range inGroups(counted) {
+		aside.Go(func() error {
+			found, failed := s.readFacts(ctx, pick(users, places))
+			for at, i := range places {
+				badges[i], errs[i] = found[at], failed[at]
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // each function stores its error in errs
+	for _, i := range missing {
+		aside.Go(func() error {
+			badges[i], errs[i] = s.readMissing(ctx, users[i], watched)
+			return nil
+		})
+	}
+	_ = aside.Wait() // each function stores its errors in errs
 }
 
 // readMissing returns the badges of a user whose document is missing, or is from before a long absence: the document is
-// rebuilt, or the counts come from SQL if Redis does not answer.
-func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool, redisErr error) (*services.Badges, error) {
-	if redisErr == nil {
-		users, at := []services.UserID{user}, s.moment(ctx)
-		before := s.answered(users)
-		var document rdb.Document
-		if document, redisErr = s.projector.RebuildDocument(ctx, user); redisErr == nil {
-			documents, err := []rdb.Document{document}, error(nil)
-			// The rebuild has returned what it wrote. It may still be older than an answer that this node gave from SQL.
-			if document.Ready {
-				documents, err = s.newerThan(ctx, before, users, documents)
-			} else {
-				// Another caller's rebuild served this one: the document is read, and so the moment must be taken anew before
-				// it.
-				at = s.moment(ctx)
-				documents, err = s.documents(ctx, users)
-			}
-			if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
-				s.withMemory(ctx, users, documents, watched, at.Today())
-				return s.render(user, documents[0], at), nil
-			}
-			redisErr = err
+// rebuilt, or the counts come from SQL if that fails.
+func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool) (*services.Badges, error) {
+	users, at := []services.UserID{user}, s.moment(ctx)
+	before := s.answered(users)
+	document, err := s.projector.RebuildDocument(ctx, user)
+	if err == nil {
+		documents := []rdb.Document{document}
+		// The rebuild has returned what it wrote. It may still be older than an answer that this node gave from SQL.
+		if document.Ready {
+			documents, err = s.newerThan(ctx, before, users, documents)
+		} else {
+			// Another caller's rebuild served this one: the document is read, and so the moment must be taken anew before
+			// it.
+			at = s.moment(ctx)
+			documents, err = s.documents(ctx, users)
+		}
+		if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
+			s.withMemory(ctx, users, documents, watched, at.Today())
+			return s.render(user, documents[0], at), nil
 		}
 	}
-	// Unavailable is Redis' absence, which is logged once elsewhere; anything else is a bug.
-	if redisErr != nil && !services.IsUnavailable(redisErr) {
-		s.log.Error("badges were not rebuilt; counting in SQL", "error", redisErr)
-	}
+	s.logNotRebuilt(err)
 	return s.ReadFacts(ctx, user)
 }
 
-// ReadFacts counts in SQL, a few readers at a time: for when Redis does not answer, or does not yet have the reader's own last
-// command.
-func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
-	earlier, remembered := s.known.of(user)
-	admitted, err := s.awaitTurn(ctx, remembered)
-	if err != nil {
-		return nil, err
+// logNotRebuilt logs why documents could not be rebuilt. Unavailable is Redis' absence, which is logged once elsewhere; anything
+// else is a bug.
+func (s *Service) logNotRebuilt(err error) {
+	if err != nil && !services.IsUnavailable(err) {
+		s.log.Error("badges were not rebuilt; counting in SQL", "error", err)
 	}
-	// The slots are taken for as long as a count may last. Old badges now are better than new ones after a long wait.
-	if !admitted {
-		return s.stale(user, earlier), nil
-	}
-	defer func() { <-s.fallback }()
-	at := s.moment(ctx)
-	document, failed, err := s.countFacts(ctx, user, at.Today())
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, services.Wrapf(services.Unavailable, err, "badges: no answer in time")
-		}
-		for _, source := range failed {
-			s.log.Warn("badges are incomplete: neither Redis nor SQL answers", "source", source.Name(), "error", err)
-		}
-	}
-	switch {
-	// Some sources were counted. The others are filled in from what was shown last.
-	case len(failed) < len(s.sources):
-		return s.renderFallback(user, document, at, failed, earlier), nil
-	// Nothing could be counted: old badges, said to be old, are better than none.
-	case remembered:
-		return s.stale(user, earlier), nil
-	default:
-		return unknown(s.sources), nil
-	}
-}
-
-// awaitTurn takes one of the slots for counting in SQL; the caller gives it back. A user whose last badges are remembered waits
-// no longer than a count may take: after that admitted is false.
-func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool, err error) {
-	var enough <-chan time.Time
-	if remembered {
-		timer := time.NewTimer(s.patience)
-		defer timer.Stop()
-		enough = timer.C
-	}
-	select {
-	case s.fallback <- struct{}{}:
-		return true, nil
-	case <-enough:
-		return false, nil
-	case <-ctx.Done():
-		return false, services.Wrapf(services.Unavailable, ctx.Err(), "badges: no answer in time")
-	}
-}
-
-// renderFallback renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
-// comes from this node's clock, as a document's would come from Redis'.
-func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
-	document.N = uint64(at.Risen.UnixMicro())
-	// The document's own half was last seen at this version. Nothing newer than the document may be claimed, or its next
-	// change would be dropped.
-	if earlier.Badges != nil {
-		document.N = services.OwnHalf(earlier.Badges.Version)
-	}
-	s.fallbacks.note(user, document.N)
-	v := s.view(document, at)
-	badges := v.render()
-	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
-	// all of them.
-	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
-	// Right at this moment, and not known to stay right: no hint of a change will come.
-	for count := range s.sources.counts(badges) {
-		if count.Precision != services.Unknown {
-			count.Precision, count.AsOf = services.Stale, at.Now
-		}
-	}
-	// After the precision was set: what is filled in has its own age.
-	for _, source := range failed {
-		earlier.fillIn(v, badges, source)
-	}
-	// Again, for the parts that were filled in.
-	v.sum(badges)
-	s.known.keep(user, s.shown(v, badges))
-	return badges
-}
-
-// stale returns the remembered badges as STALE.
-func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
-	badges := earlier.stale()
-	// An exact version must not be sent twice with two contents: the least STALE version of the same half stands for it.
-	if _, marked := services.StaleHalf(badges.Version); !marked {
-		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
-	}
-	s.fallbacks.note(user, services.OwnHalf(badges.Version))
-	return badges
 }
 
 // moment takes the present moment. Call it before the documents are read, so that no document is older than the shared state

@@ -150,3 +150,31 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 		t.Errorf("the digest has %+v", digest.Parts)
 	}
 }
+
+// The counts beyond the lists of several readers are one statement, and each is the reader's own.
+func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
+	statements := &traced{named: map[string]int{}}
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: statements.trace}))
+	author, readers := n.Users(1)[0], n.Users(3)
+	for _, reader := range readers {
+		n.Follow(author, reader) // a follow counts from itself on
+		n.settle()
+		n.Posts(author, 10)
+	}
+	for _, reader := range readers {
+		n.Posts(reader, services.Retention+40)
+		n.Must(n.World.Projector.Refill(t.Context(), reader))
+	}
+	n.settle()
+	statements.take()
+	badges, errs := n.ReadMany(t.Context(), readers)
+	for i, want := range []int{30, 20, 10} {
+		n.Must(errs[i])
+		if got := badges[i].HomeFeed; got.Value != want || got.Precision != services.Exact {
+			t.Errorf("reader %d: %+v, want %d", i, got, want)
+		}
+	}
+	if ran := statements.take(); len(ran) != 1 || ran["count new posts"] != 1 {
+		t.Errorf("for three readers ran %v", ran)
+	}
+}

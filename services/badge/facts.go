@@ -2,32 +2,226 @@ package badge
 
 import (
 	"context"
+	"iter"
+	"slices"
+	"time"
 
 	"tidings/services"
+	"tidings/services/badge/source"
 	"tidings/services/rdb"
 )
 
-// countFacts makes a document from the facts alone. It returns the sources that could not be read, and the last error. A
-// source that hangs does not delay the others: each has its own time limit, and all together have three times that.
-func (s *Service) countFacts(ctx context.Context, user services.UserID, today int64) (document rdb.Document, failed []Source, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
-	defer cancel()
-	for _, source := range s.sources {
-		// A copy, so that a source that fails leaves nothing half written.
-		next := document
-		if failure := s.countSource(ctx, source, user, today, &next); failure != nil {
-			failed, err = append(failed, source), failure
-			source.Empty(&document)
-			continue
-		}
-		document = next
-	}
-	return document, failed, err
+// groupSize is how many users are counted together in SQL, at most: by the same statements, under one time limit for each source,
+// in one slot. Without a bound, one user with very much to count would take the others' time, and a hundred users would be
+// UNKNOWN by it; and a group would keep its slot from others for long. Statements for 25 users are already so few that more users
+// would save little: a hundred users are four groups, beside each other.
+const groupSize = 25
+
+// inGroups divides the places of users into groups that are counted together. They are of nearly one size, so that those that run
+// beside each other end together.
+func inGroups(places []int) iter.Seq[[]int] {
+	groups := max(1, (len(places)+groupSize-1)/groupSize)
+	return slices.Chunk(places, max(1, (len(places)+groups-1)/groups))
 }
 
-// countSource counts one source, within the time of one source.
-func (s *Service) countSource(ctx context.Context, source Source, user services.UserID, today int64, document *rdb.Document) error {
+// pick are the elements at some places of a list.
+func pick[T any](list []T, places []int) []T {
+	picked := make([]T, len(places))
+	for i, place := range places {
+		picked[i] = list[place]
+	}
+	return picked
+}
+
+// ReadFacts counts in SQL, a few counts at a time: for when Redis does not answer, or does not yet have the reader's own last
+// command.
+func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
+	badges, errs := s.readFacts(ctx, []services.UserID{user})
+	return badges[0], errs[0]
+}
+
+// readFacts is ReadFacts for a group of users, in their order. errs[i] is set only if the caller's context ended.
+func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
+	earlier := make([]known, len(users)) // without badges for a user who is not remembered
+	due, remembered := make([]int, len(users)), false
+	for i, user := range users {
+		earlier[i], _ = s.known.of(user)
+		due[i], remembered = i, remembered || earlier[i].Badges != nil
+	}
+	admitted, err := s.awaitTurn(ctx, remembered)
+	if err == nil && !admitted {
+		// The slots are taken for as long as a count may last. Old badges now are better than new ones after a long wait. The
+		// others have none and wait on.
+		due = slices.DeleteFunc(due, func(i int) bool {
+			if earlier[i].Badges != nil {
+				badges[i] = s.stale(users[i], earlier[i])
+			}
+			return badges[i] != nil
+		})
+		if len(due) == 0 {
+			return badges, errs
+		}
+		_, err = s.awaitTurn(ctx, false)
+	}
+	if err == nil {
+		defer func() { <-s.fallback }()
+		err = s.countBadges(ctx, due, users, earlier, badges)
+	}
+	for _, i := range due {
+		errs[i] = err // of the caller's context alone
+	}
+	return badges, errs
+}
+
+// countBadges counts the users at some places in SQL, and writes their badges. The caller holds a slot.
+func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []known, badges []*services.Badges) error {
+	at := s.moment(ctx)
+	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
+	if err != nil {
+		if ctx.Err() != nil {
+			return services.Wrapf(services.Unavailable, err, "badges: no answer in time")
+		}
+		s.logMissing(failed, err)
+	}
+	for k, i := range places {
+		switch {
+		// Some sources were counted. The others are filled in from what was shown last.
+		case len(failed[k]) < len(s.sources):
+			badges[i] = s.renderFallback(users[i], documents[k], at, failed[k], earlier[i])
+		// Nothing could be counted: old badges, said to be old, are better than none.
+		case earlier[i].Badges != nil:
+			badges[i] = s.stale(users[i], earlier[i])
+		default:
+			badges[i] = unknown(s.sources)
+		}
+	}
+	return nil
+}
+
+// awaitTurn takes one of the slots for counting in SQL; the caller gives it back. A user whose last badges are remembered waits
+// no longer than a count may take: after that admitted is false.
+func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool, err error) {
+	var enough <-chan time.Time
+	if remembered {
+		timer := time.NewTimer(s.patience)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	select {
+	case s.fallback <- struct{}{}:
+		return true, nil
+	case <-enough:
+		return false, nil
+	case <-ctx.Done():
+		return false, services.Wrapf(services.Unavailable, ctx.Err(), "badges: no answer in time")
+	}
+}
+
+// renderFallback renders the counts of SQL. Its version follows the last one that this node showed. Without one, the version's own half
+// comes from this node's clock, as a document's would come from Redis'.
+func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
+	document.N = uint64(at.Risen.UnixMicro())
+	// The document's own half was last seen at this version. Nothing newer than the document may be claimed, or its next
+	// change would be dropped.
+	if earlier.Badges != nil {
+		document.N = services.OwnHalf(earlier.Badges.Version)
+	}
+	s.fallbacks.note(user, document.N)
+	v := s.view(document, at)
+	badges := v.render()
+	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
+	// all of them.
+	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
+	// Right at this moment, and not known to stay right: no hint of a change will come.
+	for count := range s.sources.counts(badges) {
+		if count.Precision != services.Unknown {
+			count.Precision, count.AsOf = services.Stale, at.Now
+		}
+	}
+	// After the precision was set: what is filled in has its own age.
+	for _, source := range failed {
+		earlier.fillIn(v, badges, source)
+	}
+	// Again, for the parts that were filled in.
+	v.sum(badges)
+	s.known.keep(user, s.shown(v, badges))
+	return badges
+}
+
+// stale returns the remembered badges as STALE.
+func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
+	badges := earlier.stale()
+	// An exact version must not be sent twice with two contents: the least STALE version of the same half stands for it.
+	if _, marked := services.StaleHalf(badges.Version); !marked {
+		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
+	}
+	s.fallbacks.note(user, services.OwnHalf(badges.Version))
+	return badges
+}
+
+// countFacts makes the documents of users from the facts alone. It returns for each user the sources that could not be read, and
+// the last error. A source that hangs does not delay the others: each has its own time limit, and all together have three times
+// that.
+func (s *Service) countFacts(ctx context.Context, users []services.UserID, today int64) (documents []rdb.Document, failed [][]Source, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
+	defer cancel()
+	documents, failed = make([]rdb.Document, len(users)), make([][]Source, len(users))
+	for _, source := range s.sources {
+		missing, failure := s.countSource(ctx, source, users, today, documents)
+		for _, i := range missing {
+			failed[i] = append(failed[i], source)
+			source.Empty(&documents[i])
+		}
+		if failure != nil {
+			err = failure
+		}
+	}
+	return documents, failed, err
+}
+
+// countSource counts one source, within the time of one source. It returns the places of users whom it could not count, and the
+// last error.
+func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	return source.Facts(ctx, user, today, document)
+	// Copies, so that a source that fails leaves nothing half written.
+	next := slices.Clone(documents)
+	if err = source.Facts(ctx, users, today, next); err == nil {
+		copy(documents, next)
+		return nil, nil
+	}
+	// A row of one user that cannot be read must not hide the counts of the group: in the time that is left, each is counted
+	// alone. If SQL itself is away this would not help.
+	alone := len(users) > 1 && ctx.Err() == nil && !services.IsUnavailable(err)
+	for i := range users {
+		if alone {
+			one := slices.Clone(documents[i : i+1])
+			failure := source.Facts(ctx, users[i:i+1], today, one)
+			if failure == nil {
+				documents[i] = one[0]
+				continue
+			}
+			err = failure
+		}
+		missing = append(missing, i)
+	}
+	// A second attempt may have counted them all.
+	if len(missing) == 0 {
+		err = nil
+	}
+	return missing, err
+}
+
+// logMissing logs the sources that could not be counted for some of a group.
+func (s *Service) logMissing(failed [][]Source, err error) {
+	users := map[string]int{}
+	for _, sources := range failed {
+		for _, source := range sources {
+			users[source.Name()]++
+		}
+	}
+	for name, count := range users {
+		s.log.Warn("badges are incomplete: neither Redis nor SQL answers", "source", name, "users", count, "error", err)
+	}
 }

@@ -23,8 +23,8 @@ type failing struct {
 	with func(ctx context.Context) error
 }
 
-func (f failing) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	_ = f.Source.Facts(ctx, user, today, document) // writes values before it fails, which the caller must drop
+func (f failing) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
+	_ = f.Source.Facts(ctx, users, today, documents) // writes values before it fails, which the caller must drop
 	return f.with(ctx)
 }
 

@@ -29,33 +29,43 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	}
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	s.withMemory(ctx, users, documents, false, at.Today())
-	var group errgroup.Group
-	group.SetLimit(cap(s.fallback))
+	var counted []int // indexes of users
 	for i, user := range users {
 		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
 			// Not by s.render: what others look at is neither remembered as shown nor raised later.
 			badges[i] = s.view(documents[i], at).render()
-			continue
+		} else {
+			counted = append(counted, i)
 		}
+	}
+	var group errgroup.Group
+	group.SetLimit(cap(s.fallback))
+	for places := range inGroups(counted) {
 		group.Go(func() error {
-			badges[i], errs[i] = s.peekFacts(ctx, user, at)
+			s.peekFacts(ctx, places, users, at, badges, errs)
 			return nil
 		})
 	}
-	_ = group.Wait() // each function stores its error in errs
+	_ = group.Wait() // each function stores its errors in errs
 	return badges, errs
 }
 
-// peekFacts counts in SQL, all sources or none.
-func (s *Service) peekFacts(ctx context.Context, user services.UserID, at source.Moment) (*services.Badges, error) {
+// peekFacts counts the users at some places in SQL, all sources of a user or none.
+func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
 	// Without a time limit of its own: nobody waits for this answer, and old badges are of no use here.
 	if _, err := s.awaitTurn(ctx, false); err != nil {
-		return nil, err
+		for _, i := range places {
+			errs[i] = err
+		}
+		return
 	}
 	defer func() { <-s.fallback }()
-	document, failed, err := s.countFacts(ctx, user, at.Today())
-	if err != nil || len(failed) > 0 {
-		return nil, services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
+	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
+	for k, i := range places {
+		if len(failed[k]) > 0 {
+			errs[i] = services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")
+		} else {
+			badges[i] = s.view(documents[k], at).render()
+		}
 	}
-	return s.view(document, at).render(), nil
 }

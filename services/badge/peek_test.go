@@ -106,3 +106,14 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 		}
 	})
 }
+
+// A user whose sources cannot all be counted has no badges: what others compare must not be incomplete.
+func TestPeekHasAllSourcesOrNone(t *testing.T) {
+	n := served(t)
+	reader, stranger := n.Users(1)[0], n.Strangers(1)[0]
+	n.fails("site messages", broken)
+	badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
+	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
+		t.Errorf("%+v, %v", badges, errs)
+	}
+}

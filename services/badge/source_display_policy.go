@@ -38,9 +38,12 @@ func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *servic
 	return nil
 }
 
-// Facts reads the policy.
-func (p displayPolicy) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) (err error) {
-	document.Policy, err = projector.Policy(ctx, p.s.store, user)
+// Facts reads the policies.
+func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
+	policies, err := projector.Policies(ctx, p.s.store, users)
+	for i, user := range users {
+		documents[i].Policy = policies[user]
+	}
 	return err
 }
 

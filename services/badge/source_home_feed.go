@@ -38,18 +38,24 @@ func (h homeFeed) Remember(ctx context.Context, users []services.UserID, documen
 	h.countBeyond(ctx, users, documents, today)
 }
 
-func (h homeFeed) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	seen, err := positions.Of(ctx, h.s.store, user, positions.HomePage, "")
+func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
+	seen, err := positions.OfUsers(ctx, h.s.store, users, positions.HomePage)
 	if err != nil {
 		return err
+	}
+	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
+	readers := make([]posts.Reader, len(users))
+	for i, user := range users {
+		readers[i] = posts.Reader{ID: user, Seen: max(seen[user], aged)}
 	}
 	// One more is asked for, to tell "exactly so many" from "more".
-	limit := h.s.settings.Caps.FeedLimit()
-	count, err := posts.CountNew(ctx, h.s.store, user, max(seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, today)), limit+1)
+	counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
 	if err != nil {
 		return err
 	}
-	document.FeedCount, document.FeedMore = min(count, limit), count > limit
+	for i, count := range counts {
+		documents[i].FeedCount, documents[i].FeedMore = min(count, limit), count > limit
+	}
 	return nil
 }
 
@@ -201,29 +207,41 @@ func (h homeFeed) Waits(user services.UserID, document *rdb.Document, today int6
 // document; if SQL does not answer in time the count stays AT_LEAST the inbox's.
 func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
-	var group errgroup.Group
-	group.SetLimit(cap(h.s.fallback))
-	// Each goroutine has a document of its own, so they need no lock.
+	var places []int
 	for i := range documents {
-		document, user := &documents[i], users[i]
+		document := &documents[i]
 		if !document.Ready || !h.endsBefore(document) {
 			continue
 		}
-		if document.Unread, document.UnreadKnown = h.s.beyond.of(user, document, aged); document.UnreadKnown {
-			continue
+		if document.Unread, document.UnreadKnown = h.s.beyond.of(users[i], document, aged); !document.UnreadKnown {
+			places = append(places, i)
 		}
-		group.Go(func() error {
+	}
+	if len(places) == 0 { // nearly always
+		return
+	}
+	var parallel errgroup.Group
+	parallel.SetLimit(cap(h.s.fallback))
+	// Each goroutine has documents of its own, so they need no lock.
+	for group := range inGroups(places) {
+		parallel.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
 			defer cancel()
-			unread, err := posts.CountNew(ctx, h.s.store, user, max(document.Seen, aged), limit+1)
+			readers := make([]posts.Reader, len(group))
+			for at, i := range group {
+				readers[at] = posts.Reader{ID: users[i], Seen: max(documents[i].Seen, aged)}
+			}
+			counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
 			if err != nil {
-				h.s.log.Debug("new posts beyond an inbox were not counted", "error", err)
+				h.s.log.Debug("new posts beyond inboxes were not counted", "error", err)
 				return nil
 			}
-			document.Unread, document.UnreadKnown = unread, true
-			h.s.beyond.keep(user, document, aged)
+			for at, i := range group {
+				documents[i].Unread, documents[i].UnreadKnown = counts[at], true
+				h.s.beyond.keep(users[i], &documents[i], aged)
+			}
 			return nil
 		})
 	}
-	_ = group.Wait() // a failure leaves the count as it is
+	_ = parallel.Wait() // a failure leaves the counts as they are
 }

@@ -22,9 +22,9 @@ type Source interface {
 	// count of its own.
 	Key() services.Source
 
-	// Facts fills the source's part of the document from SQL, for when Redis does not answer. If it fails, the caller drops
-	// what it wrote.
-	Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error
+	// Facts fills the source's part of the documents of users from SQL, for when Redis does not answer. It counts all of them
+	// by the same statements. If it fails, the caller drops what it wrote.
+	Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error
 	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
 	// Carry copies from earlier badges, if the facts are unknown, everything that is not a count.

@@ -74,7 +74,7 @@ func (t toy) Render(_ *source.View, badges *services.Badges) {
 	badges.LiveBoard = source.Exact(t.count)
 }
 
-func (t toy) Facts(context.Context, services.UserID, int64, *rdb.Document) error { return nil }
+func (t toy) Facts(context.Context, []services.UserID, int64, []rdb.Document) error { return nil }
 
 func (t toy) Explain(context.Context, source.Explained) ([]services.Explanation, error) {
 	return []services.Explanation{{Source: t.Key(), Count: source.Exact(t.count)}}, nil

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,13 +69,14 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	if len(old) == 0 {
 		return nil
 	}
-	aged, numbers := make([]services.Membership, len(old)), make([]int64, len(old))
+	aged := make([]services.Membership, len(old))
 	for i, place := range old {
 		aged[i] = states[place]
-		// The first waiting message is too old: find the last that is, and count from there, as if the user had read up to it.
-		if numbers[i], err = s.newestBefore(ctx, aged[i], since); err != nil {
-			return err
-		}
+	}
+	// The first waiting message is too old: find the last that is, and count from there, as if the user had read up to it.
+	numbers, err := s.newestBefore(ctx, aged, since)
+	if err != nil {
+		return err
 	}
 	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
 		return err
@@ -135,19 +137,39 @@ func (s *Service) firstWaiting(ctx context.Context, states []services.Membership
 	return times, nil
 }
 
-// newestBefore is the newest message before a time in the conversation of a state.
-func (s *Service) newestBefore(ctx context.Context, state services.Membership, before time.Time) (int64, error) {
-	newest, known := s.aged.of(state.Conversation, before, state.Head)
-	if !known {
-		var err error
-		// Base+1 is too old, as firstWaiting has found, and Head+1 is not there yet.
-		if newest, err = searchNewestBefore(ctx, s.Store, state.Conversation, state.Base+1, state.Head+1, before); err != nil {
-			return 0, err
+// searchesTogether is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
+const searchesTogether = 500
+
+// newestBefore is the newest message before a time in the conversation of each state.
+func (s *Service) newestBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
+	newest, heads := make(map[services.ConversationID]int64, len(states)), map[services.ConversationID]int64{}
+	var searches []search
+	for _, state := range states {
+		id := state.Conversation
+		if _, found := newest[id]; found {
+			continue // of another member
 		}
-		s.aged.keep(state.Conversation, before, newest, state.Head)
+		var known bool
+		if newest[id], known = s.aged.of(id, before, state.Head); !known {
+			// Base+1 is too old, as firstWaiting has found, and Head+1 is not there yet.
+			searches, heads[id] = append(searches, search{id, state.Base + 1, state.Head + 1}), state.Head
+		}
 	}
-	// The remembered one may be of a member who had read less, or of a moment with another head.
-	return min(max(newest, state.Base+1), state.Head), nil
+	for some := range slices.Chunk(searches, searchesTogether) {
+		if err := searchNewestBefore(ctx, s.Store, some, before); err != nil {
+			return nil, err
+		}
+		for _, done := range some {
+			newest[done.conversation] = done.past
+			s.aged.keep(done.conversation, before, done.past, heads[done.conversation])
+		}
+	}
+	numbers := make([]int64, len(states))
+	for i, state := range states {
+		// The newest may be of a member who had read less, or of a moment with another head.
+		numbers[i] = min(max(newest[state.Conversation], state.Base+1), state.Head)
+	}
+	return numbers, nil
 }
 
 // ageUser takes messages that are too old on a day out of the counts of a user's document, and finds the day on

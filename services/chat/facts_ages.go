@@ -50,32 +50,48 @@ func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]tim
 	})
 }
 
-// searchNewestBefore finds the newest message of a conversation that was sent before a time, and returns its number. past is the number of
-// a message from before the time; notYet is one from after it, or the number after the newest message. A binary search between the two
-// reads few messages, because times rise with numbers.
-func searchNewestBefore(ctx context.Context, db *sql.DB, id services.ConversationID, past, notYet int64, before time.Time) (int64, error) {
-	// Each round trip divides the range by 17: a million messages take five.
+// search is a search for the newest message of a conversation that was sent before a time. past is the number of a message from before
+// the time; notYet is one from after it, or the number after the newest message. The search ends when nothing is between them.
+type search struct {
+	conversation services.ConversationID
+	past, notYet int64
+}
+
+// searchNewestBefore ends searches: past is then the number of the newest message from before the time. A binary search reads few
+// messages, because times rise with numbers. Searches of several conversations share their statements.
+func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, before time.Time) error {
+	// Each round trip divides the ranges by 17: a million messages take five.
 	const probes = 16
-	for notYet-past > 1 {
-		step := max(1, (notYet-past)/(probes+1))
+	for {
 		var ids []services.MessageID
-		for number := past + step; number < notYet && len(ids) < probes; number += step {
-			ids = append(ids, services.NewMessageID(id, number))
+		var of []*search // of each of ids
+		for i := range searches {
+			s := &searches[i]
+			step := max(1, (s.notYet-s.past)/(probes+1))
+			for probe := range int64(probes) {
+				if number := s.past + (probe+1)*step; number < s.notYet {
+					ids, of = append(ids, services.NewMessageID(s.conversation, number)), append(of, s)
+				}
+			}
+		}
+		if len(ids) == 0 {
+			return nil
 		}
 		times, err := sentTimes(ctx, db, ids)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		// Times rise with numbers, so the first one that is too young ends the round.
 		for i, at := range times {
-			if !at.Before(before) {
-				notYet = ids[i].Number()
-				break
+			// Times rise with numbers: the first one that is too young ends the round of its search.
+			switch number := ids[i].Number(); {
+			case number >= of[i].notYet:
+			case at.Before(before):
+				of[i].past = number
+			default:
+				of[i].notYet = number
 			}
-			past = ids[i].Number()
 		}
 	}
-	return past, nil
 }
 
 // readAs sets states to what they would be if their users had read up to some numbers, by one statement. No number may be below

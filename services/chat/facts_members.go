@@ -1,7 +1,9 @@
 package chat
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +12,18 @@ import (
 	"tidings/services"
 	"tidings/services/sql"
 )
+
+// membershipsPage selects a page of the memberships of a user after a conversation, without those that the user left before $2, at most
+// $3.
+func membershipsPage(user, past string) string {
+	return `
+		FROM conversation_members m CROSS JOIN conversations cv
+		WHERE m.user_number = ` + user + ` AND m.conversation > ` + past + ` AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $2)
+		ORDER BY m.conversation LIMIT $3`
+}
+
+// membershipText is membershipColumns as one text, from which fmt.Sscan reads them.
+var membershipText = `CAST(` + strings.ReplaceAll(membershipColumns, `,`, ` AS TEXT) || ' ' || CAST(`) + ` AS TEXT)`
 
 var (
 	membershipsOf = sql.NewStatement("memberships in a conversation", `SELECT `+membershipColumns+`
@@ -29,10 +43,13 @@ var (
 		WHERE m.conversation = $1 AND m.user_number > $2 AND (m.left_at = 0 OR m.left_at > $4) AND u.seen_at < $3
 		ORDER BY m.user_number LIMIT $5`)
 
-	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+`
-		FROM conversation_members m CROSS JOIN conversations cv
-		WHERE m.user_number = $1 AND m.conversation > $2 AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $3)
-		ORDER BY m.conversation LIMIT $4`)
+	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+membershipsPage("$1", "$4"))
+
+	// One row for each page, with its states as a text, as in membersOf: so each page has its own limit, and is read as
+	// membershipsOfUser reads one.
+	membershipsOfUsers = sql.NewStatement("memberships of users", `SELECT c.i, (
+		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipText+` AS state`+membershipsPage("c.user_number", "c.past")+`) AS page)
+		FROM {rows $1 i BIGINT, user_number BIGINT, past BIGINT} AS c`)
 
 	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
@@ -88,7 +105,48 @@ func activeMembershipsIn(ctx context.Context, db *sql.DB, id services.Conversati
 // MembershipsOf reads a user's states in order of conversation, those greater than after, at most limit: current ones, and
 // those that the user left since a time.
 func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after services.ConversationID, leftSince time.Time, limit int) ([]services.Membership, error) {
-	return readMemberships(ctx, db, membershipsOfUser, user, after, leftSince, limit)
+	return readMemberships(ctx, db, membershipsOfUser, user, leftSince, limit, after)
+}
+
+// membershipsPast is a user's memberships in the conversations after one.
+type membershipsPast struct {
+	user services.UserID
+	past services.ConversationID
+}
+
+// membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
+func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast, leftSince time.Time, limit int) ([][]services.Membership, error) {
+	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
+	// In half the time: most reads are of one user.
+	if len(pages) == 1 {
+		var err error
+		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].past, leftSince, limit)
+		return found, err
+	}
+	for i, page := range pages {
+		asked[i] = []any{i, int64(page.user), int64(page.past)}
+	}
+	return found, db.Each(ctx, membershipsOfUsers, []any{asked, leftSince, limit}, func(scan func(...any) error) error {
+		var i int
+		var joined sql.NullString
+		// No membership after that one: string_agg of no row is null.
+		if err := scan(&i, &joined); err != nil || !joined.Valid {
+			return err
+		}
+		for text := range strings.SplitSeq(joined.String, ";") {
+			state, err := scanMembership(func(into ...any) error {
+				_, err := fmt.Sscan(text, into...)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			found[i] = append(found[i], state)
+		}
+		// The engines guarantee no order of a join.
+		slices.SortFunc(found[i], func(a, b services.Membership) int { return cmp.Compare(a.Conversation, b.Conversation) })
+		return nil
+	})
 }
 
 // readMemberships runs a statement that selects membershipColumns.

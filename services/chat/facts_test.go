@@ -260,6 +260,41 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 	})
 }
 
+// The states of several users, page by page, are those of each alone. One user may be asked for twice.
+func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
+	eachBundle(t, func(b *bundle) {
+		b.MakeUsers("a", "b", "c", "d")
+		for i := range 9 {
+			id := b.group(1, 2)
+			if i%2 == 0 {
+				id = b.group(2, 3)
+			}
+			b.send(id, 2, 1, 3)
+			if i%3 == 0 {
+				b.MustWrite(func(tx *sql.Tx) error {
+					_, err := setMuted(b.Ctx, tx, id, 2, true)
+					return err
+				})
+			}
+			if i == 4 {
+				b.MustWrite(func(tx *sql.Tx) error {
+					_, err := removeMembers(b.Ctx, tx, id, []services.UserID{3})
+					return err
+				})
+			}
+		}
+		for _, since := range []time.Time{b.Clock.Now().Add(-time.Hour), b.Clock.Now()} {
+			for limit := 1; limit <= 15; limit++ {
+				pages := []membershipsPast{{1, 0}, {2, 0}, {2, 5}, {4, 0}, {3, 2}, {2, 0}, {9, 0}, {3, 99}}
+				found := sqltest.Must(membershipsOfEach(b.Ctx, b.DB, pages, since, limit))(b.T)
+				for i, page := range pages {
+					sqltest.Equal(b.T, found[i], sqltest.Must(MembershipsOf(b.Ctx, b.DB, page.user, page.past, since, limit))(b.T))
+				}
+			}
+		}
+	})
+}
+
 func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		var ids []services.ConversationID

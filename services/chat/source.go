@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,27 +45,48 @@ func (c Source) Follow(user services.UserID, document *rdb.Document) {
 
 // Facts counts every conversation from its rows, whether the document counts it when written or when read. It leaves out the
 // places that are counted on read: their messages are in Unread here.
-func (c Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	const page = 1000
-	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, c.s.Store, user, after, c.s.Clock.Now(), page)
+func (c Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
+	pages, places := make([]membershipsPast, len(users)), make([]int, len(users))
+	for i, user := range users {
+		pages[i], places[i] = membershipsPast{user: user}, i
+	}
+	for len(pages) > 0 {
+		limit := statesOfEach(len(pages))
+		found, err := membershipsOfEach(ctx, c.s.Store, pages, c.s.Clock.Now(), limit)
 		if err != nil {
 			return err
 		}
+		states := slices.Concat(found...)
 		// As the document has them: what is too old counts in neither.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}
-		for _, state := range states {
-			after, state = state.Conversation, c.s.counted(state)
-			document.Conversations.LeavesOn = earlier(document.Conversations.LeavesOn, state.LeavesOn)
-			document.Conversations.Mentions += int(state.UnreadMentions())
-			document.Conversations.Unread += inBadge(state)
+		// What is left to read: the next pages of those users who have one.
+		rest := 0
+		for i, page := range found {
+			sums := &documents[places[i]].Conversations
+			for range page {
+				state := c.s.counted(states[0])
+				states = states[1:]
+				sums.LeavesOn = earlier(sums.LeavesOn, state.LeavesOn)
+				sums.Mentions += int(state.UnreadMentions())
+				sums.Unread += inBadge(state)
+			}
+			if len(page) == limit {
+				pages[rest], places[rest] = membershipsPast{pages[i].user, page[limit-1].Conversation}, places[i]
+				rest++
+			}
 		}
-		if len(states) < page {
-			return nil
-		}
+		pages, places = pages[:rest], places[:rest]
 	}
+	return nil
+}
+
+// statesOfEach is how many states of each of so many users are read at once. All of them are bounded, so that users with very many
+// conversations do not fill the memory; most users have fewer, so that nothing more is read of them.
+func statesOfEach(users int) int {
+	const ofAll, ofOne, ofEach = 5000, 1000, 50
+	return max(min(ofAll/users, ofOne), ofEach)
 }
 
 // HoldsAged reports whether a document still counts messages that are too old. A document's counts are those of the day before its next

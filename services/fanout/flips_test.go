@@ -150,7 +150,7 @@ func (h *flips) whole(user services.UserID) {
 	}
 	seen, err := positions.Of(ctx, h.Store, user, positions.HomePage, "")
 	h.Must(err)
-	if facts, err := posts.CountNew(ctx, h.Store, user, seen, services.Retention); err != nil || facts != count {
+	if facts, err := posts.CountNew(ctx, h.Store, []posts.Reader{{ID: user, Seen: seen}}, services.Retention); err != nil || facts[0] != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
 	}
 }

@@ -179,7 +179,7 @@ func TestKindsThatEnterFeeds(t *testing.T) {
 		seen, err = positions.Raise(t.Context(), tx, reader, positions.HomePage, "", comment)
 		return err
 	}))
-	if count, err := posts.CountNew(t.Context(), n.Store, reader, seen, 10); count != 0 || err != nil {
-		t.Errorf("%d are new, %v", count, err)
+	if counts, err := posts.CountNew(t.Context(), n.Store, []posts.Reader{{ID: reader, Seen: seen}}, 10); err != nil || counts[0] != 0 {
+		t.Errorf("%d are new, %v", counts, err)
 	}
 }

@@ -10,12 +10,16 @@ import (
 	"tidings/services/sql"
 )
 
-// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see. shown is false while the host hides from
-// the reader, and the user's own row in follows is the one that carries their own posts. A row in hosts stays when all shows
-// are over.
-const hostEdges = `
-	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND f.followee <> $1 AND f.shown
-		AND EXISTS (SELECT 1 FROM hosts WHERE hosts.host = f.followee)`
+const (
+	// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
+	hostEdges = `
+	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + isHostEdge
+
+	// isHostEdge selects follows of hosts whose shows the follower may see. shown is false while the host hides from the
+	// follower, and the user's own row in follows is the one that carries their own posts. A row in hosts stays when all shows
+	// are over. COALESCE makes the look-up of the host one step for each follow, never a walk through all hosts.
+	isHostEdge = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
+)
 
 var (
 	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
@@ -64,7 +68,8 @@ var (
 	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
-	hostsOfReader = sql.NewStatement("hosts of a reader", hostEdges+` ORDER BY followee`)
+	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
+		FROM follows f WHERE {user f.follower} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
 
 	// A follow that ended, or one of which the board shows nothing: both took the shows off the board. A host who hid before the session
 	// was made was not on it.
@@ -206,11 +211,18 @@ func (d database) HostVersions(ctx context.Context, after services.UserID, limit
 // hostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
 // their board list these hosts.
 func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
-	hosts := []services.FollowedAuthor{}
-	err := db.Each(ctx, hostsOfReader, []any{reader}, func(scan func(...any) error) error {
-		edge, held := services.Edge{Follower: reader}, int64(0)
-		err := scan(&edge.Followee, &edge.Since, &held)
-		hosts = append(hosts, people.WithMode(edge, held).Host())
+	hosts, err := hostsByEach(ctx, db, []services.UserID{reader})
+	return hosts[reader], err
+}
+
+// hostsByEach is hostsBy for several readers. Those who follow no host are absent.
+func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
+	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
+	st, of := hostsOfReaders.Of(readers)
+	err := db.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
+		edge, held := services.Edge{}, int64(0)
+		err := scan(&edge.Follower, &edge.Followee, &edge.Since, &held)
+		hosts[edge.Follower] = append(hosts[edge.Follower], people.WithMode(edge, held).Host())
 		return err
 	})
 	return hosts, err

@@ -37,16 +37,22 @@ func (l Source) Follow(user services.UserID, document *rdb.Document) {
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. The
 // count is made here too: Remember, which otherwise makes it, runs only for documents from Redis.
-func (l Source) Facts(ctx context.Context, user services.UserID, today int64, document *rdb.Document) error {
-	seen, err := positions.Of(ctx, l.s.store, user, positions.LiveBoard, "")
+func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
+	hosts, err := hostsByEach(ctx, l.s.store, users)
+	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	seen, err := positions.OfUsers(ctx, l.s.store, users, positions.LiveBoard)
 	if err != nil {
 		return err
 	}
-	if document.Hosts, err = l.s.hostsBy(ctx, user); err != nil || len(document.Hosts) == 0 {
-		return err
+	after := l.s.ages.Mark(services.SourceLiveBoard, today)
+	for i, user := range users {
+		if document := &documents[i]; len(hosts[user]) > 0 {
+			document.Hosts, document.LiveSeen = hosts[user], uint64(seen[user])
+			document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, after)
+		}
 	}
-	document.LiveSeen = uint64(seen)
-	document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, l.s.ages.Mark(services.SourceLiveBoard, today))
 	return nil
 }
 

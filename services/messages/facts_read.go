@@ -28,8 +28,8 @@ SELECT `+unreadDays+`
 FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadRows+`
 WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 
-	statesOfUser = sql.NewStatement("states of a user's site messages", `
-SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE s.user_number = $1 GROUP BY 1, 2, 3, 4`)
+	statesOfUsers = sql.NewUserStatement("states of a user's site messages", "states of users' site messages", `
+SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE {user s.user_number} GROUP BY 1, 2, 3, 4`)
 
 	// From the user's rows, whose key is in the order of messages, to the texts: never the other way round.
 	messagesOf = sql.NewStatement("a user's site messages", `
@@ -64,9 +64,10 @@ SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_me
 	generationOf = sql.NewStatement("generation of site messages", `SELECT gen FROM site_message_gens WHERE user_number = $1`)
 )
 
-// states reads a user's states, one for each type of which they ever got a message, in order of type.
-func states(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
-	return readStates(ctx, db.Runner, statesOfUser, user)
+// states reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
+func states(ctx context.Context, db *sql.DB, users ...services.UserID) ([]State, error) {
+	st, of := statesOfUsers.Of(users)
+	return readStates(ctx, db.Runner, st, of)
 }
 
 // readStates reads states from rows that each have one day of a state.

@@ -48,20 +48,26 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 func (Source) Sum(badges *services.Badges) *services.Count { return &badges.SiteMessages.Total }
 
 // Facts counts every type from its rows.
-func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
-	states, err := states(ctx, s.db, user)
+func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
+	states, err := states(ctx, s.db, users...)
 	if err != nil {
 		return err
 	}
-	// A type of which the user never got a message has no state, and its count is 0.
-	for _, kind := range s.types {
-		shown := services.MessageTypeState{Type: kind}
-		for _, state := range states {
-			if state.Type == kind {
-				shown = state.shown()
+	byUser := make(map[services.UserID][]State, len(users))
+	for _, state := range states {
+		byUser[state.User] = append(byUser[state.User], state)
+	}
+	for i, user := range users {
+		// A type of which the user never got a message has no state, and its count is 0.
+		for _, kind := range s.types {
+			shown := services.MessageTypeState{Type: kind}
+			for _, state := range byUser[user] {
+				if state.Type == kind {
+					shown = state.shown()
+				}
 			}
+			documents[i].Messages = append(documents[i].Messages, shown)
 		}
-		document.Messages = append(document.Messages, shown)
 	}
 	return nil
 }

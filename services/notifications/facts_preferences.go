@@ -10,6 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
+const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
+
 var (
 	// The row is there to be locked: FOR UPDATE locks no row that does not exist, and of two first preferences at once one would be lost.
 	// Version 0 is that of no preference.
@@ -17,9 +19,9 @@ var (
 		ON CONFLICT (user_number) DO NOTHING`)
 
 	// Without a lock, for readers.
-	onePreferences = sql.NewStatement("category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1`)
+	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesIn)
 
-	lockPreferences = sql.NewStatement("lock category preferences", `SELECT ver, preferences FROM category_preferences WHERE user_number = $1 {for update}`)
+	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesIn+` {for update}`)
 
 	// The row exists and is locked.
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
@@ -59,22 +61,37 @@ func (p preferences) modes() services.CategoryModes {
 
 // preferencesOf reads a user's preferences. A user without any has version 0.
 func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (preferences, error) {
-	return readPreferences(ctx, r, onePreferences, user)
+	all, err := readPreferences(ctx, r, selectPreferences, []services.UserID{user})
+	return all[user], err
 }
 
-// readPreferences reads one row by a statement. A mode that this version does not know counts as not chosen.
-func readPreferences(ctx context.Context, r sql.Reader, st sql.Statement, user services.UserID) (found preferences, err error) {
-	found.of = map[services.Category]Preference{}
-	var text string
-	var version int64
-	some, err := r.One(ctx, st, []any{user}, &version, &text)
-	if err != nil || !some {
-		return found, err
-	}
-	found.version = uint64(version)
+// readPreferences reads preferences by a statement. Users without any are absent.
+func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, users []services.UserID) (map[services.UserID]preferences, error) {
+	all := make(map[services.UserID]preferences, len(users))
+	st, of := both.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
+		var user services.UserID
+		var version uint64
+		var text string
+		if err := scan(&user, &version, &text); err != nil {
+			return err
+		}
+		found, err := parsePreferences(version, text)
+		if err != nil {
+			return fmt.Errorf("category preferences of user %d: %w", user, err)
+		}
+		all[user] = found
+		return nil
+	})
+	return all, err
+}
+
+// parsePreferences parses the column preferences. A mode that this version does not know counts as not chosen.
+func parsePreferences(version uint64, text string) (preferences, error) {
+	found := preferences{version: version, of: map[services.Category]Preference{}}
 	list := map[services.Category]stored{}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return found, fmt.Errorf("category preferences of user %d: %w", user, err)
+		return found, err
 	}
 	for category, one := range list {
 		preference := Preference{NoPush: one.Push != nil && !*one.Push}
@@ -99,10 +116,12 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	if _, err := tx.Run(ctx, bearPreferences, user, "{}"); err != nil {
 		return false, err
 	}
-	found, err := readPreferences(ctx, tx, lockPreferences, user)
+	// The row is there: bearPreferences has made it.
+	all, err := readPreferences(ctx, tx, lockPreferences, []services.UserID{user})
 	if err != nil {
 		return false, err
 	}
+	found := all[user]
 	before := found.of[category]
 	after := before
 	change(&after)

@@ -67,17 +67,23 @@ WITH counters AS MATERIALIZED (
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
-	// All counters of one user, of removed categories too: shown leaves those out.
-	statesByUser = sql.NewStatement("notification states of a user", `
+	// All counters of users, of removed categories too: shown leaves those out.
+	statesByUser = sql.NewUserStatement("notification states of a user", "notification states of users", `
 WITH counters AS MATERIALIZED (
-	SELECT * FROM notification_state WHERE recipient = $1
+	SELECT * FROM notification_state WHERE {user recipient}
 )`+countUnseen)
 )
 
 // statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a mark is
 // absent.
 func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
-	return readStates(ctx, db.Runner, statesByUser, user, db.Now())
+	return statesOfUsers(ctx, db, []services.UserID{user})
+}
+
+// statesOfUsers is statesOfUser for several users, in order of their IDs.
+func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]State, error) {
+	st, of := statesByUser.Of(users)
+	return readStates(ctx, db.Runner, st, of, db.Now())
 }
 
 // statesOf reads the states of some counters in their transaction, in the order of counters.

@@ -60,8 +60,9 @@ func (p *reader) badges(facts bool) *services.Badges {
 	of := NewSource(p.Store, nil)
 	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.me), Moment: source.Moment{Now: p.Clock.Now(), Risen: p.Clock.Now()}}
 	if facts {
-		view.Document = rdb.Document{}
-		p.Must(of.Facts(p.TB.Context(), p.me, 0, &view.Document))
+		var documents [1]rdb.Document
+		p.Must(of.Facts(p.TB.Context(), []services.UserID{p.me}, 0, documents[:]))
+		view.Document = documents[0]
 	}
 	badges := &services.Badges{}
 	of.Render(&view, badges)

@@ -124,7 +124,8 @@ func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]r
 func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string
-	if some, err := s.db.One(ctx, onePreferences, []any{user}, &version, &text); err != nil || !some || version == 0 {
+	st, of := selectPreferences.Of([]services.UserID{user})
+	if some, err := s.db.One(ctx, st, []any{of}, &user, &version, &text); err != nil || !some || version == 0 {
 		return nil, err
 	}
 	var list map[services.Category]map[string]any

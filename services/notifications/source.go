@@ -57,25 +57,32 @@ func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Show
 }
 
 // Facts counts every category from its rows, for badges that Redis does not have.
-func (s Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
-	preferences, err := preferencesOf(ctx, s.db, user)
+func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
+	preferences, err := readPreferences(ctx, s.db, selectPreferences, users)
 	if err != nil {
 		return err
 	}
-	document.Modes = preferences.modes()
-	states, err := statesOfUser(ctx, s.db, user)
+	states, err := statesOfUsers(ctx, s.db, users)
 	if err != nil {
 		return err
 	}
+	var hosts *services.HostCategories
 	if s.memory != nil {
-		document.Categories, err = s.memory.knowing(ctx, categoriesOf(states))
-	}
-	for _, state := range states {
-		if counts, shown := state.shown(document.Categories); shown {
-			document.Notifications = append(document.Notifications, counts)
+		if hosts, err = s.memory.knowing(ctx, categoriesOf(states)); err != nil {
+			return err
 		}
 	}
-	return err
+	counts := make(map[services.UserID][]services.CategoryCounts, len(users))
+	for _, state := range states {
+		if of, shown := state.shown(hosts); shown {
+			counts[state.Recipient] = append(counts[state.Recipient], of)
+		}
+	}
+	for i, user := range users {
+		document := &documents[i]
+		document.Modes, document.Categories, document.Notifications = preferences[user].modes(), hosts, counts[user]
+	}
+	return nil
 }
 
 // Render counts the unseen groups of the last days, by category. They leave day by day: the badges change at the next midnight

@@ -30,6 +30,9 @@ var (
 
 	onePosition = sql.NewStatement("a position", `SELECT position FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
+	positionsIn = sql.NewUserStatement("a user's position in a view", "positions of users in a view", `SELECT user_number, position FROM user_access_log
+		WHERE {user user_number} AND view_code = $2 AND view_id = ''`)
+
 	positionsOf = sql.NewStatement("positions of a user", `SELECT view_code, position FROM user_access_log
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
@@ -48,6 +51,20 @@ func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewI
 	var position services.PostID
 	_, err := r.One(ctx, onePosition, []any{user, viewCode, viewID}, &position)
 	return position, err
+}
+
+// OfUsers are the positions of users in a view whose id is ""; users who never looked are absent.
+func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.PostID, error) {
+	positions := make(map[services.UserID]services.PostID, len(users))
+	st, of := positionsIn.Of(users)
+	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
+		var user services.UserID
+		var position services.PostID
+		err := scan(&user, &position)
+		positions[user] = position
+		return err
+	})
+	return positions, err
 }
 
 // OfViews are a user's positions in some views whose id is ""; views that the user never looked at are absent.

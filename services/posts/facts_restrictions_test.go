@@ -16,7 +16,7 @@ func (b *bundle) shown(reader, author services.UserID) bool {
 	edges := sqltest.Must(people.Edges(b.Ctx, b.Bundle.DB, []services.UserID{reader}, author))(b.T)
 	followers := sqltest.Must(people.Followers(b.Ctx, b.Bundle.DB, author, 0, 10, time.Time{}))(b.T)
 	listed := sqltest.Must(HomeFeed(b.Ctx, b.DB, reader, services.MaxPostID, 10))(b.T)
-	count := sqltest.Must(CountNew(b.Ctx, b.DB, reader, 0, 10))(b.T)
+	count := b.countNew(reader, 0, 10)
 	newest := sqltest.Must(NewestCounting(b.Ctx, b.DB, reader, services.MaxPostID))(b.T)
 	sqltest.Equal(b.T, sqltest.Must([]bool{len(edges) > 0, len(followers) > 0, len(listed) > 0, count > 0, newest > 0}, err)(b.T), []bool{edge, edge, edge, edge, edge})
 	return edge

@@ -8,7 +8,7 @@ import (
 )
 
 // The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
-const policyColumns = `SELECT ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE user_number = $1`
+const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {user user_number}`
 
 // A user without a row has the default policy. bearPolicy makes the row that a change locks.
 var (
@@ -16,9 +16,9 @@ var (
 		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
 		ON CONFLICT (user_number) DO NOTHING`)
 
-	lockPolicy = sql.NewStatement("lock a display policy", policyColumns+` {for update}`)
+	lockPolicies = sql.NewUserStatement("lock a display policy", "lock display policies", policiesOf+` {for update}`)
 
-	onePolicy = sql.NewStatement("a display policy", policyColumns)
+	readPolicies = sql.NewUserStatement("a display policy", "display policies", policiesOf)
 
 	setPolicy = sql.NewStatement("set a display policy", `UPDATE display_policies
 		SET ver = $2, out_of_total = $3, as_dot = $4, quiet_from = $5, quiet_to = $6, offset_east = $7 WHERE user_number = $1`)
@@ -30,7 +30,8 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
-	policy, err := policyOf(ctx, tx.Runner, lockPolicy, user)
+	policies, err := policiesBy(ctx, tx.Runner, lockPolicies, []services.UserID{user})
+	policy := policies[user]
 	if err != nil {
 		return policy, err
 	}
@@ -45,13 +46,27 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 
 // Policy is a user's display policy of badges; the default, with version 0, when the user never set one.
 func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.DisplayPolicy, error) {
-	return policyOf(ctx, s.Runner, onePolicy, user)
+	policies, err := Policies(ctx, s, []services.UserID{user})
+	return policies[user], err
 }
 
-// policyOf reads a policy by a statement that does or does not lock its row.
-func policyOf(ctx context.Context, r sql.Runner, st sql.Statement, user services.UserID) (policy services.DisplayPolicy, err error) {
-	var out, dots int64
-	_, err = r.One(ctx, st, []any{user}, &policy.Version, &out, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
-	policy.Turned, policy.AsDot = services.UnpackSources(uint64(out)), services.UnpackSources(uint64(dots))
-	return policy, err
+// Policies are the display policies of users; those of users who never set one are absent.
+func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
+	return policiesBy(ctx, s.Runner, readPolicies, users)
+}
+
+// policiesBy reads policies by a statement that does or does not lock their rows.
+func policiesBy(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
+	policies := make(map[services.UserID]services.DisplayPolicy, len(users))
+	st, of := both.Of(users)
+	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
+		var user services.UserID
+		var policy services.DisplayPolicy
+		var turned, dots int64
+		err := scan(&user, &policy.Version, &turned, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
+		policy.Turned, policy.AsDot = services.UnpackSources(uint64(turned)), services.UnpackSources(uint64(dots))
+		policies[user] = policy
+		return err
+	})
+	return policies, err
 }

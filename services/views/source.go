@@ -33,9 +33,11 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 }
 
 // Facts counts the new items in SQL.
-func (v Source) Facts(ctx context.Context, user services.UserID, _ int64, document *rdb.Document) error {
-	states, err := readCounts(ctx, v.s.db, []services.UserID{user})
-	document.Views = states[user]
+func (v Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
+	states, err := readCounts(ctx, v.s.db, users)
+	for i, user := range users {
+		documents[i].Views = states[user]
+	}
 	return err
 }
 

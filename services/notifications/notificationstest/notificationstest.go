@@ -42,9 +42,9 @@ func compare(w *fanouttest.World) {
 // Counts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
 func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
-	var document rdb.Document
-	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), user, 0, &document))
-	return document.Notifications
+	var documents [1]rdb.Document
+	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
+	return documents[0].Notifications
 }
 
 // Subjects are what the notifications in one category of a user's list are about, the newest first.

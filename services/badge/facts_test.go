@@ -1,0 +1,393 @@
+package badge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidings/services"
+	"tidings/services/fanout/fanouttest"
+	"tidings/services/live/livetest"
+	"tidings/services/notifications"
+	"tidings/services/notifications/notificationstest"
+	"tidings/services/people"
+	"tidings/services/redis"
+	"tidings/services/sql"
+	"tidings/services/views"
+	"tidings/tests/eventually"
+	"tidings/tests/histories"
+)
+
+func TestGroupsAreOfNearlyOneSize(t *testing.T) {
+	for count, want := range map[int][]int{0: nil, 1: {1}, 2: {2}, 25: {25}, 26: {13, 13}, 51: {17, 17, 17}, 52: {18, 18, 16}, 100: {25, 25, 25, 25}} {
+		places, sizes, all := make([]int, count), []int(nil), []int{}
+		for i := range places {
+			places[i] = i
+		}
+		for group := range inGroups(places) {
+			sizes, all = append(sizes, len(group)), append(all, group...)
+		}
+		if !slices.Equal(sizes, want) || !slices.Equal(all, places) {
+			t.Errorf("%d users are in groups of %v: %v, want %v", count, sizes, all, want)
+		}
+	}
+}
+
+// crowd is users with different things to count.
+type crowd struct {
+	node
+	random           *rand.Rand
+	models           []*agingModel       // of which a plain model tells the counts
+	users            []services.UserID   // all of them, whoever they are
+	posts            [][]services.PostID // of each author
+	authors, readers []services.UserID
+}
+
+func newCrowd(n node, ages services.SourceExpiry, seed uint64) *crowd {
+	c := &crowd{node: n, random: rand.New(rand.NewPCG(seed, 3))}
+	for range 4 {
+		m := newAgingModel(n, ages)
+		c.models = append(c.models, m)
+		c.users = append(c.users, m.reader, m.small, m.huge, m.host, m.friend)
+	}
+	c.authors, c.readers = n.Users(4), n.Users(8)
+	c.posts = make([][]services.PostID, len(c.authors))
+	n.SetMode(c.authors[0], services.AuthorHuge)
+	n.settle()
+	n.manyConversations(c.readers[0], 260)
+	c.users = slices.Concat(c.users, c.authors, c.readers, n.Strangers(6))
+	return c
+}
+
+// manyConversations gives a user unread messages in more conversations than one page of a group has.
+func (n node) manyConversations(user services.UserID, count int) {
+	n.TB.Helper()
+	numbers := fmt.Sprintf("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) ", count)
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		for _, text := range []string{
+			"INSERT INTO conversations SELECT 100000 + n, 'GROUP', NULL, '', 1, n, 1, 2, 'WRITE', 0, 0, 0, 0, 0 FROM s",
+			fmt.Sprintf("INSERT INTO conversation_members SELECT 100000 + n, %d, n / 2, 0, 1, 0, 0, n %% 5 = 0, n %% 7 = 0, 1, CASE WHEN n %% 11 = 0 THEN 9 ELSE 0 END FROM s", user),
+			fmt.Sprintf("INSERT INTO conversation_messages SELECT 100000 + n, 1 + n / 2, 1, 'b', %d, 0 FROM s", sql.Micros(n.Clock.Now())),
+		} {
+			if _, err := tx.Run(ctx, sql.AdHoc("test", numbers+text)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// step lets something happen to one of the models, or to the others.
+func (c *crowd) step() {
+	c.TB.Helper()
+	k := c.random.IntN(len(c.models))
+	m := c.models[k]
+	had, steps := len(m.news), m.steps(c.random)
+	steps[c.random.IntN(len(steps))]()
+	// Everybody has the announcement.
+	for i, other := range c.models {
+		if len(m.news) > had && i != k {
+			other.news = append(other.news, m.news[had:]...)
+		}
+	}
+	for range 2 {
+		c.happen(c.random.IntN(14))
+	}
+}
+
+func (c *crowd) happen(what int) {
+	c.TB.Helper()
+	at := c.random.IntN(len(c.authors))
+	author, reader := c.authors[at], c.readers[c.random.IntN(len(c.readers))]
+	restrict := func(kind services.RestrictionKind, owner, other services.UserID) {
+		c.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: owner, Other: other, Made: c.IDs.Next()})
+			return err
+		})
+	}
+	view := []views.View{town, music}[at%2]
+	switch what {
+	case 0, 1, 2:
+		c.Follow(author, reader)
+	case 3:
+		c.posts[at] = append(c.posts[at], c.Post(author))
+	case 4:
+		c.posts[at] = append(c.posts[at], c.Posts(author, 120)...)
+	case 5:
+		if list := c.posts[at]; len(list) > 0 {
+			c.node.seen(reader, list[c.random.IntN(len(list))])
+		}
+	case 6:
+		restrict([]services.RestrictionKind{services.Mute, services.Block}[at%2], reader, author)
+	case 7:
+		restrict(services.Hide, author, reader)
+	case 8:
+		notificationstest.Like(c.World, c.Post(reader), reader, author)
+	case 9:
+		mode := []services.CategoryMode{services.CategoryOff, services.CategoryDot, services.CategoryCounted}[c.random.IntN(3)]
+		c.do(c.notified.SetPreference(reader, services.CategoryLike, notifications.PreferenceChange{Mode: &mode}))
+	case 10:
+		c.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: true, services.SourceHomeFeed: at > 0}})
+	case 11:
+		c.must(c.views.Touch(reader, view, nil))
+	case 12:
+		c.list(view, fmt.Sprint(c.random.Uint32()))
+	case 13:
+		show := livetest.Schedule(c.World, author, time.Minute)
+		c.Quiet(c.World.Fanout)
+		livetest.Start(c.World, show)
+	}
+}
+
+// check compares the counts of all, made together, with those of each alone, with the models, and with Redis.
+func (c *crowd) check(what string) {
+	t, ctx := c.TB, services.Observe(c.TB.Context())
+	t.Helper()
+	c.settle()
+	c.Must(c.announced.Memory.Refresh(ctx))
+	today := services.DayOf(c.Clock.Now())
+	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // who is named twice is counted twice
+	together, failed, err := c.countFacts(ctx, asked, today)
+	c.Must(err)
+	for i, user := range asked {
+		alone, _, err := c.countFacts(ctx, []services.UserID{user}, today)
+		c.Must(err)
+		if diff := cmp.Diff(alone[0], together[i]); diff != "" || len(failed[i]) > 0 {
+			t.Fatalf("%s: user %d of %d counted alone and with the others (-alone +together), %d sources failed:\n%s", what, i, len(asked), len(failed[i]), diff)
+		}
+	}
+	// Without documents: a host's read counts all of them.
+	for _, user := range c.users {
+		c.Must(c.Redis.Reset(ctx, user))
+	}
+	read, errs := c.ReadForHost(ctx, asked)
+	for _, m := range c.models {
+		feed, letters, news, talk, mentions, live := m.truth()
+		got := read[slices.Index(asked, m.reader)]
+		want := []int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live}
+		if values := []int{got.HomeFeed.Value, got.SiteMessages.Total.Value, got.Announcements.Value, got.Conversations.Total.Value, got.Conversations.Mentions.Value, got.LiveBoard.Value, got.Total.Value}; !slices.Equal(values, want) {
+			t.Fatalf("%s: the counts are %v, want %v", what, values, want)
+		}
+	}
+	for i, user := range asked {
+		c.Must(errs[i])
+		exact, err := c.Read(c.TB.Context(), user) // which makes the document
+		c.Must(err)
+		counts := slices.Collect(c.sources.counts(exact))
+		for part, count := range slices.Collect(c.sources.counts(read[i])) {
+			if count.Value != counts[part].Value || count.InTotal != counts[part].InTotal || count.Precision != services.Stale || counts[part].Precision == services.Stale {
+				t.Fatalf("%s: count %d of user %d is %+v in SQL and %+v in Redis", what, part, i, *count, *counts[part])
+			}
+		}
+	}
+}
+
+// Counting many users together gives each the counts that they have alone, whatever the others have: nothing, much, authors whom they
+// muted or who hide from them, conversations beyond a page.
+func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
+	for what, ages := range map[string]services.SourceExpiry{
+		"nothing expires": nil,
+		"all expires": {
+			services.SourceHomeFeed: 2, services.SourceSiteMessages: 3, services.SourceAnnouncements: 1, services.SourceConversations: 2, services.SourceLiveBoard: 1,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			fanouttest.EachWith(t, fanouttest.Options{Projector: expiring(ages)}, func(t *testing.T, w *fanouttest.World) {
+				c := newCrowd(longLived(w), ages, 1)
+				c.check("at first")
+				for i := range histories.Number(t, 5, 20) {
+					for range 12 {
+						c.step()
+					}
+					c.check(fmt.Sprint("after round ", i))
+				}
+			})
+		})
+	}
+}
+
+// traced counts the statements that a node runs.
+type traced struct {
+	mu    sync.Mutex
+	named map[string]int
+}
+
+func (s *traced) trace(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named[name]++
+}
+
+// take returns what was counted since the last call.
+func (s *traced) take() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	named := s.named
+	s.named = map[string]int{}
+	return named
+}
+
+// A host that reads a hundred users without documents costs one statement of each kind for each group of them, and one round trip.
+func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
+	statements := &traced{named: map[string]int{}}
+	fanouttest.EachWith(t, fanouttest.Options{Trace: statements.trace}, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		users := n.Users(102)
+		author, host, users := users[0], users[1], users[2:]
+		n.Follow(author, users...)
+		n.Follow(host, users...)
+		for _, user := range users {
+			n.makeRoom(user, author)
+			n.must(n.views.Touch(user, town, nil))
+			n.send(user)
+			notificationstest.Like(n.World, n.Post(user), user, author)
+		}
+		n.Posts(author, 3)
+		livetest.Schedule(n.World, host, time.Hour)
+		n.settle()
+		for _, user := range users {
+			n.Must(n.Redis.Reset(t.Context(), user))
+		}
+		statements.take()
+		ctx, trips := redis.WithRoundTrips(t.Context())
+		badges, errs := n.ReadForHost(ctx, users)
+		ran := statements.take()
+		for i, one := range badges {
+			n.Must(errs[i])
+			if one.HomeFeed.Value != 3 || one.SiteMessages.Total.Value != 1 || one.Notifications.Like.Value != 1 || one.Total.Precision != services.Stale {
+				t.Errorf("user %d: %+v", i, one)
+			}
+		}
+		const groups = 4
+		all := 0
+		for name, count := range ran {
+			most := groups
+			if name == "positions of users in a view" { // of the home feed, and of the live board
+				most *= 2
+			}
+			if count > most {
+				t.Errorf("%q ran %d times for %d groups", name, count, groups)
+			}
+			all += count
+		}
+		if all > 12*groups || len(ran) < 8 || trips.Count() > 1 {
+			t.Errorf("%d statements and %d round trips: %v", all, trips.Count(), slices.Sorted(maps.Keys(ran)))
+		}
+	})
+}
+
+// While Redis is away all users are counted in groups, also those who read their own badges.
+func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
+	statements := &traced{named: map[string]int{}}
+	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: statements.trace}))
+	users := n.Users(50)
+	n.Follow(users[0], users[1:]...)
+	n.settle()
+	n.Posts(users[0], 2)
+	n.Server.Kill()
+	statements.take()
+	badges, errs := n.ReadMany(t.Context(), users)
+	for i, one := range badges {
+		n.Must(errs[i])
+		if want := min(i, 1) * 2; one.HomeFeed.Value != want || one.Total.Precision != services.Stale {
+			t.Errorf("user %d: %+v, want %d", i, one.HomeFeed, want)
+		}
+	}
+	if ran := statements.take(); ran["count new posts"] != 2 || ran["display policies"] != 2 {
+		t.Errorf("for two groups ran %v", ran)
+	}
+}
+
+// A row that cannot be read takes one count of its own user away, and nothing of the others in the group. A source that hangs is missing
+// for all of them, and its time alone is lost.
+func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
+	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w)
+		author, damaged := n.fan(2)
+		users := append(n.Users(2), damaged, author)
+		n.send(damaged)
+		n.settle()
+		n.Write(func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.Run(ctx, sql.AdHoc("test", "INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 1, '{')"), damaged)
+			return err
+		})
+		n.Must(n.Redis.Reset(t.Context(), author))
+		n.Must(n.Redis.Reset(t.Context(), damaged))
+		badges, errs := n.restarted().ReadForHost(t.Context(), users)
+		for i, one := range badges {
+			n.Must(errs[i])
+			if broken := one.Notifications.Like.Precision == services.Unknown; broken != (users[i] == damaged) {
+				t.Errorf("user %d: %+v", i, one.Notifications.Like)
+			}
+		}
+		if got := badges[2]; got.SiteMessages.Total.Value != 1 || got.HomeFeed.Value != 2 {
+			t.Errorf("the other counts are %+v and %+v", got.SiteMessages.Total, got.HomeFeed)
+		}
+		if got := badges[3].Notifications.Like.Value; got != 2 {
+			t.Errorf("another user's count is %d", got)
+		}
+		again := n.restarted()
+		again.patience = 200 * time.Millisecond
+		again.fails("site messages", hanging)
+		badges, _ = again.ReadForHost(t.Context(), users[2:])
+		for i, one := range badges {
+			if one.SiteMessages.Total.Precision != services.Unknown || one.Views.Precision != services.Stale || one.Announcements.Precision != services.Stale {
+				t.Errorf("user %d while a source hangs: %+v", i, one)
+			}
+		}
+	})
+}
+
+// While all slots are taken, those of a group whose badges are remembered get them after a while. The others wait for a slot.
+func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
+	n := served(t)
+	_, reader := n.fan(3)
+	stranger := n.Users(1)[0]
+	shown := n.read(reader)
+	full := n.with(func(cfg *Config) {
+		cfg.FallbackReaders = 1
+		cfg.Patience = 300 * time.Millisecond
+	})
+	_, err := full.Read(t.Context(), reader)
+	n.Must(err)
+	full.fallback <- struct{}{}
+	var badges []*services.Badges
+	var errs []error
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		badges, errs = full.readFacts(t.Context(), []services.UserID{reader, stranger})
+	}()
+	eventually.Holds(t, "who is remembered has an answer", func() bool { return !full.fallbacks.none() })
+	select {
+	case <-counted:
+		t.Fatal("nobody waited")
+	default:
+	}
+	n.send(reader)
+	n.settle()
+	<-full.fallback
+	<-counted
+	n.Must(errs[0])
+	n.Must(errs[1])
+	if badges[0].Total.Value != shown.Total.Value || badges[0].SiteMessages.Total.Value != 0 || badges[0].Total.Precision != services.Stale {
+		t.Errorf("who is remembered: %+v", badges[0].Total)
+	}
+	if badges[1].Total.Precision != services.Stale || badges[1].Total.Value != 0 {
+		t.Errorf("who is not: %+v", badges[1].Total)
+	}
+	full.fallback <- struct{}{} // it was given back
+	ctx, end := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer end()
+	badges, errs = full.readFacts(ctx, []services.UserID{reader, stranger + 1})
+	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
+		t.Errorf("when the caller leaves: %+v, %v", badges, errs)
+	}
+}

@@ -1,0 +1,30 @@
+package sql
+
+import (
+	"regexp"
+
+	"tidings/services"
+)
+
+// UserStatement is a statement about users in two texts: for one user, which is what most reads ask for, and for several. A list of one user
+// would take twice the time: PostgreSQL plans such a statement anew on each call, and SQLite makes a table of the list.
+type UserStatement struct{ one, several Statement }
+
+// user is the phrase {user COLUMN}: the column is among the users, which are the parameter $1.
+var user = regexp.MustCompile(`\{user ([a-z_.]+)\}`)
+
+// NewUserStatement declares both statements, each under its name.
+func NewUserStatement(one, several, text string) UserStatement {
+	return UserStatement{
+		one:     NewStatement(one, user.ReplaceAllString(text, "$1 = $$1")),
+		several: NewStatement(several, user.ReplaceAllString(text, "{in $1 $$1 BIGINT}")),
+	}
+}
+
+// Of is the statement about some users, and its first argument.
+func (s UserStatement) Of(users []services.UserID) (Statement, any) {
+	if len(users) == 1 {
+		return s.one, users[0]
+	}
+	return s.several, users
+}
