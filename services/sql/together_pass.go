@@ -13,9 +13,18 @@ import (
 // This file is what a batch sends to PostgreSQL: a pass with the statements of all functions, or one function statement by statement. What
 // the answers mean for the functions is in together.go and player.go.
 
+// Long batches run one after the other, on all nodes: they hold locks of many rows for several passes, and two that share some of them,
+// such as likes of one post, would wait for each other, change each other's answers, and so take many passes more.
+const (
+	longBatch   = 32                    // functions; a batch with more is long
+	longBatches = "7305534180022318195" // the key of their lock: no other part of the program uses such locks
+)
+
 // undo lists the statements that roll back the last pass, except for the final functions.
 func (t *together) undo() []string {
 	switch {
+	case !t.begun && len(t.fns) > longBatch:
+		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
 	// The savepoint of the last pass hides that of the base: it is left before the base can be rolled back to.

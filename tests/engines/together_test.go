@@ -12,6 +12,8 @@ import (
 	"tidings/services"
 	"tidings/services/changelog"
 	"tidings/services/sql"
+	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
 )
 
 // follower appends the log's head, as it read it, to the log. So the entry shows whether the function saw everything before it.
@@ -85,6 +87,54 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 		all.Wait()
 		b.followed("log", batches*functions+singles)
 	})
+}
+
+// Of long batches one runs at a time, and short ones do not wait for it: long ones hold locks for several passes, and those that share
+// rows would keep each other from ending.
+func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	b.MakeUsers("ann")
+	b.write(b.follower("log"))
+	held, free, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		released <- b.Write(b.ctx, func(tx *sql.Tx) error {
+			_, err := changelog.LockLog(b.ctx, tx, "log")
+			close(held)
+			<-free
+			return err
+		})
+	}()
+	<-held
+	const batches, long = 3, 33
+	done := make(chan error, batches)
+	for range batches {
+		go func() {
+			fns := make([]func(*sql.Tx) error, long)
+			for i := range fns {
+				fns[i] = b.follower("log")
+			}
+			done <- errors.Join(b.WriteAll(b.ctx, fns)...)
+		}()
+	}
+	waiting := func(event string) (count int) {
+		text := fmt.Sprintf(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = '%s'`, event)
+		must(b.DB.One(b.ctx, sql.AdHoc("test", text), nil, &count))(t)
+		return count
+	}
+	eventually.Holds(t, "one has begun, and the others wait for it", func() bool { return waiting("transactionid") == 1 && waiting("advisory") == batches-1 })
+	if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 1), put(b.ctx, 2)})...); err != nil {
+		t.Errorf("a short batch: %v", err)
+	}
+	close(free)
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+	for range batches {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	b.followed("log", 1+batches*long)
 }
 
 // An id that a function makes is greater than those of the functions before it, however often they are run.
