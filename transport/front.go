@@ -207,13 +207,15 @@ func (f *Front) tell() {
 // first state is not counted again, and they learn here that they were answered. A hijacked connection belongs to Sockets, which
 // drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
-	switch one, handed := conn.(*handedConn); {
+	one, handed := conn.(*handedConn)
+	switch {
 	case state == http.StateNew && !handed:
 		f.add(1)
-	case handed && (state == http.StateActive || state == http.StateIdle):
-		one.became(state)
 	case state == http.StateClosed || state == http.StateHijacked:
 		f.add(-1)
+	}
+	if handed {
+		one.became(state)
 	}
 }
 

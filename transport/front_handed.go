@@ -105,6 +105,8 @@ func (c *handedConn) became(state http.ConnState) {
 	case c.takeBack == nil:
 	case state == http.StateActive:
 		c.use.Store(handedActive)
+	case state == http.StateHijacked: // a socket, whose reads of one byte are no looks
+		c.use.Store(handedReading)
 	case state == http.StateIdle:
 		after := int32(handedReading)
 		if c.stays--; c.stays <= 0 {

@@ -187,6 +187,13 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: taken back with %v, %v", name, c.taken, err)
 		}
 	}
+	// A socket reads as it likes.
+	socket := newFakeHanded(t, 1)
+	socket.became(http.StateActive)
+	socket.became(http.StateHijacked)
+	if err := socket.reads(1); err != nil {
+		t.Errorf("a socket reads nothing: %v", err)
+	}
 	// What the server must hear of at once.
 	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
 		c := newFakeHanded(t, 1)
