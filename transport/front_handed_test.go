@@ -238,31 +238,31 @@ func TestRequestsBehindAHandedOne(t *testing.T) {
 		want := f.send(f.plain, len(requests), text)
 		first := len(requests[0])
 		for _, pieces := range [][]int{{}, {first}, {first + 1}, {first + 2}, {first + 3}, {first + 4}, {first - 1, first + 1}, {first + 5, len(text) - 1}, {1, 2, 3}} {
-			if got := f.inPieces(text, len(requests), pieces); !slices.Equal(got, want) {
+			if got := f.inPieces(requests, pieces); !slices.Equal(got, want) {
 				t.Errorf("%s, cut at %v:\n%s\nwant\n%s", name, pieces, got, want)
 			}
 		}
 	}
 }
 
-// inPieces sends a text that is cut at places, each piece once the server has had time to read the one before it.
-func (f *fronted) inPieces(text string, count int, places []int) []string {
+// inPieces sends requests as one text that is cut at places, each piece once all requests that were sent whole are answered.
+func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.at))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		from := 0
-		for _, place := range append(places, len(text)) {
-			_, _ = io.WriteString(conn, text[from:place]) // an error shows in the answers
-			from = place
-			time.Sleep(2 * time.Millisecond) // no condition shows from outside that a piece was read; without the pause the pieces are one
+	text, reader, from := strings.Join(requests, ""), bufio.NewReader(conn), 0
+	for _, place := range append(places, len(text)) {
+		_, _ = io.WriteString(conn, text[from:place]) // an error shows in the answers
+		from = place
+		whole, end := 0, 0
+		for _, request := range requests {
+			if end += len(request); end <= place {
+				whole++
+			}
 		}
-	}()
-	answers := f.read(bufio.NewReader(conn), count)
-	<-done
+		answers = append(answers, f.read(reader, whole-len(answers))...)
+	}
 	return answers
 }
 
