@@ -72,10 +72,10 @@ type handedConn struct {
 	use      atomic.Int32
 	room     int // of the HTTP server's buffer when nothing is in it; only the reader uses it
 
-	mu     sync.Mutex
-	change sync.Cond // of the fields below
-	past   bool      // the deadline of reads is in the past
-	closed bool
+	mu       sync.Mutex
+	change   sync.Cond // of the fields below
+	deadline time.Time // of reads; zero for none
+	closed   bool
 }
 
 // mostAnswers bounds for how long a connection stays with the HTTP server. The way there and back takes some 25 us, so one that is
@@ -122,18 +122,19 @@ func (c *handedConn) SetReadDeadline(at time.Time) error {
 	if !c.use.CompareAndSwap(handedAnswered, handedWaiting) {
 		c.use.CompareAndSwap(handedWaiting, handedReading)
 	}
-	c.mu.Lock()
-	c.past = !at.IsZero() && !at.After(time.Now())
-	c.mu.Unlock()
-	c.tell()
+	c.tell(func() { c.deadline = at })
 	return c.Conn.SetReadDeadline(at)
 }
 
-// tell wakes a look up.
-func (c *handedConn) tell() {
-	if c.takeBack != nil {
-		c.change.Broadcast()
+// tell changes what a look waits for, and wakes it up.
+func (c *handedConn) tell(change func()) {
+	if c.takeBack == nil { // nobody looks
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	c.change.Broadcast()
 }
 
 // Close closes the connection, or returns it to the front. A second call, as that of a shutdown, finds it closed.
@@ -141,10 +142,7 @@ func (c *handedConn) Close() error {
 	if c.use.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
 		return nil
 	}
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.tell()
+	c.tell(func() { c.closed = true })
 	return c.Conn.Close()
 }
 
@@ -152,8 +150,9 @@ func (c *handedConn) Close() error {
 func (c *handedConn) Read(to []byte) (int, error) {
 	switch {
 	case c.takeBack == nil:
-	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there.
-	case len(to) == 1 && c.use.Load() == handedActive:
+	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there. While it reads a body,
+	// which may end one byte before its buffer does, there is a deadline.
+	case len(to) == 1 && c.use.Load() == handedActive && !c.readsBody():
 		return c.look(to)
 	case c.returns(len(to)):
 		return 0, io.EOF
@@ -169,7 +168,7 @@ func (c *handedConn) Read(to []byte) (int, error) {
 }
 
 // look reads whether the client is still there. A byte of its next request shows that, and is kept back: with that byte the request
-// would be the HTTP server's. So the look lasts until that one ends it by a deadline.
+// would be the HTTP server's. So the look lasts until that one ends it by a deadline in the past.
 func (c *handedConn) look(to []byte) (int, error) {
 	if len(c.before) == 0 {
 		n, err := c.Conn.Read(to)
@@ -180,10 +179,17 @@ func (c *handedConn) look(to []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.past && !c.closed {
+	for !c.closed && c.deadline.IsZero() {
 		c.change.Wait()
 	}
 	return 0, os.ErrDeadlineExceeded
+}
+
+// readsBody reports whether the HTTP server has set a deadline that has not come yet: it takes it away when the body has ended.
+func (c *handedConn) readsBody() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(c.deadline)
 }
 
 // returns reports whether the connection returns to the front, at a read into so much room. It does if the HTTP server waits for a

@@ -187,6 +187,14 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: taken back with %v, %v", name, c.taken, err)
 		}
 	}
+	// A body has a deadline, and its last byte may be read alone.
+	body := newFakeHanded(t, 1)
+	_ = body.reads(64)
+	body.became(http.StateActive)
+	_ = body.SetReadDeadline(inAnHour)
+	if err := body.reads(1); err != nil {
+		t.Errorf("a body's byte is not read: %v", err)
+	}
 	// A socket reads as it likes.
 	socket := newFakeHanded(t, 1)
 	socket.became(http.StateActive)
