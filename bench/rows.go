@@ -273,17 +273,23 @@ const (
 	goalEdges = 578_006
 )
 
+// withoutFollows reports whether there is no graph to import, and then reports the line as not measured.
+func (b *bench) withoutFollows(l line) (absent bool, err error) {
+	if _, err = os.Stat(b.follows); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	l.absent = filepath.Base(b.follows) + " is not there (--follows)"
+	b.report.lines = append(b.report.lines, l)
+	return true, nil
+}
+
 // measureImport runs the import of a follow graph, each time into a fresh database.
 func (b *bench) measureImport(ctx context.Context) error {
 	l := line{what: "import of 578,006 edges", limit: "-", goal: atMost(20, "<= 20 s"), unit: "s"}
 	if filepath.Base(b.follows) != goalGraph {
 		l.what, l.goal = "import of "+filepath.Base(b.follows), goal{}
 	}
-	if _, err := os.Stat(b.follows); errors.Is(err, fs.ErrNotExist) {
-		l.absent = filepath.Base(b.follows) + " is not there (--follows)"
-		b.report.lines = append(b.report.lines, l)
-		return nil
-	} else if err != nil {
+	if absent, err := b.withoutFollows(l); absent || err != nil {
 		return err
 	}
 	var seconds []float64

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,10 +66,8 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 	if filepath.Base(b.follows) != goalGraph {
 		l.what, l.goal = "ready with a database of "+filepath.Base(b.follows), goal{}
 	}
-	if _, err := os.Stat(b.follows); errors.Is(err, fs.ErrNotExist) {
-		l.absent = filepath.Base(b.follows) + " is not there (--follows)"
-		b.report.lines = append(b.report.lines, l)
-		return nil
+	if absent, err := b.withoutFollows(l); absent || err != nil {
+		return err
 	}
 	full, err := b.aside("start", startDatabase)
 	if err != nil {
