@@ -1141,7 +1141,7 @@ type MarkConversationUnreadInput struct {
 
 // The input of markHomeFeedSeen.
 type MarkHomeFeedSeenInput struct {
-	// The newest post that was shown: post:KEY. Newer posts still count. The post may have been deleted or hidden since. NOT_FOUND if it never existed, and, in the same words, if its author published it while hiding from the viewer or blocking them. Without it, every post now in the feed is seen.
+	// The newest post that was shown: post:KEY. Newer posts still count. The post may have been deleted or hidden since. NOT_FOUND if it never existed or its author was erased: show the feed again then. NOT_FOUND, in the same words, if its author published it while hiding from the viewer or blocking them. Without it, every post now in the feed is seen.
 	UpTo *string `json:"upTo,omitempty"`
 	// An idempotency key, 1 to 64 characters. Within 24 hours, a second request with the same key and the same input changes nothing and gets the same answer; CONFLICT if the input differs.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`

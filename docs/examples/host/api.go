@@ -99,9 +99,24 @@ type Feed struct {
 	Waiting  int      `json:"waiting"`  // on the icon, before
 }
 
-// Open shows a user their feed, and marks as seen what was shown, and not what came meanwhile. Both are asked for the user, by the header
-// Tidings-Act-As. An app that talks to Tidings itself does the same with its user's own token.
-func (a *Application) Open(ctx context.Context, key string) (Feed, error) {
+// mostReads is how often Open reads a feed whose newest article goes while it is opened. One erasure takes all articles of an author.
+const mostReads = 3
+
+// Open shows a user their feed, and marks as seen what was shown, and not what came meanwhile.
+func (a *Application) Open(ctx context.Context, key string) (feed Feed, err error) {
+	for range mostReads {
+		feed, err = a.openOnce(ctx, key)
+		// Nothing is left of the articles of an author who is erased, and the newest one shown was one of them: see what is there now.
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != "NOT_FOUND" {
+			break
+		}
+	}
+	return feed, err
+}
+
+// openOnce reads and marks for the user, by the header Tidings-Act-As. An app that talks to Tidings itself does the same with its user's own
+// token.
+func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 	var shown struct {
 		Viewer struct {
 			Badges struct {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +44,39 @@ func application(t *testing.T, answer func(keys []string) string) *Application {
 		}
 	}
 	return &Application{store: store, tidings: NewTidings(server.URL, "a secret of at least thirty-two bytes"), news: make(chan struct{}, 1)}
+}
+
+// If the author of the newest article shown is erased before the mark, the feed is shown again without it.
+func TestOpenOutlivesAnErasure(t *testing.T) {
+	const page = `{"data":{"viewer":{"badges":{"total":{"value":%d},"notifications":{"newest":null}},"homeFeed":{"nodes":[%s]}}}}`
+	const gone = `{"errors":[{"message":"upTo: there is no post:2","extensions":{"code":"NOT_FOUND"}}]}`
+	const one, two = `{"id":"post:1","ref":"article-1"}`, `{"id":"post:2","ref":"article-2"}`
+	stays := slices.Repeat([]string{fmt.Sprintf(page, 2, two+","+one), gone}, 2*mostReads)
+	for _, c := range []struct {
+		name    string
+		answers []string
+		code    string
+		want    Feed
+		asked   int
+	}{
+		{"once", []string{stays[0], gone, fmt.Sprintf(page, 1, one), `{"data":{}}`}, "", Feed{Waiting: 1, Articles: []string{"article-1"}}, 4},
+		{"and nothing is left", []string{stays[0], gone, fmt.Sprintf(page, 0, "")}, "", Feed{Articles: []string{}}, 3},
+		{"for ever", stays, "NOT_FOUND", Feed{Waiting: 2, Articles: []string{"article-2", "article-1"}}, 2 * mostReads},
+		{"another trouble", []string{stays[0], strings.Replace(gone, "NOT_FOUND", "FORBIDDEN", 1)}, "FORBIDDEN", Feed{Waiting: 2, Articles: []string{"article-2", "article-1"}}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked := 0
+			a := application(t, func([]string) string { asked++; return c.answers[asked-1] })
+			feed, err := a.Open(t.Context(), "ada")
+			code := ""
+			if refused, ok := errors.AsType[*Error](err); ok {
+				code = refused.Code
+			}
+			if code != c.code || !reflect.DeepEqual(feed, c.want) || asked != c.asked {
+				t.Errorf("after %d requests: %+v, %v", asked, feed, err)
+			}
+		})
+	}
 }
 
 // results is an answer with an error for the events of some keys.
