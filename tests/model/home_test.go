@@ -100,6 +100,7 @@ func (h *home) end(*rapid.T) {
 
 func (h *home) hide(t *rapid.T) {
 	p := h.two(t)
+	h.Pending = true // the job changes the other person's feed
 	if _, hides := h.hides[p]; hides {
 		h.act(t, "unhideFrom", p, "", true)
 		delete(h.hides, p)
@@ -118,7 +119,7 @@ func (h *home) block(t *rapid.T) {
 	}
 	delete(h.Follows[p.who], p.whom)
 	delete(h.Follows[p.whom], p.who)
-	h.Pending = true // the job changes the other person's feed
+	h.Pending = true // as in hide
 }
 
 func (h *home) unblock(t *rapid.T) {
