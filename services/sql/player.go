@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,16 @@ func (p *player) believes() bool {
 		}
 	}
 	return true
+}
+
+// changed reports whether a statement of this run may have changed a row: all may but plain queries, and those that found no row to change.
+func (p *player) changed() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool {
+		text := strings.TrimSpace(s.text)
+		known := s.answer != nil && s.answer.err == nil
+		// The count of a WITH says nothing of what stands in it.
+		return !known || strings.HasPrefix(text, "WITH") || s.answer.changed > 0 && !strings.HasPrefix(text, "SELECT")
+	})
 }
 
 // next answers a statement. A statement whose rows are needed and not known ends the run of the function.

@@ -19,18 +19,19 @@ import (
 // back and repeats it with the answers of the pass before. When the functions, run with the answers of a pass, issue exactly
 // the statements of that pass, the result is the same as if they had run one by one, and it is committed.
 //
-// Each pass takes every function past one more statement whose rows it needs. The batch does not wait for a statement that only
-// changes rows: it guesses the count and checks it afterwards. Since a pass keeps the order, a function sees the writes of
-// those before it. A wrong guess costs a pass and is never committed.
+// A function goes on where it needs no rows: a statement that only changes rows is not waited for, but its count is guessed, and checked
+// afterwards. Where a function needs rows, they are read ahead by a look, which asks for these rows alone. A look's answers are guesses too,
+// because it repeats nothing of what stands before them. So a batch begins with some looks, and then most functions have their statements
+// together: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A
+// wrong guess costs a pass and is never committed.
 //
-// Two functions that each read a row and then write another take two passes, where one by one they would take four round
-// trips and more:
+// Two functions that each read a row and then write another take two round trips, where one by one they would take four and more:
 //
-//	pass 1   f1: read a             f2: read b             both wait for their rows
-//	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
+//	look     f1: read a             f2: read b             both wait for their rows
+//	pass     f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
 // If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, behind a
-// savepoint, and a third pass sends f2 alone.
+// savepoint, and a further pass sends f2 alone.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
 // statement. What it locks stays locked, so that others who keep changing the same rows cannot delay the batch forever. After
@@ -45,6 +46,8 @@ type script struct {
 	steps   []step
 	waits   bool // the run ended because it needs the answer of its last step
 	failed  error
+	idle    bool // the run changed no row, as far as its answers are known
+	undone  bool // the last pass undid the steps after sending them, because the function fails
 	settled bool // the run repeated the steps that were sent, with their answers
 	// kept are the values of this run for the ends; none of a function that failed.
 	kept []kept
@@ -65,7 +68,8 @@ type together struct {
 	cut     int  // the next pass puts a savepoint before this function
 	placed  bool // the last pass placed that savepoint, and it is not the base
 	begun   bool // the transaction has begun
-	aborted bool // an error of a statement ended the last pass
+	aborted bool // an error of a statement ended the last pass or look
+	looks   int  // of the whole batch
 	passes  int  // since base last moved
 	alones  int  // functions that were run alone
 	singly  bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
@@ -114,8 +118,11 @@ func (t *together) control(ctx context.Context, texts string) error {
 
 // run makes passes until all functions are settled, and commits.
 func (t *together) run(ctx context.Context, last bool) (errs []error, err error) {
-	for t.play(); !t.settle(); t.play() {
+	for t.play(false); !t.settle(); t.play(false) {
 		if err := cmp.Or(ctx.Err(), t.conflict()); err != nil && (ctx.Err() != nil || !last) {
+			return nil, err
+		}
+		if err := t.lookOn(ctx); err != nil {
 			return nil, err
 		}
 		step := t.pass
@@ -171,19 +178,21 @@ func (t *together) conflict() error {
 	return nil
 }
 
-// play runs the functions that are not final with the answers known so far.
-func (t *together) play() {
+// play runs the functions that are not final with the answers known so far. After a look only those that waited have new ones, and the end may
+// get more from them.
+func (t *together) play(looked bool) {
 	var all []kept
 	sure := true // all functions before are final or settled
 	for i := range t.scripts {
-		if i >= t.base {
+		end := i == len(t.scripts)-1
+		if i >= t.base && (!looked || end || t.scripts[i].waits) {
 			t.tx.kept = nil
-			if i == len(t.scripts)-1 { // the last function runs the ends of all others
+			if end { // the last function runs the ends of all others
 				t.tx.kept = all
 			}
 			t.scripts[i] = t.playOne(i, &player{before: t.scripts[i].steps, sure: sure, follows: true})
-			sure = sure && t.scripts[i].settled
 		}
+		sure = sure && (i < t.base || t.scripts[i].settled)
 		all = append(all, t.scripts[i].kept...)
 	}
 }
@@ -215,8 +224,10 @@ func (t *together) playOne(i int, p *player) (now script) {
 	if now.failed == nil {
 		now.kept = t.tx.kept
 	}
-	// Settled: this run asked what was sent, in number and outcome, and believes says that each answer is PostgreSQL's.
-	sent := t.begun && (before.failed == nil) == (now.failed == nil) && len(before.steps) == len(now.steps)
+	now.idle, now.undone = !p.changed(), before.undone
+	// Settled: this run asked what was sent, and believes says that each answer is PostgreSQL's. What it changed stands or is undone, as it
+	// should be.
+	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))
 	now.settled = sent && !now.waits && p.believes()
 	return now
 }

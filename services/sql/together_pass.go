@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,17 +35,94 @@ func (t *together) undo() []string {
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
+// How often a batch looks. The first looks lead most functions to their ends. After them a pass leads on as many functions, in the same round
+// trip as it checks others, so that a look only saves something when there is nothing to check.
+const (
+	firstLooks = 4
+	mostLooks  = 32 // a function that never asks the same twice could be looked for without end
+)
+
+// letter is the statements of one round trip. Each stands for a step of a function, or for none.
+type letter struct {
+	batch pgx.Batch
+	asked []*step
+}
+
+func (l *letter) queue(of *step, text string, args ...any) {
+	l.batch.Queue(text, args...)
+	l.asked = append(l.asked, of)
+}
+
+// send sends a letter and reads the answers.
+func (t *together) send(ctx context.Context, l *letter) error {
+	err := t.read(t.conn.SendBatch(ctx, &l.batch), l.asked)
+	t.begun = t.conn.PgConn().TxStatus() != 'I'
+	// A statement that could not be sent does not say whose it is: one by one, only its own function fails.
+	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
+		t.singly = true
+		return nil
+	}
+	return err
+}
+
+// lookOn looks as often as it pays.
+func (t *together) lookOn(ctx context.Context) error {
+	for ; t.looks < firstLooks || t.looks < mostLooks && t.onlyWaits(); t.looks++ {
+		if looked, err := t.look(ctx); err != nil || !looked {
+			return err
+		}
+		t.play(true)
+	}
+	return nil
+}
+
+// onlyWaits reports whether every function that is not settled waits for rows.
+func (t *together) onlyWaits() bool {
+	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
+}
+
+// look asks for the rows that functions wait for, as the transaction has them now, and reports whether there was anything to ask. Nothing is
+// rolled back or repeated, so a look costs what it asks. Its answers are guesses: the writes of the function itself and of those before it may
+// not have been sent, or are those of the last pass. The next pass undoes the look and checks them.
+func (t *together) look(ctx context.Context) (looked bool, err error) {
+	if t.aborted || t.singly {
+		return false, nil
+	}
+	l := &letter{}
+	if !t.begun {
+		for _, text := range t.undo() {
+			l.queue(nil, text)
+		}
+	}
+	begin := len(l.asked)
+	for _, script := range t.scripts {
+		if script.waits {
+			last := &script.steps[len(script.steps)-1]
+			l.queue(last, last.text, last.args...)
+		}
+	}
+	asked := l.asked[begin:]
+	if len(asked) == 0 {
+		return false, nil
+	}
+	err = t.send(ctx, l)
+	for _, step := range asked {
+		step.believed = false
+	}
+	// A failure ends the transaction. It says nothing of the function, which may only lack what it wrote before: a pass knows, so there are no
+	// more looks.
+	if t.aborted {
+		t.looks = mostLooks
+	}
+	return true, err
+}
+
 // pass sends the steps of the functions and reads the answers.
 func (t *together) pass(ctx context.Context) error {
-	batch := &pgx.Batch{}
-	var asked []*step
-	queue := func(of *step, text string, args ...any) {
-		batch.Queue(text, args...)
-		asked = append(asked, of)
-	}
+	l := &letter{}
 	if !t.aborted { // nothing can be prepared in an aborted transaction
 		for _, text := range t.undo() {
-			queue(nil, text)
+			l.queue(nil, text)
 		}
 	} else if err := t.controlAll(ctx, t.undo()); err != nil {
 		return err
@@ -54,33 +132,28 @@ func (t *together) pass(ctx context.Context) error {
 	for i := t.base; i < len(t.scripts); i++ {
 		// Everything before this function was settled: if it still is after this pass, it stays for good.
 		if i == t.cut && i > t.base {
-			queue(mark, "SAVEPOINT batch")
+			l.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
 		// A function that fails is undone alone: its statements stand between savepoints of their own.
-		if script.failed != nil {
-			queue(nil, savepoint)
+		script.undone = script.failed != nil && !script.idle
+		if script.undone {
+			l.queue(nil, savepoint)
 		}
 		for k := range script.steps {
 			step := &script.steps[k]
 			step.believed = false
 			// A statement with a known error would abort the transaction again.
 			if step.answer == nil || step.answer.err == nil {
-				queue(step, step.text, step.args...)
+				l.queue(step, step.text, step.args...)
 			}
 		}
-		if script.failed != nil {
-			queue(nil, undo)
-			queue(nil, release)
+		if script.undone {
+			l.queue(nil, undo)
+			l.queue(nil, release)
 		}
 	}
-	err := t.read(t.conn.SendBatch(ctx, batch), asked)
-	t.begun = t.conn.PgConn().TxStatus() != 'I'
-	// A statement that could not be sent does not say whose it is: one by one, only its own function fails.
-	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
-		t.singly = true
-		return nil
-	}
+	err := t.send(ctx, l)
 	// The savepoint has an answer only if nothing before it failed.
 	t.placed = mark.answer != nil
 	return err

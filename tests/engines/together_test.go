@@ -61,6 +61,76 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
+// Rows are read ahead, so functions that do not meet each other are sent once: each read goes out twice and each write once, however many reads
+// follow each other. What fails is undone in the same pass, and not sent again if it has changed nothing.
+func TestABatchSendsItsStatementsOnce(t *testing.T) {
+	const functions, around = 40, 8 // around them stand BEGIN, savepoints, the batch's own lock and COMMIT
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
+	b := newBundle(t, url)
+	b.write(func(tx *sql.Tx) error {
+		return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
+	})
+	for _, c := range []struct {
+		name    string
+		fn      func(table cellsOf, key int) error
+		want    error
+		looked  int // for rows, by each function
+		sent    int // statements of each function in a pass
+		further int // savepoints around each function
+	}{
+		{"four reads and four writes", func(table cellsOf, key int) (err error) {
+			for n := 0; n < 4 && err == nil; n++ {
+				cell := key + n*functions
+				_, err = runCells(table, []cellOp{{"read", cell, 0}, {"keep", cell, n}})
+			}
+			return err
+		}, nil, 4, 8, 0},
+		{"eight reads", func(table cellsOf, key int) (err error) {
+			for n := 0; n < 8 && err == nil; n++ {
+				_, err = table.read(key + n)
+			}
+			return err
+		}, nil, 8, 8, 0},
+		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
+			changed, err := table.put(key+1000, 1) // the first pass hears that there is no such cell
+			if err == nil && changed == 0 {
+				_, err = table.read(key)
+				err = errors.Join(err, errMine)
+			}
+			return err
+		}, errMine, 1, 1 + 2, 0},
+		{"a failure that changed nothing", func(table cellsOf, key int) error {
+			_, err := table.read(key)
+			if changed, failed := table.put(key+1000, 1); err == nil && failed == nil && changed == 0 {
+				err = errMine
+			}
+			return err
+		}, errMine, 1, 2, 0},
+		{"a failure that changed something", func(table cellsOf, key int) error {
+			_, err := table.put(key, 1)
+			_, failed := table.read(key)
+			return errors.Join(err, failed, errMine)
+		}, errMine, 1, 2, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fns := make([]func(*sql.Tx) error, functions)
+			for i := range fns {
+				fns[i] = func(tx *sql.Tx) error { return c.fn(cellsOf{b.ctx, tx}, i) }
+			}
+			trips.TakeStatements()
+			for i, err := range b.WriteAll(b.ctx, fns) {
+				if !errors.Is(err, c.want) {
+					t.Errorf("function %d: %v, want %v", i, err, c.want)
+				}
+			}
+			each := c.looked + c.sent + c.further
+			if got := trips.TakeStatements(); got < functions*each || got > functions*each+around {
+				t.Errorf("%d statements, want %d for each function", got, each)
+			}
+		})
+	}
+}
+
 // Concurrent batches and single writes that change the same rows all end, each in order.
 func TestConcurrentBatchesEnd(t *testing.T) {
 	each(t, func(b *bundle) {
@@ -214,4 +284,55 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "runs", 0, 100))(b.t)), 8)
 		b.followed("log", 2)
 	})
+}
+
+// The same of one that never reads the same rows twice.
+func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
+	each(t, func(b *bundle) {
+		runs := 0
+		restless := func(tx *sql.Tx) error {
+			runs++
+			var one int
+			_, err := tx.One(b.ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{runs}, &one)
+			return err
+		}
+		for i, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{b.follower("log"), restless, b.follower("log")}) {
+			if err != nil {
+				b.t.Errorf("function %d: %v", i, err)
+			}
+		}
+		b.followed("log", 2)
+	})
+}
+
+// Rows are read ahead without what the function has written before. That this fails says nothing of the function.
+func TestALookThatFailsIsNoFailureOfItsFunction(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t)) // SQLite looks at nothing ahead
+	b.write(func(tx *sql.Tx) error {
+		return errors.Join(execute(b.ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
+			execute(b.ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
+	})
+	fns := make([]func(*sql.Tx) error, 9)
+	for i := range fns {
+		fns[i] = func(tx *sql.Tx) error {
+			if i%3 != 2 { // the third of each three has no parent
+				if err := execute(b.ctx, tx, `INSERT INTO parents (k) VALUES ($1)`, i); err != nil {
+					return err
+				}
+			}
+			var child int
+			_, err := tx.One(b.ctx, sql.AdHoc("child", `INSERT INTO children (k, parent) VALUES ($1, $1) RETURNING k`), []any{i}, &child)
+			return err
+		}
+	}
+	var want []string
+	for i, err := range b.WriteAll(b.ctx, fns) {
+		if (err != nil) != (i%3 == 2) {
+			b.t.Errorf("function %d: %v", i, err)
+		}
+		if i%3 != 2 {
+			want = append(want, fmt.Sprint(i))
+		}
+	}
+	equal(b.t, must(b.Lines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Trips counts the round trips of all connections that go through it to a PostgreSQL server: how often a client asked and
-// waited for the end of the answer.
+// Trips counts the round trips of all connections that go through it to a PostgreSQL server, how often a client asked and
+// waited for the end of the answer, and the statements in them.
 type Trips struct {
-	listener net.Listener
-	config   *pgx.ConnConfig
-	count    atomic.Int64
-	work     sync.WaitGroup
+	listener   net.Listener
+	config     *pgx.ConnConfig
+	count      atomic.Int64
+	statements atomic.Int64
+	work       sync.WaitGroup
 
 	// open are both ends of all connections, for Cut.
 	mu   sync.Mutex
@@ -50,6 +51,9 @@ func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 
 // Take answers how many round trips there were since it was asked last.
 func (t *Trips) Take() int { return int(t.count.Swap(0)) }
+
+// TakeStatements answers how many statements were run since it was asked last. A simple query counts as one.
+func (t *Trips) TakeStatements() int { return int(t.statements.Swap(0)) }
 
 // Cut ends all connections, as the death of their client does. There are no new ones either: a client that lives would ask the server
 // over one to cancel what runs.
@@ -106,6 +110,9 @@ func (t *Trips) forward(server io.Writer, client io.Reader) error {
 		}
 		if len(head) == 5 && (head[0] == 'S' || head[0] == 'Q') {
 			t.count.Add(1)
+		}
+		if len(head) == 5 && (head[0] == 'E' || head[0] == 'Q') {
+			t.statements.Add(1)
 		}
 		if _, err := server.Write(append(head, body...)); err != nil {
 			return err
