@@ -16,8 +16,8 @@ var (
 	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 
 	// Up to a limit, so that the count of somebody who follows thousands costs no more than the limit.
-	countFollowees = sql.NewStatement("count followees",
-		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted`)
+	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
+		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
 	// f.shown: an edge that is muted or hidden reads as none, in every statement that feeds go by.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
@@ -58,11 +58,10 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 	return true, NoteUnfollow(ctx, tx, follower, followee)
 }
 
-// CountFollowees counts the users whom a user follows, up to limit.
-func CountFollowees(ctx context.Context, tx *sql.Tx, follower services.UserID, limit int) (int, error) {
-	var count int
-	_, err := tx.One(ctx, countFollowees, []any{follower, limit}, &count)
-	return count, err
+// CountFollowees counts the users whom a user follows, up to limit, and reports whether a given one is among all of them.
+func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, limit int) (count int, follows bool, err error) {
+	_, err = tx.One(ctx, countFollowees, []any{follower, limit, followee}, &count, &follows)
+	return count, follows, err
 }
 
 // ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a block

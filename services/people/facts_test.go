@@ -159,13 +159,15 @@ func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
 			b.follow(services.Edge{Follower: 1, Followee: n})
 		}
 		for limit, want := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} {
-			b.write(func(tx *sql.Tx) error {
-				count, err := people.CountFollowees(b.ctx, tx, 1, limit)
-				if count != want {
-					b.t.Errorf("to %d: %d, want %d", limit, count, want)
-				}
-				return err
-			})
+			for followee := services.UserID(1); followee <= 7; followee++ {
+				b.write(func(tx *sql.Tx) error {
+					count, follows, err := people.CountFollowees(b.ctx, tx, 1, followee, limit)
+					if count != want || follows != (2 <= followee && followee <= 6) {
+						b.t.Errorf("to %d: %d, want %d; follows %d: %t", limit, count, want, followee, follows)
+					}
+					return err
+				})
+			}
 		}
 	})
 }

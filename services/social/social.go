@@ -195,24 +195,26 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err := mayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err
 			}
-			// Count before the insertion, and judge after it: a follow that exists already is no excess.
-			following, err := people.CountFollowees(ctx, tx, follower, s.maxFollowees)
-			if err != nil {
+			// A follow that exists already is no excess, and needs no more than this statement.
+			following, follows, err := people.CountFollowees(ctx, tx, follower, followee, s.maxFollowees)
+			switch {
+			case err != nil:
 				return nil, err
+			case follows:
+				return nil, jobs.ErrUnchanged
+			case following >= s.maxFollowees:
+				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
 			}
 			since, err := posts.NewID(ctx, tx, s.ids) // the follow begins after all posts that exist
 			if err != nil {
 				return nil, err
 			}
 			created, err := people.InsertFollow(ctx, tx, services.Edge{Follower: follower, Followee: followee, Since: since})
+			if err == nil && !created { // the same follow was made meanwhile
+				err = jobs.ErrUnchanged
+			}
 			if err != nil {
 				return nil, err
-			}
-			if !created {
-				return nil, jobs.ErrUnchanged
-			}
-			if following >= s.maxFollowees {
-				return nil, services.Errorf(services.Conflict, "userId: at most %d people can be followed", s.maxFollowees)
 			}
 			return nil, enqueue(ctx, tx, follower, followee)
 		},

@@ -121,7 +121,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 					err := b.Write(b.ctx, func(tx *sql.Tx) error {
 						_, err := changelog.AppendLog(b.ctx, tx, "mode", fmt.Sprint(writer, n), nil)
 						for range writer { // some take longer than others
-							_, err2 := people.CountFollowees(b.ctx, tx, 1, 1)
+							_, _, err2 := people.CountFollowees(b.ctx, tx, 1, 2, 1)
 							err = errors.Join(err, err2)
 						}
 						return err
