@@ -17,15 +17,12 @@ import (
 const idempotencyKey = "IdempotencyKey"
 
 // ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation. An event
-// so does what the mutation does, by the same code. Everything but operation is kept beside it, so that an event costs no
+// so does what the mutation does, by the same code. What its input has is kept beside it, so that an event costs no
 // reflection on its type.
 type ingestAction struct {
-	name      string
+	*spec
 	operation entry
-	by        doer
-	makes     string // the type of what it creates
-	key       int    // the position of the input's idempotency key
-	fields    namedFields
+	key       int   // the position of the input's idempotency key
 	users     []int // the positions of the input's fields that name users; naming a user creates them
 }
 
@@ -48,19 +45,16 @@ var ingestActions = func() []ingestAction {
 // name users are known by their own names: an input with a new one needs it here, or its events read each user on their own.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	// The name in the schema is the name of the mutation.
-	a.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
-	if a.operation = operations[a.name]; a.operation == nil {
-		return a, fmt.Errorf("resolvers: there is no operation %s for ingest", a.name)
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if a.operation = operations[name]; a.operation == nil {
+		return a, fmt.Errorf("resolvers: there is no operation %s for ingest", name)
 	}
-	var input reflect.Type
-	_, a.by, _, input = a.operation.describe()
-	a.makes = a.operation.creates()
-	if field.Type != reflect.PointerTo(input) {
-		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, input, field.Type)
+	a.spec = a.operation.describe()
+	if field.Type != reflect.PointerTo(a.input) {
+		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, a.input, field.Type)
 	}
-	a.fields = a.operation.learn()
-	for i := range input.NumField() {
-		switch input.Field(i).Name {
+	for i := range a.input.NumField() {
+		switch a.input.Field(i).Name {
 		case idempotencyKey:
 			a.key = i
 		case "UserID", "UserIds", "MemberIds", "MentionIds":
@@ -99,7 +93,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 		field.SetZero()
 	}
 	// From here on the event is a mutation like any other.
-	cmd, err := action.operation.prepare(ctx, c, input.Interface(), key)
+	cmd, err := c.prepare(ctx, action.operation, input.Interface(), key)
 	return cmd, err
 }
 

@@ -17,16 +17,16 @@ import (
 // the input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them. The label is
 // written in the command's own transaction: an object is never there without its ref, and a ref never without its object. A
 // create under a ref that the creator's object has already makes nothing: see refs.OnCreate.
-func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, input reflect.Value) error {
-	ref, refSet := optionalText(input, o.fields.ref)
-	url, urlSet := optionalText(input, o.fields.url)
-	data, dataSet := optionalText(input, o.fields.data)
+func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
+	ref, refSet := optionalText(input, op.fields.ref)
+	url, urlSet := optionalText(input, op.fields.url)
+	data, dataSet := optionalText(input, op.fields.data)
 	if !refSet && !urlSet && !dataSet {
 		return nil
 	}
 	// A mutation for the host application has checked the scope already. One for a user may be the application's, acting for them.
 	bearer, err := services.ViewerFrom(ctx)
-	if err == nil && o.by == forUser && !bearer.Has(services.ScopeIngest) {
+	if err == nil && op.by == forUser && !bearer.Has(services.ScopeIngest) {
 		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
 	}
 	if err == nil && refSet {
@@ -42,8 +42,8 @@ func (o *operation[I]) label(ctx context.Context, c *call, cmd *jobs.Command, in
 		return err
 	}
 	// Only an input that creates has a ref, which names its object for good.
-	if o.fields.ref >= 0 {
-		refs.OnCreate(cmd, o.makes, services.Label{Ref: ref, URL: url, Data: data})
+	if op.fields.ref >= 0 {
+		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
 	}
 	// An edit labels what its input names.

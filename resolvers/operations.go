@@ -46,7 +46,8 @@ const (
 )
 
 // operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after
-// table. The type parameter is what lets command be written without a cast; entry hides it.
+// table. The type parameter is what lets command be written without a cast; entry hides it. The methods only take the type away: what they
+// lead to is compiled once and not for each input.
 type operation[I any] struct {
 	name  string // of the mutation
 	by    doer
@@ -54,12 +55,21 @@ type operation[I any] struct {
 	// ofDevice says that the device of the user belongs to the input.
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
-	joins  bool
-	fields namedFields // of the input; table fills it in
+	joins bool
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
 	// idempotency key. If it returns an error, its command is ignored. It reads only: what it finds may change before the
 	// commit, so what must hold is checked again there.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
+	known   spec // what the fields above say but for the command; table fills it in
+}
+
+// spec is what is known of an operation besides its command: the fields have the meanings of those of operation.
+type spec struct {
+	name, makes     string
+	by              doer
+	ofDevice, joins bool
+	input           reflect.Type
+	fields          namedFields // of the input
 }
 
 // call is one use of an operation: who acts, when, and what the input names. do and ingestCommand fill the first part in, the
@@ -87,14 +97,11 @@ type call struct {
 // entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
 // implementation.
 type entry interface {
-	describe() (name string, by doer, ofDevice bool, input reflect.Type)
-	// learn finds the fields of the input that prepare needs, and returns them.
-	learn() namedFields
-	// creates is the type of the object that the command names first: see jobs.Command.Makes.
-	creates() string
-	// prepare makes the command of an input, a pointer to the type that describe returns. The idempotency key is given
-	// separately.
-	prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error)
+	// learn makes the spec.
+	learn()
+	describe() *spec
+	// commandOf is command for a pointer to an input.
+	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
 }
 
 // table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf
@@ -102,16 +109,27 @@ type entry interface {
 func table(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
-		name, _, _, _ := e.describe()
 		e.learn()
-		named[name] = e
+		named[e.describe().name] = e
 	}
 	return named
 }
 
-// describe is what ingest needs to know of an operation: see entry.
-func (o *operation[I]) describe() (name string, by doer, ofDevice bool, input reflect.Type) {
-	return o.name, o.by, o.ofDevice, reflect.TypeFor[I]()
+// It writes to the shared entry, and is called only before requests are served.
+func (o *operation[I]) learn() {
+	input := reflect.TypeFor[I]()
+	o.known = spec{o.name, o.makes, o.by, o.ofDevice, o.joins, input, namedFieldsOf(input)}
+}
+
+func (o *operation[I]) describe() *spec { return &o.known }
+
+func (o *operation[I]) commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error) {
+	return o.command(ctx, c, input.(*I))
+}
+
+// do runs the operation as a mutation: see mutate.
+func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
+	return r.mutate(ctx, o, &input) // the input is this call's own copy, which prepare may normalise
 }
 
 // inputAt is an input with the time of its event, so that under one idempotency key events of different times differ.
@@ -120,39 +138,34 @@ type inputAt struct {
 	Input any
 }
 
-// It writes to the shared entry, and is called only before requests are served.
-func (o *operation[I]) learn() namedFields {
-	o.fields = namedFieldsOf(reflect.TypeFor[I]())
-	return o.fields
-}
-
-func (o *operation[I]) creates() string { return o.makes }
-
 // inputOfDevice is an input with the device, so that under one idempotency key requests of different devices differ.
 type inputOfDevice struct {
 	Device string
 	Input  any
 }
 
-// prepare resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
+// prepare makes the command of an input, a pointer, whose idempotency key is given separately.
+// It resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
 // part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
 // an event meet here, so whatever both must do is in this function or behind it. A refusal that a key remembers is a command
 // too, whose commit refuses.
-func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *string) (*jobs.Command, error) {
-	in, sent := input.(*I), *input.(*I) // a copy serves: whoever replaces a list or a pointer of the input makes a new one
-	fields := reflect.ValueOf(in).Elem()
-	byRef, err := c.resolve(ctx, o.fields, fields, o.joins)
+func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*jobs.Command, error) {
+	op := o.describe()
+	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.input)
+	copied.Elem().Set(fields) // this serves: whoever replaces a list or a pointer of the input makes a new one
+	sent := copied.Interface()
+	byRef, err := c.resolve(ctx, op.fields, fields, op.joins)
 	if err != nil {
-		in, byRef = &sent, false // only as it was sent is it the same the next time
+		input, byRef = sent, false // only as it was sent is it the same the next time
 	}
 	var cmd *jobs.Command
 	if err == nil {
-		cmd, err = o.command(ctx, c, in)
+		cmd, err = o.commandOf(ctx, c, input)
 	}
 	switch {
 	case err == nil:
 		// What label refuses is the token or the input, and never what is there now.
-		if err := o.label(ctx, c, cmd, fields); err != nil {
+		if err := c.label(ctx, op, cmd, fields); err != nil {
 			return nil, err
 		}
 	// What was not found may come. Under its key the request must not succeed then: much may have happened since.
@@ -162,9 +175,9 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 		return nil, err
 	}
 	// From here on the command is complete but for its key. Without a time the moment is zero, and the commit takes the present.
-	cmd.Name, cmd.Input, cmd.Makes, cmd.Subject, cmd.Moment = o.name, o.compared(c, in), o.makes, c.subject, c.moment
+	cmd.Name, cmd.Input, cmd.Makes, cmd.Subject, cmd.Moment = op.name, c.compared(op, input), op.makes, c.subject, c.moment
 	if byRef {
-		cmd.Sent = o.compared(c, &sent)
+		cmd.Sent = c.compared(op, sent)
 	}
 	if key == nil {
 		return cmd, nil
@@ -175,15 +188,14 @@ func (o *operation[I]) prepare(ctx context.Context, c *call, input any, key *str
 
 // compared is an input as its key compares it. A wrapped input has another hash, so only operations of a device are wrapped:
 // for all others a request means the same from every device.
-func (o *operation[I]) compared(c *call, input *I) any {
-	var compared any = input
-	if o.ofDevice {
-		compared = inputOfDevice{c.device, compared}
+func (c *call) compared(op *spec, input any) any {
+	if op.ofDevice {
+		input = inputOfDevice{c.device, input}
 	}
 	if c.at != nil {
-		compared = inputAt{*c.at, compared}
+		input = inputAt{*c.at, input}
 	}
-	return compared
+	return input
 }
 
 // done is an operation that was committed.
@@ -228,14 +240,14 @@ func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	return shown
 }
 
-// do runs an operation as a mutation: for the viewer, or for the host application or an operator. The order is: who acts, the
+// mutate runs an operation with an input, a pointer, as a mutation: for the viewer, or for the host application or an operator. The order is: who acts, the
 // command, the commit, and then the reads of the payload, which see the change. An error from here means that nothing was
 // committed, or that the answer is unknown after a time-out. Under an idempotency key a client can repeat the request in both
 // cases.
-func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, error) {
-	c, d := &call{r: r}, &done{}
+func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error) {
+	op, c, d := o.describe(), &call{r: r}, &done{}
 	var err error
-	if o.by == forUser {
+	if op.by == forUser {
 		if d.viewer, err = r.viewer(ctx); err != nil {
 			return nil, err
 		}
@@ -248,9 +260,8 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 		// The application may name users who do not exist yet, also in a mutation.
 		ctx = byScope(ctx)
 	}
-	key := takeKey(&input)
-	// input is this call's own copy, which prepare may normalise.
-	cmd, err := o.prepare(ctx, c, &input, key)
+	key := takeKey(input)
+	cmd, err := c.prepare(ctx, o, input, key)
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +269,8 @@ func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*done, err
 	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
-	if o.by == forHost && operates(ctx) {
-		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: o.name, Target: c.subject, Made: func() string { return idOf(cmd) }}, commit)
+	if op.by == forHost && operates(ctx) {
+		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: op.name, Target: c.subject, Made: func() string { return idOf(cmd) }}, commit)
 	} else {
 		err = commit(ctx)
 	}

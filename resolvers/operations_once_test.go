@@ -62,7 +62,7 @@ func (s *story) once(name string, in, other event) string {
 // names checks that the ID of a result is null or the global ID of an object, as the schema says.
 func (s *story) names(name string, id any) {
 	s.t.Helper()
-	if creates := operations[name].creates(); id == nil {
+	if creates := operations[name].describe().makes; id == nil {
 		if creates != "" {
 			s.t.Errorf("%s makes a %s, and its result has no ID", name, creates)
 		}
@@ -100,7 +100,7 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 		delete(said, "view")
 	}
 	said["idempotencyKey"] = key
-	_, _, _, input := operations[name].describe()
+	input := operations[name].describe().input
 	query := fmt.Sprintf(`mutation($input: %s!) { %s(input: $input) { __typename } }`, input.Name(), name)
 	scopes := []services.Scope{services.ScopeViewer}
 	if as == "" {

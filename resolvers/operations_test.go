@@ -47,7 +47,7 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 		if !listed {
 			continue
 		}
-		_, _, _, input := operation.describe()
+		input := operation.describe().input
 		if args := field.Arguments; len(args) != 1 || args[0].Type.String() != input.Name()+"!" {
 			t.Errorf("%s takes %v, and the operation %s", name, args, input)
 		}
@@ -72,7 +72,7 @@ func TestIngestOffersEveryOperation(t *testing.T) {
 			t.Errorf("there is no operation %s", field.Name)
 			continue
 		}
-		if _, _, _, input := operation.describe(); field.Type.String() != input.Name() {
+		if input := operation.describe().input; field.Type.String() != input.Name() {
 			t.Errorf("%s takes a %s, its mutation a %s", field.Name, field.Type, input.Name())
 		}
 	}
