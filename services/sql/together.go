@@ -21,17 +21,17 @@ import (
 //
 // A function goes on where it needs no rows: a statement that only changes rows is not waited for, but its count is guessed, and checked
 // afterwards. Where a function needs rows, they are read ahead by a look, which asks for these rows alone. A look's answers are guesses too,
-// because it repeats nothing of what stands before them. So a batch begins with some looks, and then most functions have their statements
-// together: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A
+// because it repeats nothing of what stands before them. So a long batch begins with a short pass and some looks, and then most functions have
+// their statements together: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A
 // wrong guess costs a pass and is never committed.
 //
 // Two functions that each read a row and then write another take two round trips, where one by one they would take four and more:
 //
-//	look     f1: read a             f2: read b             both wait for their rows
-//	pass     f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
+//	pass 1   f1: read a             f2: read b             both wait for their rows
+//	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
 // If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, behind a
-// savepoint, and a further pass sends f2 alone.
+// savepoint, and a third pass sends f2 alone.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
 // statement. What it locks stays locked, so that others who keep changing the same rows cannot delay the batch forever. After

@@ -35,8 +35,9 @@ func (t *together) undo() []string {
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// How often a batch looks. The first looks lead most functions to their ends. After them a pass leads on as many functions, in the same round
-// trip as it checks others, so that a look only saves something when there is nothing to check.
+// How often a long batch looks. The first looks lead most functions to their ends. After them a pass leads on as many functions, in the same
+// round trip as it checks others, so that a look only saves something when there is nothing to check. Short batches have too little to repeat,
+// and looks lock rows in another order than passes do.
 const (
 	firstLooks = 4
 	mostLooks  = 32 // a function that never asks the same twice could be looked for without end
@@ -57,23 +58,42 @@ func (l *letter) queue(of *step, text string, args ...any) {
 func (t *together) send(ctx context.Context, l *letter) error {
 	err := t.read(t.conn.SendBatch(ctx, &l.batch), l.asked)
 	t.begun = t.conn.PgConn().TxStatus() != 'I'
-	// A statement that could not be sent does not say whose it is: one by one, only its own function fails.
+	// A statement that could not be sent does not say whose it is, and what was run before it is not known: one by one, from the first on, only
+	// its own function fails.
 	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
-		t.singly = true
-		return nil
+		t.singly, t.begun, t.placed, t.aborted, t.base, t.cut = true, false, false, false, 0, 0
+		return t.control(ctx, "ROLLBACK")
 	}
 	return err
 }
 
-// lookOn looks as often as it pays.
+// lookOn looks as often as it pays. The first round trip is a pass: there is nothing to repeat yet, and its answers are no guesses.
 func (t *together) lookOn(ctx context.Context) error {
-	for ; t.looks < firstLooks || t.looks < mostLooks && t.onlyWaits(); t.looks++ {
-		if looked, err := t.look(ctx); err != nil || !looked {
+	if len(t.fns) <= longBatch {
+		return nil
+	}
+	for t.begun && !t.aborted && !t.singly && (t.looks < firstLooks || t.looks < mostLooks && t.onlyWaits()) {
+		if waiting, all := t.weigh(); waiting == 0 || all <= 2*waiting {
+			return nil
+		}
+		if err := t.look(ctx); err != nil {
 			return err
 		}
+		t.looks++
 		t.play(true)
 	}
 	return nil
+}
+
+// weigh counts the functions that wait for rows, which are the statements of a look, and the statements of a pass.
+func (t *together) weigh() (waiting, all int) {
+	for _, script := range t.scripts[t.base:] {
+		all += len(script.steps)
+		if script.waits {
+			waiting++
+		}
+	}
+	return waiting, all
 }
 
 // onlyWaits reports whether every function that is not settled waits for rows.
@@ -81,32 +101,19 @@ func (t *together) onlyWaits() bool {
 	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
 }
 
-// look asks for the rows that functions wait for, as the transaction has them now, and reports whether there was anything to ask. Nothing is
-// rolled back or repeated, so a look costs what it asks. Its answers are guesses: the writes of the function itself and of those before it may
-// not have been sent, or are those of the last pass. The next pass undoes the look and checks them.
-func (t *together) look(ctx context.Context) (looked bool, err error) {
-	if t.aborted || t.singly {
-		return false, nil
-	}
+// look asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so a look costs what it
+// asks. Its answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those of the last
+// pass. The next pass undoes the look and checks them.
+func (t *together) look(ctx context.Context) error {
 	l := &letter{}
-	if !t.begun {
-		for _, text := range t.undo() {
-			l.queue(nil, text)
-		}
-	}
-	begin := len(l.asked)
-	for _, script := range t.scripts {
+	for _, script := range t.scripts[t.base:] {
 		if script.waits {
 			last := &script.steps[len(script.steps)-1]
 			l.queue(last, last.text, last.args...)
 		}
 	}
-	asked := l.asked[begin:]
-	if len(asked) == 0 {
-		return false, nil
-	}
-	err = t.send(ctx, l)
-	for _, step := range asked {
+	err := t.send(ctx, l)
+	for _, step := range l.asked {
 		step.believed = false
 	}
 	// A failure ends the transaction. It says nothing of the function, which may only lack what it wrote before: a pass knows, so there are no
@@ -114,7 +121,7 @@ func (t *together) look(ctx context.Context) (looked bool, err error) {
 	if t.aborted {
 		t.looks = mostLooks
 	}
-	return true, err
+	return err
 }
 
 // pass sends the steps of the functions and reads the answers.
@@ -135,8 +142,9 @@ func (t *together) pass(ctx context.Context) error {
 			l.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
-		// A function that fails is undone alone: its statements stand between savepoints of their own.
-		script.undone = script.failed != nil && !script.idle
+		// A function that fails is undone alone: its statements stand between savepoints of their own. One that changed no row has at most locks
+		// to give back.
+		script.undone = script.failed != nil && (!script.idle || slices.ContainsFunc(script.steps, step.locks))
 		if script.undone {
 			l.queue(nil, savepoint)
 		}
@@ -155,7 +163,7 @@ func (t *together) pass(ctx context.Context) error {
 	}
 	err := t.send(ctx, l)
 	// The savepoint has an answer only if nothing before it failed.
-	t.placed = mark.answer != nil
+	t.placed = mark.answer != nil && !t.singly
 	return err
 }
 
@@ -176,8 +184,10 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 		got := readAnswer(results)
 		if got.err != nil {
 			server, ok := errors.AsType[*pgconn.PgError](got.err)
-			// The transaction as a whole is lost: the connection, a conflict, or a statement of the batch's own.
-			if !ok || step == nil || conflicting(got.err) || unavailableState(server.Code) {
+			_, unsent := errors.AsType[pgx.ErrPreprocessingBatch](got.err)
+			// The transaction as a whole is lost: the connection, a conflict, a statement of the batch's own, or one of which nobody knows whose
+			// it is, because all were prepared before the first was run.
+			if !ok || unsent || step == nil || conflicting(got.err) || unavailableState(server.Code) {
 				_ = results.Close() // the error is known already
 				return Fault("run a batch", got.err)
 			}
