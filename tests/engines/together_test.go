@@ -338,3 +338,33 @@ func TestALookThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 	}
 	equal(b.t, must(b.Lines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
 }
+
+// A statement that cannot be prepared says only that one of the batch cannot. It fails its own function, also after others have become final,
+// and what these did stands once.
+func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
+	for _, late := range []int{0, 1, 6} { // reads before the statement
+		b := newBundle(t, sqltest.Postgres(t))
+		const others = 8
+		var fns []func(*sql.Tx) error
+		for i := range others {
+			fns = append(fns, b.follower("log"))
+			if i == others/2 {
+				fns = append(fns, func(tx *sql.Tx) error {
+					for n := range late {
+						var one int
+						if _, err := tx.One(b.ctx, sql.AdHoc("test", `SELECT CAST($1 AS BIGINT)`), []any{n}, &one); err != nil {
+							return err
+						}
+					}
+					return execute(b.ctx, tx, "SELECT no_such_column")
+				})
+			}
+		}
+		for i, err := range b.WriteAll(b.ctx, fns) {
+			if (err != nil) != (i == others/2+1) {
+				t.Errorf("after %d reads, function %d: %v", late, i, err)
+			}
+		}
+		b.followed("log", others)
+	}
+}
