@@ -34,9 +34,6 @@ func (s step) same(text string, args []any) bool {
 	return s.text == text && reflect.DeepEqual(s.args, args)
 }
 
-// locks reports whether the statement locks the rows that it reads.
-func (s step) locks() bool { return strings.Contains(s.text, " FOR ") }
-
 // errWaits is the panic that stops a function where it needs an unknown answer. As an error, a function might handle it
 // and go on.
 var errWaits = errors.New("store: the answer to a statement is not known yet")

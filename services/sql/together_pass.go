@@ -39,8 +39,8 @@ func (t *together) undo() []string {
 // round trip as it checks others, so that a look only saves something when there is nothing to check. Short batches have too little to repeat,
 // and looks lock rows in another order than passes do.
 const (
-	firstLooks = 4
-	mostLooks  = 32 // a function that never asks the same twice could be looked for without end
+	firstLooks = 3
+	mostLooks  = 6 // so that a batch takes hardly more round trips than without looks
 )
 
 // letter is the statements of one round trip. Each stands for a step of a function, or for none.
@@ -142,9 +142,9 @@ func (t *together) pass(ctx context.Context) error {
 			l.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
-		// A function that fails is undone alone: its statements stand between savepoints of their own. One that changed no row has at most locks
-		// to give back.
-		script.undone = script.failed != nil && (!script.idle || slices.ContainsFunc(script.steps, step.locks))
+		// A function that fails is undone alone: its statements stand between savepoints of their own. One that changed no row has only locks to
+		// give back, which are held until the commit as those of its neighbours are.
+		script.undone = script.failed != nil && !script.idle
 		if script.undone {
 			l.queue(nil, savepoint)
 		}
