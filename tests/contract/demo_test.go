@@ -51,14 +51,17 @@ func (p *demoPage) click(selector string) {
 
 func (p *demoPage) pull(lever string) { p.t.Helper(); p.click(`[data-lever=` + lever + `]`) }
 
-// number is an expression for the number on a tab of a phone, or on its icon: "" if there is none.
-func number(side, tab string) string {
+// badge is an expression for the badge on a tab of a phone, or on its icon, if there is one.
+func badge(side, tab string) string {
 	where := "#" + side + "-" + tab + "-tab"
 	if tab == "icon" {
 		where = "." + side + " .app"
 	}
-	return fmt.Sprintf(`(document.querySelector(%q)?.querySelector('.badge')?.dataset.value ?? '')`, where)
+	return fmt.Sprintf(`document.querySelector(%q)?.querySelector('.badge')`, where)
 }
+
+// number is an expression for the number of a badge: "" if there is none.
+func number(side, tab string) string { return `(` + badge(side, tab) + `?.dataset.value ?? '')` }
 
 // shows waits until both phones show the number.
 func (p *demoPage) shows(tab, want string) {
@@ -68,11 +71,15 @@ func (p *demoPage) shows(tab, want string) {
 	}
 }
 
-// value is the number on both phones, which agree.
+// value is the number on both phones, which agree and are sure: a new world counts some of it later.
 func (p *demoPage) value(tab string) int {
 	p.t.Helper()
 	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
 	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
+	for _, side := range []string{"left", "right"} {
+		p.wait("the "+side+" phone is sure of "+tab, `!`+badge(side, tab)+`?.classList.contains('unsure')`)
+	}
+	p.wait("the phones still agree on "+tab, number("left", tab)+" === "+number("right", tab))
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
 
