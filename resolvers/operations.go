@@ -46,9 +46,18 @@ const (
 )
 
 // operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after
-// table. The type parameter is what lets command be written without a cast; entry hides it. The methods only take the type away: what they
-// lead to is compiled once and not for each input.
+// table. The type parameter is what lets command be written without a cast; entry hides it. The methods only take the type away:
+// what they lead to is compiled once and not for each input.
 type operation[I any] struct {
+	spec
+	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
+	// idempotency key. If it returns an error, its command is ignored. It reads only: what it finds may change before the
+	// commit, so what must hold is checked again there.
+	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
+}
+
+// spec is what is known of an operation besides its command.
+type spec struct {
 	name  string // of the mutation
 	by    doer
 	makes string // see jobs.Command
@@ -56,20 +65,9 @@ type operation[I any] struct {
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins bool
-	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
-	// idempotency key. If it returns an error, its command is ignored. It reads only: what it finds may change before the
-	// commit, so what must hold is checked again there.
-	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
-	known   spec // what the fields above say but for the command; table fills it in
-}
-
-// spec is what is known of an operation besides its command: the fields have the meanings of those of operation.
-type spec struct {
-	name, makes     string
-	by              doer
-	ofDevice, joins bool
-	input           reflect.Type
-	fields          namedFields // of the input
+	// table fills these in: the type of the input, and those of its fields that name something.
+	input  reflect.Type
+	fields namedFields
 }
 
 // call is one use of an operation: who acts, when, and what the input names. do and ingestCommand fill the first part in, the
@@ -97,7 +95,7 @@ type call struct {
 // entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
 // implementation.
 type entry interface {
-	// learn makes the spec.
+	// learn completes the spec by what the type of the input tells.
 	learn()
 	describe() *spec
 	// commandOf is command for a pointer to an input.
@@ -117,11 +115,11 @@ func table(entries ...entry) map[string]entry {
 
 // It writes to the shared entry, and is called only before requests are served.
 func (o *operation[I]) learn() {
-	input := reflect.TypeFor[I]()
-	o.known = spec{o.name, o.makes, o.by, o.ofDevice, o.joins, input, namedFieldsOf(input)}
+	o.input = reflect.TypeFor[I]()
+	o.fields = namedFieldsOf(o.input)
 }
 
-func (o *operation[I]) describe() *spec { return &o.known }
+func (o *operation[I]) describe() *spec { return &o.spec }
 
 func (o *operation[I]) commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error) {
 	return o.command(ctx, c, input.(*I))
@@ -144,15 +142,14 @@ type inputOfDevice struct {
 	Input  any
 }
 
-// prepare makes the command of an input, a pointer, whose idempotency key is given separately.
-// It resolves refs before the command reads the input, so that commands know only IDs. The device and the time become
-// part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
+// prepare makes the command of an input, a pointer, whose idempotency key is given separately. It resolves refs before the command
+// reads the input, so that commands know only IDs. The device and the time become part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
 // an event meet here, so whatever both must do is in this function or behind it. A refusal that a key remembers is a command
 // too, whose commit refuses.
 func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*jobs.Command, error) {
 	op := o.describe()
 	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.input)
-	copied.Elem().Set(fields) // this serves: whoever replaces a list or a pointer of the input makes a new one
+	copied.Elem().Set(fields) // a copy serves: whoever replaces a list or a pointer of the input makes a new one
 	sent := copied.Interface()
 	byRef, err := c.resolve(ctx, op.fields, fields, op.joins)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // publishAnnouncement has no read for its checks: texts, times and segments are checked by the service alone. It gets its
 // position when it starts, by a job, so a future one has none yet.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
-	name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType,
+	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
 		return c.r.Announcements.Publish(announcements.Draft{
 			Title: in.Title, Content: in.Content, StartsAt: orZero(in.StartsAt), EndsAt: orZero(in.EndsAt), Segments: in.Segments,
@@ -25,7 +25,7 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 // start cannot be removed. An edit of the text alone leaves positions, so nobody's count changes. showAgain gives it a new
 // position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
-	name: "editAnnouncement", by: forHost, makes: services.AnnouncementType,
+	spec: spec{name: "editAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		if err != nil {
@@ -48,7 +48,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 // withdrawAnnouncement takes an announcement out of the list and out of all counts. One that has not started can be withdrawn
 // too. Where the ID is wrong, the command beside the error is void: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
-	name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType,
+	spec: spec{name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		return c.r.Announcements.Withdraw(id), err
@@ -58,7 +58,7 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 // markAnnouncementsRead marks up to an announcement, given by its ID, or up to a position, given by a cursor. Without upTo it
 // marks everything that is there at the commit. A cursor has no colon, and every ID has one.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
-	name: "markAnnouncementsRead",
+	spec: spec{name: "markAnnouncementsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
 		var upTo announcements.UpTo
 		var err error
@@ -76,7 +76,7 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 // raiseDot lights a dot for everybody, or for segments. Raised again, it is lit again also for those who have cleared it. The
 // cost is the same for any number of users: it is one time, and each user's own is compared with it.
 var raiseDot = &operation[graph.RaiseDotInput]{
-	name: "raiseDot", by: forHost,
+	spec: spec{name: "raiseDot", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.RaiseDot(in.Name, in.Segments)
 	},
@@ -84,7 +84,7 @@ var raiseDot = &operation[graph.RaiseDotInput]{
 
 // clearDot is the viewer's own: the dot stays lit for others.
 var clearDot = &operation[graph.ClearDotInput]{
-	name: "clearDot",
+	spec: spec{name: "clearDot"},
 	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.ClearDot(c.actor, in.Name)
 	},
@@ -93,7 +93,7 @@ var clearDot = &operation[graph.ClearDotInput]{
 // setSegments replaces the segments of a user, by their names. The whole set is given each time, so the application need not
 // know what a user had.
 var setSegments = &operation[graph.SetSegmentsInput]{
-	name: "setSegments", by: forHost,
+	spec: spec{name: "setSegments", by: forHost},
 	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		if err != nil {

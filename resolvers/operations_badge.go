@@ -12,7 +12,7 @@ import (
 // setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null is the
 // default of Tidings. Nothing that is counted changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
-	name: "setDisplayPolicy",
+	spec: spec{name: "setDisplayPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()

@@ -14,7 +14,7 @@ import (
 // creates the users who do not exist in the transaction. A recipient who turned the category off gets the notification in
 // their list, and no count.
 var notify = &operation[graph.NotifyInput]{
-	name: "notify", by: forHost, makes: services.HostNotificationType,
+	spec: spec{name: "notify", by: forHost, makes: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
 		told := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
@@ -60,7 +60,7 @@ var notify = &operation[graph.NotifyInput]{
 // withdrawNotification takes back what a notify told, from all of its recipients. Recipients who have read it lose it too: it
 // is taken back and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
-	name: "withdrawNotification", by: forHost, makes: services.HostNotificationType,
+	spec: spec{name: "withdrawNotification", by: forHost, makes: services.HostNotificationType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
 		c.subject = in.HostNotificationID
 		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)

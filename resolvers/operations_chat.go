@@ -12,7 +12,7 @@ import (
 // createConversation makes a conversation, or finds the DIRECT one of two users. An empty title and none are one input. A
 // DIRECT one that exists is the answer of a second create, whoever of the two sends it: Created tells a client which it was.
 var createConversation = &operation[graph.CreateConversationInput]{
-	name: "createConversation", makes: services.ConversationType,
+	spec: spec{name: "createConversation", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// A block or a policy is not asked here but in the commit, where it cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
@@ -26,7 +26,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 
 // joinConversation may name a ROOM by its ref without being in it: hence joins. Whoever joins has read what is there.
 var joinConversation = &operation[graph.JoinConversationInput]{
-	name: "joinConversation", makes: services.ConversationType, joins: true,
+	spec: spec{name: "joinConversation", makes: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Join(c.actor, id), err
@@ -36,7 +36,7 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 // quitConversation ends the actor's own membership, also of their lists. Repeated, it changes nothing. A DIRECT one cannot be
 // left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
-	name: "quitConversation", makes: services.ConversationType,
+	spec: spec{name: "quitConversation", makes: services.ConversationType},
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Quit(c.actor, id), err
@@ -46,7 +46,7 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 // addMembers adds users. One who cannot be added, by a policy or a block, refuses all of them, in the words for a user who
 // does not exist. Otherwise the error would tell who blocks whom.
 var addMembers = &operation[graph.AddMembersInput]{
-	name: "addMembers", makes: services.ConversationType,
+	spec: spec{name: "addMembers", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -58,7 +58,7 @@ var addMembers = &operation[graph.AddMembersInput]{
 
 // removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
-	name: "removeMembers", makes: services.ConversationType,
+	spec: spec{name: "removeMembers", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
@@ -71,7 +71,7 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 // sendMessage sends a message, and marks the conversation read for its author up to it. Whether the actor is a member is
 // asked in the commit, so a message cannot follow a removal.
 var sendMessage = &operation[graph.SendMessageInput]{
-	name: "sendMessage", makes: services.MessageType,
+	spec: spec{name: "sendMessage", makes: services.MessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
 		id, mentioned, err := c.conversationAndUsers(ctx, in.ConversationID, "mentionIds", in.MentionIds)
 		if err != nil {
@@ -84,7 +84,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 // recallMessage takes a message of the actor's own back. It keeps its place, without a text. Members who have not read it
 // count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
-	name: "recallMessage", makes: services.MessageType,
+	spec: spec{name: "recallMessage", makes: services.MessageType},
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
 		id, err := c.messageID("messageId", in.MessageID)
 		return c.r.Chat.Recall(c.actor, id), err
@@ -95,7 +95,7 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 // it happened. An idempotency key of one device is not that of another. The lease ends with the socket, by leaveConversation, or when it
 // is not renewed, so a phone that died cannot silence a conversation.
 var enterConversation = &operation[graph.EnterConversationInput]{
-	name: "enterConversation", ofDevice: true,
+	spec: spec{name: "enterConversation", ofDevice: true},
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
@@ -104,7 +104,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 
 // leaveConversation ends what enterConversation began, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	name: "leaveConversation", ofDevice: true,
+	spec: spec{name: "leaveConversation", ofDevice: true},
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err
@@ -114,7 +114,7 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 // markConversationRead marks up to a message, or all. A read token makes it a mark of what its reader has seen, so that it
 // cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
-	name: "markConversationRead",
+	spec: spec{name: "markConversationRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		if err != nil {
@@ -137,7 +137,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 // markConversationUnread counts a message and those behind it again. The message names its conversation. It opens a new
 // generation: read tokens from before are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
-	name: "markConversationUnread",
+	spec: spec{name: "markConversationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
 		from, err := c.messageID("fromMessageId", in.FromMessageID)
 		return c.r.Chat.MarkUnread(c.actor, from), err
@@ -146,7 +146,7 @@ var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 
 // muteConversation and unmuteConversation change what of a conversation counts in the total, and no count itself.
 var muteConversation = &operation[graph.MuteConversationInput]{
-	name: "muteConversation",
+	spec: spec{name: "muteConversation"},
 	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, true), err
@@ -154,7 +154,7 @@ var muteConversation = &operation[graph.MuteConversationInput]{
 }
 
 var unmuteConversation = &operation[graph.UnmuteConversationInput]{
-	name: "unmuteConversation",
+	spec: spec{name: "unmuteConversation"},
 	command: func(_ context.Context, c *call, in *graph.UnmuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, false), err
@@ -164,7 +164,7 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 // setGroupPolicy says who may add the actor to conversations. It changes none that exist. It holds when the application adds
 // the user, too.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
-	name: "setGroupPolicy",
+	spec: spec{name: "setGroupPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
 		return c.r.Chat.SetGroupPolicy(c.actor, in.Policy)
 	},

@@ -13,7 +13,7 @@ import (
 // scheduleShow makes a show of the actor. An empty cover and none are one input. Only a host's own token, or the application
 // for them, makes a show: the host is the actor.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
-	name: "scheduleShow", makes: services.ShowType,
+	spec: spec{name: "scheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
 		in.CoverURL = orNull(orEmpty(in.CoverURL))
 		draft := live.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
@@ -24,7 +24,7 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 // rescheduleShow changes what the input names. If that is only the label, the show itself does not change, and nobody is
 // told. An empty edit with a label is not an error, although one without anything is.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
-	name: "rescheduleShow", makes: services.ShowType,
+	spec: spec{name: "rescheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err != nil {
@@ -47,7 +47,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 // startShow reports a start, now or at an earlier time. It may come after the report of the end. The application's reports
 // may come late and out of order, so the time of the event counts and not that of the report.
 var startShow = &operation[graph.StartShowInput]{
-	name: "startShow", makes: services.ShowType,
+	spec: spec{name: "startShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Start(c.actor, show, orZero(in.At)), err
@@ -57,7 +57,7 @@ var startShow = &operation[graph.StartShowInput]{
 // endShow reports an end, also before the start was reported: the show then waits for that. Reports of one show may come by
 // several nodes, so none of them can be first by rule.
 var endShow = &operation[graph.EndShowInput]{
-	name: "endShow", makes: services.ShowType,
+	spec: spec{name: "endShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
 		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
 		show, err := c.showID(in.ShowID)
@@ -67,7 +67,7 @@ var endShow = &operation[graph.EndShowInput]{
 
 // cancelShow takes a show that never ran off all boards. One that is live is ended and not cancelled.
 var cancelShow = &operation[graph.CancelShowInput]{
-	name: "cancelShow", makes: services.ShowType,
+	spec: spec{name: "cancelShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Cancel(c.actor, show), err
@@ -77,7 +77,7 @@ var cancelShow = &operation[graph.CancelShowInput]{
 // setReplay must name the address, because null means to remove it: leaving it out would be an accident. A replay is listed
 // before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
-	name: "setReplay", makes: services.ShowType,
+	spec: spec{name: "setReplay", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err == nil && !in.ReplayURL.IsSet() {
@@ -93,7 +93,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 // remindMe sets a reminder of an upcoming show, and cancelReminder removes it, which after the start is no error and changes
 // nothing. One entry of the table for each, because a mutation has one name.
 var remindMe = &operation[graph.RemindMeInput]{
-	name: "remindMe", makes: services.ShowType,
+	spec: spec{name: "remindMe", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, true), err
@@ -101,7 +101,7 @@ var remindMe = &operation[graph.RemindMeInput]{
 }
 
 var cancelReminder = &operation[graph.CancelReminderInput]{
-	name: "cancelReminder", makes: services.ShowType,
+	spec: spec{name: "cancelReminder", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, false), err
@@ -111,7 +111,7 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 // markLiveBoardSeen marks the board of a session: what went live since is still new. Without a session it marks the present
 // board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
-	name: "markLiveBoardSeen",
+	spec: spec{name: "markLiveBoardSeen"},
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
 		return c.r.Live.MarkSeen(ctx, c.actor, in.SessionID)
 	},

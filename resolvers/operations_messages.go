@@ -12,7 +12,7 @@ import (
 // sendSiteMessage sends a message to users by their keys. The application creates those who do not exist; an operator gets
 // NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
-	name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType,
+	spec: spec{name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
 		// Before the IDs are parsed: their number is what is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
@@ -47,7 +47,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 // editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does
 // not. A title cannot be removed; the content can be empty.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
-	name: "editSiteMessage", by: forHost,
+	spec: spec{name: "editSiteMessage", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
 		id, err := c.siteMessageID(in.SiteMessageID)
 		if err != nil {
@@ -68,7 +68,7 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 // markSiteMessagesRead marks messages by their IDs, or all, of a type, up to one. The input is normalised, so that what means
 // the same is one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
-	name: "markSiteMessagesRead",
+	spec: spec{name: "markSiteMessagesRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		mark := messages.Mark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
@@ -88,7 +88,7 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 // markSiteMessagesUnread makes messages count again, and opens a new generation of read tokens. A mark with a token from
 // before then leaves them unread, whichever device sends it.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
-	name: "markSiteMessagesUnread",
+	spec: spec{name: "markSiteMessagesUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
 		ids, err := siteMessageIDs(in.Ids)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // likePost and unlikePost are idempotent. The author's notification follows by a job. The like itself is committed here; a
 // like that is taken back before the job runs notifies nobody.
 var likePost = &operation[graph.LikePostInput]{
-	name: "likePost",
+	spec: spec{name: "likePost"},
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Like(c.actor, id), err
@@ -22,7 +22,7 @@ var likePost = &operation[graph.LikePostInput]{
 }
 
 var unlikePost = &operation[graph.UnlikePostInput]{
-	name: "unlikePost",
+	spec: spec{name: "unlikePost"},
 	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Unlike(c.actor, id), err
@@ -32,7 +32,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 // markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number
 // and leaves rows unread: see markNotificationsRead.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
-	name: "markNotificationsSeen",
+	spec: spec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
 		place, err := notificationPlace(in.UpTo)
 		if err != nil {
@@ -51,7 +51,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 // markNotificationsRead marks notifications by their IDs, or those of categories up to a position, or all. An upTo in ids
 // means the notification as it was shown: causes that came later still count.
 var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
-	name: "markNotificationsRead",
+	spec: spec{name: "markNotificationsRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		of, err := inCategories(in.Categories, in.HostCategories)
@@ -93,7 +93,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 // markNotificationUnread makes one notification count again, and opens a new generation of read tokens. It needs a row: a
 // position is none.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
-	name: "markNotificationUnread",
+	spec: spec{name: "markNotificationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
 		c.subject = in.ID
 		place, err := services.ParseNotificationID("id", in.ID)
@@ -103,7 +103,7 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 
 // markAllRead marks everything up to a position, and keeps what it changed for undoMarkAllRead.
 var markAllRead = &operation[graph.MarkAllReadInput]{
-	name: "markAllRead",
+	spec: spec{name: "markAllRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		place, err := notificationPlace(in.UpTo)
@@ -116,7 +116,7 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 
 // undoMarkAllRead takes the last markAllRead back. CONFLICT after 30 s.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
-	name: "undoMarkAllRead",
+	spec: spec{name: "undoMarkAllRead"},
 	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},

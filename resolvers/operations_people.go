@@ -39,7 +39,7 @@ var (
 // onUser is an operation of one user on another whose input cannot be INVALID. The methods of the service are given as they
 // are, with the service as their first parameter.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
-	return &operation[I]{name: name, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
+	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
 		return command(c.r.Social, c.actor, user), err
 	}}
@@ -47,7 +47,7 @@ func onUser[I any](name string, userID func(*I) string, command func(s *social.S
 
 // mute keeps a user's posts out of the viewer's feed, for good or until a time. A time in the past is INVALID in the commit.
 var mute = &operation[graph.MuteInput]{
-	name: "mute",
+	spec: spec{name: "mute"},
 	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		until := time.Time{}
@@ -60,7 +60,7 @@ var mute = &operation[graph.MuteInput]{
 
 // setFollowMode changes what of a followee counts for the viewer. Without a follow it is CONFLICT in the commit.
 var setFollowMode = &operation[graph.SetFollowModeInput]{
-	name: "setFollowMode",
+	spec: spec{name: "setFollowMode"},
 	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		return c.r.Social.SetFollowMode(c.actor, user, services.FollowMode(slices.Index(followModes, in.Mode))), err
@@ -75,7 +75,7 @@ var followModes = []graph.FollowMode{
 // setProfile is the actor's own profile, which the host application sets by acting for them. Null clears a name, and absence
 // leaves it.
 var setProfile = &operation[graph.SetProfileInput]{
-	name: "setProfile",
+	spec: spec{name: "setProfile"},
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
 		c.subject = c.as
 		return c.r.Social.SetProfile(c.actor, orCleared(in.Name), orCleared(in.AvatarURL))

@@ -12,7 +12,7 @@ import (
 // publishPost makes a post, or an answer to one. The kind follows from the parent: an answer to a post is a comment, an
 // answer to an answer a reply.
 var publishPost = &operation[graph.PublishPostInput]{
-	name: "publishPost", makes: services.PostType,
+	spec: spec{name: "publishPost", makes: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
 		draft, err := c.draft(ctx, in.Body, in.ParentID, in.Mentions)
 		if err != nil {
@@ -25,7 +25,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 // editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them. Users who are newly
 // mentioned are notified, and the notifications of those who no longer are go away.
 var editPost = &operation[graph.EditPostInput]{
-	name: "editPost", makes: services.PostType,
+	spec: spec{name: "editPost", makes: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		if err != nil {
@@ -45,7 +45,7 @@ var editPost = &operation[graph.EditPostInput]{
 // deletePost takes a post out of all feeds. Its ID keeps naming a position. A list that a client pages below it goes on as
 // before.
 var deletePost = &operation[graph.DeletePostInput]{
-	name: "deletePost", makes: services.PostType,
+	spec: spec{name: "deletePost", makes: services.PostType},
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Delete(c.actor, id), err
@@ -55,7 +55,7 @@ var deletePost = &operation[graph.DeletePostInput]{
 // markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark
 // only grows. It need not name a post that is still there.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
-	name: "markHomeFeedSeen",
+	spec: spec{name: "markHomeFeedSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
 		if in.UpTo == nil {
 			return c.r.Feed.MarkSeen(c.actor, 0), nil

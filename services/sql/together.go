@@ -20,10 +20,10 @@ import (
 // the statements of that pass, the result is the same as if they had run one by one, and it is committed.
 //
 // A function goes on where it needs no rows: a statement that only changes rows is not waited for, but its count is guessed, and checked
-// afterwards. Where a function needs rows, they are read ahead by a look, which asks for these rows alone. A look's answers are guesses too,
-// because it repeats nothing of what stands before them. So a long batch begins with a short pass and some looks, and then most functions have
-// their statements together: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A
-// wrong guess costs a pass and is never committed.
+// afterwards. Where functions need rows, a long batch prefetches them: it asks for these rows alone, and repeats nothing of what stands before
+// them, so the answers are guesses too. It begins with a short pass and some prefetches, and then most functions have their statements together:
+// the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A wrong guess
+// costs a pass and is never committed.
 //
 // Two functions that each read a row and then write another take two round trips, where one by one they would take four and more:
 //
@@ -64,15 +64,15 @@ type together struct {
 	ids     [][]services.PostID // of each call of NewID, those of all functions
 	moments [][]time.Time       // of each function, those of its calls of Moment
 
-	base    int  // functions before it are final: they are settled and a savepoint follows them
-	cut     int  // the next pass puts a savepoint before this function
-	placed  bool // the last pass placed that savepoint, and it is not the base
-	begun   bool // the transaction has begun
-	aborted bool // an error of a statement ended the last pass or look
-	looks   int  // of the whole batch
-	passes  int  // since base last moved
-	alones  int  // functions that were run alone
-	singly  bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
+	base       int  // functions before it are final: they are settled and a savepoint follows them
+	cut        int  // the next pass puts a savepoint before this function
+	placed     bool // the last pass placed that savepoint, and it is not the base
+	begun      bool // the transaction has begun
+	aborted    bool // an error of a statement ended the last round trip
+	prefetched int  // how often, of the whole batch
+	passes     int  // since base last moved
+	alones     int  // functions that were run alone
+	singly     bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
 }
 
 // tryTogether runs the functions of a batch in one transaction. err is an error of the whole batch, of which nothing stands
@@ -122,7 +122,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 		if err := cmp.Or(ctx.Err(), t.conflict()); err != nil && (ctx.Err() != nil || !last) {
 			return nil, err
 		}
-		if err := t.lookOn(ctx); err != nil {
+		if err := t.prefetches(ctx); err != nil {
 			return nil, err
 		}
 		step := t.pass
@@ -178,14 +178,14 @@ func (t *together) conflict() error {
 	return nil
 }
 
-// play runs the functions that are not final with the answers known so far. After a look only those that waited have new ones, and the end may
-// get more from them.
-func (t *together) play(looked bool) {
+// play runs the functions that are not final with the answers known so far. After a prefetch only those that waited have new ones, and the end
+// may get more from them.
+func (t *together) play(prefetched bool) {
 	var all []kept
 	sure := true // all functions before are final or settled
 	for i := range t.scripts {
 		end := i == len(t.scripts)-1
-		if i >= t.base && (!looked || end || t.scripts[i].waits) {
+		if i >= t.base && (!prefetched || end || t.scripts[i].waits) {
 			t.tx.kept = nil
 			if end { // the last function runs the ends of all others
 				t.tx.kept = all

@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// This file is what a batch sends to PostgreSQL: a pass with the statements of all functions, or one function statement by statement. What
-// the answers mean for the functions is in together.go and player.go.
+// This file is what a batch sends to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that functions wait for,
+// or one function statement by statement. What the answers mean for the functions is in together.go and player.go.
 
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes, and two that share some of them,
 // such as likes of one post, would wait for each other, change each other's answers, and so take many passes more.
@@ -35,28 +35,28 @@ func (t *together) undo() []string {
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// How often a long batch looks. The first looks lead most functions to their ends. After them a pass leads on as many functions, in the same
-// round trip as it checks others, so that a look only saves something when there is nothing to check. Short batches have too little to repeat,
-// and looks lock rows in another order than passes do.
+// How often a long batch prefetches. The first ones lead most functions to their ends. After them a pass leads on as many functions, in the
+// same round trip as it checks others, so that a prefetch only saves something when there is nothing to check. Short batches have too little to
+// repeat, and a prefetch locks rows in another order than a pass does.
 const (
-	firstLooks = 3
-	mostLooks  = 6 // so that a batch takes hardly more round trips than without looks
+	firstPrefetches = 3
+	maxPrefetches   = 6 // so that a batch takes hardly more round trips than without them
 )
 
-// letter is the statements of one round trip. Each stands for a step of a function, or for none.
-type letter struct {
+// roundTrip is the statements of one round trip. Each is a step of a function, or one of the batch's own, which has none.
+type roundTrip struct {
 	batch pgx.Batch
 	asked []*step
 }
 
-func (l *letter) queue(of *step, text string, args ...any) {
-	l.batch.Queue(text, args...)
-	l.asked = append(l.asked, of)
+func (r *roundTrip) queue(of *step, text string, args ...any) {
+	r.batch.Queue(text, args...)
+	r.asked = append(r.asked, of)
 }
 
-// send sends a letter and reads the answers.
-func (t *together) send(ctx context.Context, l *letter) error {
-	err := t.read(t.conn.SendBatch(ctx, &l.batch), l.asked)
+// send sends the statements and reads the answers.
+func (t *together) send(ctx context.Context, r *roundTrip) error {
+	err := t.read(t.conn.SendBatch(ctx, &r.batch), r.asked)
 	t.begun = t.conn.PgConn().TxStatus() != 'I'
 	// A statement that could not be sent does not say whose it is, and what was run before it is not known: one by one, from the first on, only
 	// its own function fails.
@@ -67,25 +67,25 @@ func (t *together) send(ctx context.Context, l *letter) error {
 	return err
 }
 
-// lookOn looks as often as it pays. The first round trip is a pass: there is nothing to repeat yet, and its answers are no guesses.
-func (t *together) lookOn(ctx context.Context) error {
+// prefetches prefetches as often as it pays. The first round trip is a pass: there is nothing to repeat yet, and its answers are no guesses.
+func (t *together) prefetches(ctx context.Context) error {
 	if len(t.fns) <= longBatch {
 		return nil
 	}
-	for t.begun && !t.aborted && !t.singly && (t.looks < firstLooks || t.looks < mostLooks && t.onlyWaits()) {
+	for t.begun && !t.aborted && !t.singly && (t.prefetched < firstPrefetches || t.prefetched < maxPrefetches && t.onlyWaits()) {
 		if waiting, all := t.weigh(); waiting == 0 || all <= 2*waiting {
 			return nil
 		}
-		if err := t.look(ctx); err != nil {
+		if err := t.prefetch(ctx); err != nil {
 			return err
 		}
-		t.looks++
+		t.prefetched++
 		t.play(true)
 	}
 	return nil
 }
 
-// weigh counts the functions that wait for rows, which are the statements of a look, and the statements of a pass.
+// weigh counts the functions that wait for rows, each of which is a statement of a prefetch, and the statements of a pass.
 func (t *together) weigh() (waiting, all int) {
 	for _, script := range t.scripts[t.base:] {
 		all += len(script.steps)
@@ -101,35 +101,35 @@ func (t *together) onlyWaits() bool {
 	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
 }
 
-// look asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so a look costs what it
-// asks. Its answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those of the last
-// pass. The next pass undoes the look and checks them.
-func (t *together) look(ctx context.Context) error {
-	l := &letter{}
+// prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it costs what it
+// asks. The answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those of the last
+// pass. The next pass undoes the prefetch and checks them.
+func (t *together) prefetch(ctx context.Context) error {
+	r := &roundTrip{}
 	for _, script := range t.scripts[t.base:] {
 		if script.waits {
 			last := &script.steps[len(script.steps)-1]
-			l.queue(last, last.text, last.args...)
+			r.queue(last, last.text, last.args...)
 		}
 	}
-	err := t.send(ctx, l)
-	for _, step := range l.asked {
+	err := t.send(ctx, r)
+	for _, step := range r.asked {
 		step.believed = false
 	}
-	// A failure ends the transaction. It says nothing of the function, which may only lack what it wrote before: a pass knows, so there are no
-	// more looks.
+	// A failure ends the transaction. It says nothing of the function, which may only lack what it wrote before: a pass knows, so there is no
+	// further prefetch.
 	if t.aborted {
-		t.looks = mostLooks
+		t.prefetched = maxPrefetches
 	}
 	return err
 }
 
 // pass sends the steps of the functions and reads the answers.
 func (t *together) pass(ctx context.Context) error {
-	l := &letter{}
+	r := &roundTrip{}
 	if !t.aborted { // nothing can be prepared in an aborted transaction
 		for _, text := range t.undo() {
-			l.queue(nil, text)
+			r.queue(nil, text)
 		}
 	} else if err := t.controlAll(ctx, t.undo()); err != nil {
 		return err
@@ -139,29 +139,29 @@ func (t *together) pass(ctx context.Context) error {
 	for i := t.base; i < len(t.scripts); i++ {
 		// Everything before this function was settled: if it still is after this pass, it stays for good.
 		if i == t.cut && i > t.base {
-			l.queue(mark, "SAVEPOINT batch")
+			r.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
 		// A function that fails is undone alone: its statements stand between savepoints of their own. One that changed no row has only locks to
 		// give back, which are held until the commit as those of its neighbours are.
 		script.undone = script.failed != nil && !script.idle
 		if script.undone {
-			l.queue(nil, savepoint)
+			r.queue(nil, savepoint)
 		}
 		for k := range script.steps {
 			step := &script.steps[k]
 			step.believed = false
 			// A statement with a known error would abort the transaction again.
 			if step.answer == nil || step.answer.err == nil {
-				l.queue(step, step.text, step.args...)
+				r.queue(step, step.text, step.args...)
 			}
 		}
 		if script.undone {
-			l.queue(nil, undo)
-			l.queue(nil, release)
+			r.queue(nil, undo)
+			r.queue(nil, release)
 		}
 	}
-	err := t.send(ctx, l)
+	err := t.send(ctx, r)
 	// The savepoint has an answer only if nothing before it failed.
 	t.placed = mark.answer != nil && !t.singly
 	return err
@@ -177,7 +177,7 @@ func (t *together) controlAll(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// read takes the answers of a pass. The error of a statement ends the pass: the statements after it were not run.
+// read takes the answers of a round trip. The error of a statement ends it: the statements after it were not run.
 func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	t.aborted = false
 	for _, step := range asked {

@@ -183,7 +183,7 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 		for batch := range batches {
 			programs := make([][]cellOp, 2+random.IntN(7))
 			if batch%10 == 0 {
-				programs = make([][]cellOp, 33+random.IntN(10)) // a long one: its rows are read ahead
+				programs = make([][]cellOp, 33+random.IntN(10)) // a long one: its rows are prefetched
 			}
 			for i := range programs {
 				programs[i] = make([]cellOp, 1+random.IntN(5))

@@ -61,8 +61,8 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
-// In a long batch rows are read ahead, so functions that do not meet each other are sent once: each read goes out twice and each write once,
-// however many reads follow each other. What fails is undone, and not sent again if it has changed nothing.
+// A long batch prefetches rows, so functions that do not meet each other are sent once: each read goes out twice and each write once, however
+// many reads follow each other. What fails is undone, and not sent again if it has changed nothing.
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	const functions, around = 40, 8 // around them stand BEGIN, savepoints, the batch's own lock and COMMIT
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
@@ -88,7 +88,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 				_, err = table.read(key + n)
 			}
 			return err
-		}, nil, 1 + 2 + 6 + 8}, // the second pass is as cheap as a look
+		}, nil, 1 + 2 + 6 + 8}, // the second pass is as cheap as a prefetch
 		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
 			changed, err := table.put(key+1000, 1) // the first pass hears that there is no such cell
 			if err == nil && changed == 0 {
@@ -307,9 +307,9 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	})
 }
 
-// Rows are read ahead without what the function has written before. That this fails says nothing of the function.
-func TestALookThatFailsIsNoFailureOfItsFunction(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t)) // SQLite looks at nothing ahead
+// Rows are prefetched without what the function has written before. That this fails says nothing of the function.
+func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t)) // SQLite prefetches nothing
 	b.write(func(tx *sql.Tx) error {
 		return errors.Join(execute(b.ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
 			execute(b.ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
