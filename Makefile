@@ -15,12 +15,13 @@ help: ## list the targets
 run: ## serve on http://127.0.0.1:8080 with SQLite in ./data; tidings --help lists the flags
 	go run .
 
-# RACE=1 runs the tests under the race detector, as CI and nightly do; they take three times the processor time there. It watches all
-# but SQLite and its C library, which were translated from C, and the interpreter of the embedded Redis: it took most of the tests'
-# time there and is not ours to find races in. Of SQLite's driver it watches all but pointers into that memory.
+# RACE=1 runs the tests under the race detector, as CI and nightly do. They take two to three times the processor time with it.
+# It watches all but SQLite and its C library, which were translated from C, and the interpreter of the embedded Redis:
+# it took most of the tests' time there and is not ours to find races in. Of SQLite's driver it watches all but pointers
+# into that memory.
 RACE =
 UNWATCHED = -race=false -d=checkptr=0
-DETECTOR = $(if $(RACE),-race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)')
+DETECTOR = $(if $(filter-out 0,$(RACE)),-race -gcflags='modernc.org/...=$(UNWATCHED)' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/yuin/gopher-lua/...=$(UNWATCHED)')
 
 # The packages whose tests take longest come first, so that no processor is idle at the end. Five packages at a time keep two
 # processors busy: tests wait for disks, servers and browsers about half of the time.
