@@ -43,7 +43,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 			case !changed:
 				return nil, jobs.ErrUnchanged
 			case post.Author == user:
-				return nil, nil // a like does not change the liker's own badges
+				return nil, nil // who likes a post of their own is not notified
 			}
 			// The job names the like and not what happened to it: it brings the notification in line with the facts.
 			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})

@@ -9,10 +9,10 @@ import (
 	"tidings/services"
 )
 
-// Session identifies a board as it was at one moment, for one viewer. It names a version of data that all nodes have, and
-// copies none: a node needs only its text to serve it.
+// Session identifies a board as it was at one moment, for one viewer. It names a version of the changelog, which all nodes read, and
+// copies nothing: a node needs only its text to serve it.
 type Session struct {
-	Version uint64          // of the log of shows: each show has the position that it had at this version
+	Version uint64          // of the changelog, as far as the node cache had read it: each show has the position that it had at this version
 	Made    services.PostID // the time, unique among sessions; hosts followed later appear in the next session
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none

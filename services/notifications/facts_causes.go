@@ -36,9 +36,9 @@ func blocking(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// unseen is the condition that a cause's recipient blocks the author in a column, or that the author hides what they publish
+// hiddenFromRecipient is the condition that a cause's recipient blocks the author in a column, or that the author hides what they publish
 // from the recipient: see hiddenAuthors.
-func unseen(author string) string {
+func hiddenFromRecipient(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
@@ -68,12 +68,12 @@ WITH answers AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
 	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
 )
-SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+unseen("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
+SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+hiddenFromRecipient("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
 		ofSubject: sql.NewStatement("all comments on posts that notify", `
 WITH own AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, o.author, o.id, o.id, `+unseen("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
+SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipient("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
 	// The subject is the post that mentions, which is the author's and not the recipient's: ownPost does not hold here.
 	services.CategoryMention: {
@@ -83,13 +83,13 @@ WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, c.actor, m.post FROM `+namedCauses+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+SELECT c.recipient, p.id, p.author, 0, p.id, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 		ofSubject: sql.NewStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
 	SELECT c.recipient, m.post FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
-SELECT c.recipient, p.id, p.author, 0, p.id, `+unseen("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+SELECT c.recipient, p.id, p.author, 0, p.id, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
 	// All follows of a half day are one group, so the subject is 0. The time is the ID that the edge got.
@@ -109,13 +109,13 @@ WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject, c.actor FROM `+namedCauses+` CROSS JOIN reminders m
 	WHERE m.show = c.subject AND m.user_number = c.recipient AND c.object = 0
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+unseen("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipient("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.host = c.actor AND s.started_at IS NOT NULL`),
 		ofSubject: sql.NewStatement("reminders of shows that notify", `
 WITH wanted AS MATERIALIZED (
 	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+unseen("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipient("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }

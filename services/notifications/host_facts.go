@@ -64,7 +64,7 @@ WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_numb
 	// What is withdrawn, or was removed with its category, supports nothing: applyCauses then lowers its causes. Users are
 	// not notified of their own acts.
 	hostSupported = sql.NewStatement("notifications of the host that stand", `
-SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+unseen("c.actor")+`
+SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+hiddenFromRecipient("c.actor")+`
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 

@@ -142,8 +142,8 @@ var postCounts = sql.NewEnd(func(ctx context.Context, tx *sql.Tx, changes []any)
 	return err
 })
 
-// InsertLike adds a user's like of a post, at a time; false when it exists already. It does not check that the post exists: see
-// Hold.
+// InsertLike adds a user's like of a post, at a time; false when it exists already. The caller has checked that the post exists
+// and is visible to them.
 func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	if changed > 0 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tidings/tests/world"
+	"tidings/web/browsertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,9 +16,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"tidings/tests/world"
+	"tidings/web/browsertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }
 
 const patience = 2 * time.Minute // until everything is quiet, on a busy machine
 
@@ -37,10 +37,8 @@ func build(t *testing.T, folder string) string {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "program")
-	command := exec.Command("go", "build", "-race=false", "-o", path, ".")
-	command.Dir = folder
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := world.Build(folder, path); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

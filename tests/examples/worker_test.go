@@ -85,7 +85,7 @@ func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 // and alerts by messages that come late, twice, without the one before, and for another user.
 func TestWebPushExample(t *testing.T) {
 	origin := serveExample(t)
-	tab := browsertest.New(t)
+	tab := browsertest.NewBrowser(t)
 	browsertest.Permit(tab, t, origin, "notifications")
 	browsertest.Navigate(tab, t, origin+"/")
 	browsertest.WaitFor(tab, t, "the page is ready", `window.forget`)

@@ -50,7 +50,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Program builds the real binary, once for all tests, and returns its path.
+// Program is the path of the real binary, which the first call builds.
 var Program = sync.OnceValues(func() (path string, err error) {
 	if buildFolder, err = os.MkdirTemp(temporary, "tidings-*"); err != nil {
 		return "", err
@@ -60,13 +60,19 @@ var Program = sync.OnceValues(func() (path string, err error) {
 	if _, err := os.Stat(filepath.Join(Root(), "server.go")); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-race=false", "-o", path, ".")
-	build.Dir = Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
+	return path, Build(Root(), path)
 })
+
+// Build builds the program of a folder into a file. Only go run keeps what it has linked in Go's cache, so that one package of
+// tests links a program, and the others copy it.
+func Build(folder, file string) error {
+	run := exec.Command("go", "run", "-race=false", "-exec", "cp", ".", file)
+	run.Dir = folder
+	if out, err := run.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program of %s: %w\n%s", folder, err, out)
+	}
+	return nil
+}
 
 // Process is the program as a process of its own.
 type Process struct {

@@ -1,8 +1,10 @@
 // Package browsertest drives GraphiQL in a real browser, for tests.
 //
-// It guarantees a browser of its own for each test, with a fresh profile, that is gone when the test ends; a record of
-// everything that a browser tab asked of the network and complained about; and steps that wait for what they need, to a
+// It guarantees a profile of its own for each test, that is gone when the test ends, in one browser for all tests of a package; a
+// record of everything that a browser tab asked of the network and complained about; and steps that wait for what they need, to a
 // deadline, and never for a time.
+//
+// A package that uses it calls Main in its TestMain.
 //
 // On failure a step fails the test with what it waited for and what the page complained about. A missing browser is a
 // failure too, and says what to install: nothing is left out silently.
@@ -14,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,17 +50,75 @@ var candidates = []string{
 	"/Applications/Chromium.app/Contents/MacOS/Chromium",
 }
 
-// New starts a headless browser and answers its first tab. The browser is stopped when the test ends.
+// shared is the browser of all tests: to start one costs as much as many a test.
+var shared struct {
+	sync.Mutex
+	tab  context.Context // its first tab, which stays empty; nil while no test has asked for the browser
+	stop func() error
+}
+
+// Main stops the browser behind the tests that run runs, and returns their exit code.
+func Main(run func() int) (code int) {
+	code = run()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.tab == nil {
+		return code
+	}
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "close the browser:", err)
+	}
+	return code
+}
+
+// New answers the first tab of a fresh profile in the headless browser of all tests, which the first call starts. The profile is gone
+// when the test ends.
 func New(tb testing.TB) context.Context {
 	tb.Helper()
-	path, err := find(os.Getenv(CHROMIUM), exec.LookPath)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.tab == nil {
+		var err error
+		if shared.tab, shared.stop, err = start(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return openTab(shared.tab, tb, chromedp.WithNewBrowserContext())
+}
+
+// NewBrowser is New in a browser of its own, for what browsers do not do in a profile beside others: receive push messages.
+func NewBrowser(tb testing.TB) context.Context {
+	tb.Helper()
+	tab, stop, err := start()
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() {
+		if err := stop(); err != nil {
+			tb.Logf("close the browser: %v", err)
+		}
+	})
+	return openTab(tab, tb)
+}
+
+// start starts a browser and returns its first tab, and what stops it.
+func start() (tab context.Context, stop func() error, err error) {
+	path, err := find(os.Getenv(CHROMIUM), exec.LookPath)
+	if err != nil {
+		return nil, nil, err
+	}
 	allocator, release := chromedp.NewExecAllocator(context.Background(), options(path)...)
-	// Cleanups run from the last to the first: the browser is asked to close before it is made to.
-	tb.Cleanup(release)
-	return openTab(allocator, tb)
+	tab, cancel := chromedp.NewContext(allocator)
+	// The first call starts the browser and binds its life to its context, so that it takes no deadline.
+	if err := chromedp.Do(tab); err != nil {
+		cancel()
+		release()
+		return nil, nil, fmt.Errorf("start the browser: %w", err)
+	}
+	return tab, func() error {
+		defer release() // it is asked to close before it is made to
+		return closeTab(tab, cancel)
+	}, nil
 }
 
 // NewTab opens another tab in the browser of a tab: it shares localStorage with it, and nothing of sessionStorage. The
@@ -67,25 +128,33 @@ func NewTab(ctx context.Context, tb testing.TB) context.Context {
 	return openTab(ctx, tb)
 }
 
-// openTab opens a tab with a record of its own. With a context of New as parent it is in the same browser.
-func openTab(parent context.Context, tb testing.TB) context.Context {
+// openTab opens a tab with a record of its own, in the profile of its parent if the options make no new one.
+func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextOption) context.Context {
 	tb.Helper()
 	// A window of its own keeps each tab in front: a tab behind another is not drawn, and takes no clicks.
-	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewWindow(true))
+	ctx, cancel := chromedp.NewContext(parent, append(options, chromedp.WithNewWindow(true))...)
 	tb.Cleanup(func() {
-		defer cancel()
-		closing, stop := context.WithTimeout(ctx, patience)
-		defer stop()
-		if err := chromedp.Cancel(closing); err != nil && !errors.Is(err, context.Canceled) {
-			tb.Logf("close the browser: %v", err)
+		if err := closeTab(ctx, cancel); err != nil {
+			tb.Logf("close a tab: %v", err)
 		}
 	})
 	seen := newRecord()
-	// The first call starts the browser and binds its life to its context, so that it takes no deadline.
+	// The first call binds the tab's life to its context, so that it takes no deadline.
 	if err := chromedp.Listen(ctx, seen.add); err != nil {
-		tb.Fatalf("start the browser: %v", err)
+		tb.Fatalf("open a tab: %v", err)
 	}
 	return context.WithValue(ctx, recordKey{}, seen)
+}
+
+// closeTab closes a tab, within patience, and the profile or the browser that began with it.
+func closeTab(tab context.Context, cancel context.CancelFunc) error {
+	defer cancel()
+	closing, stop := context.WithTimeout(tab, patience)
+	defer stop()
+	if err := chromedp.Cancel(closing); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // options are those of a browser for tests: no requests of its own, which Foreign would find, and a window that desktop pages

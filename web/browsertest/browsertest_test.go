@@ -260,6 +260,19 @@ func (f *failing) Fatalf(format string, args ...any) {
 }
 
 // A wait goes on in the page that replaces the one in which it began.
+// What a page keeps is in the profile of its test alone.
+func TestProfiles(t *testing.T) {
+	origin := pages(t)
+	tabs := []context.Context{New(t), New(t)}
+	for _, tab := range tabs {
+		Navigate(tab, t, origin+"/quiet")
+		if found := Evaluate[string](tab, t, `(localStorage.getItem('visited') ?? '') + document.cookie`); found != "" {
+			t.Errorf("a fresh profile has %q", found)
+		}
+		Evaluate[bool](tab, t, `(localStorage.setItem('visited', 'yes'), document.cookie = 'visited=yes', true)`)
+	}
+}
+
 func TestAWaitSurvivesItsPage(t *testing.T) {
 	origin := pages(t)
 	tab := New(t)
