@@ -21,6 +21,7 @@ import (
 	"tidings/services/people"
 	"tidings/services/push"
 	"tidings/services/redis"
+	"tidings/services/trace"
 	"tidings/tests/histories"
 )
 
@@ -123,7 +124,7 @@ func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any
 		before := s.trips.Count()
 		s.c.sql.take()
 		s.move()
-		s.hub.Hint(s.reader, s.n)
+		s.hub.Hint(s.reader, s.n, trace.Cause{})
 		data = s.event()
 		trips, asked = s.trips.Count()-before, s.c.sql.take()
 		if trips <= mostTrips && (len(asked) == 0 || slices.Max(slices.Collect(maps.Values(asked))) <= 1) {

@@ -18,7 +18,7 @@ const (
 	CategoryReminder Category = "REMINDER" // shows that have started and for which the user has set a reminder
 )
 
-// Categories lists every category. A new one comes last, because cursors keep its index, and its first letter is its own, because
+// Categories lists every category; docs/architecture.md lists what a new one needs. It comes last, because cursors keep its index, and its first letter is its own, because
 // documents keep that.
 var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
@@ -155,7 +155,7 @@ type NotificationCounts struct {
 	Follow   Count
 	Reminder Count
 	Hosts    []CategoryCount // of the host application's categories, in the order of Defined
-	Defined  *HostCategories // those there were
+	Defined  *HostCategories // the host application's, as they were when the counts were read; nil for none
 }
 
 // Equal reports whether two counts show the same.

@@ -9,20 +9,20 @@ import (
 const AnyGen = uint64(1<<63 - 1)
 
 // ReadToken prints the generation of a list: a mark with the token skips items that were marked unread since.
-func ReadToken(gen uint64) string { return "g" + strconv.FormatUint(gen, 10) }
+func ReadToken(generation uint64) string { return "g" + strconv.FormatUint(generation, 10) }
 
 // ParseReadToken parses the output of ReadToken; "" is AnyGen.
-func ParseReadToken(text string) (gen uint64, err error) {
+func ParseReadToken(text string) (generation uint64, err error) {
 	if text == "" {
 		return AnyGen, nil
 	}
 	// Below AnyGen, so that no token means "everything".
-	gen, err = strconv.ParseUint(text[1:], 10, 62)
+	generation, err = strconv.ParseUint(text[1:], 10, 62)
 	// One generation has one text: no leading zeros or signs.
-	if err != nil || ReadToken(gen) != text {
+	if err != nil || ReadToken(generation) != text {
 		return 0, Errorf(Invalid, "readToken: %s is not the readToken of a list", Quote(text))
 	}
-	return gen, nil
+	return generation, nil
 }
 
 // UpToText formats a position for marks of notifications up to it.

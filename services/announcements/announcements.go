@@ -56,7 +56,7 @@ func New(cfg Config) *Service {
 		db:     cfg.DB, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, ids: cfg.IDs, clock: cfg.Clock,
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Projector.RegisterRegisters("announcements and dots", s.registers, s.auditRegisters)
+	cfg.Projector.AddRegisters("announcements and dots", s.registers, s.auditRegisters)
 	cfg.Projector.OnArrival(s.arrive)
 	cfg.Projector.RegisterLimitedRows("positions of dormant users", (&dormantPositions{service: s}).forget)
 	return s

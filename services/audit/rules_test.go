@@ -32,7 +32,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 			if got := a.Stats(); got.Drifted != 0 {
 				t.Fatalf("with right readers: %+v", got)
 			}
-			w.Projector.RegisterRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
+			w.Projector.AddRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
 				func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil })
 			everyone, err := people.ActiveUsers(t.Context(), w.Store, 0, 10_000, time.Time{})
 			w.Must(err)

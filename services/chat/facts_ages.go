@@ -57,8 +57,8 @@ type search struct {
 	past, notYet int64
 }
 
-// searchNewestBefore ends searches: past is then the number of the newest message from before the time. A binary search reads few
-// messages, because times rise with numbers. Searches of several conversations share their statements.
+// searchNewestBefore finds for each search the newest message from before a time: its number is the field past afterwards. Times rise with
+// numbers, so each round narrows the ranges, and few messages are read. Searches of several conversations share their statements.
 func searchNewestBefore(ctx context.Context, db *sql.DB, searches []search, before time.Time) error {
 	// Each round trip divides the ranges by 17: a million messages take five.
 	const probes = 16

@@ -84,7 +84,7 @@ var (
 // read, and to know that its watchers should look.
 type Head struct {
 	Conversation services.ConversationID
-	Number       int64
+	Number       int64     // of the last message
 	At           time.Time // of the last message
 	Way          Way
 	Revision     int64 // rises with every change of what its messages and members show

@@ -117,9 +117,9 @@ func joinValues(words []string) []string {
 	return joined
 }
 
-// suggest lists what may follow the words; last is the beginning of the next one. It does not filter by last, except that a
-// dash asks for flags: the caller does. kong itself is not asked, because it reads a line to its end and this one ends in the
-// middle.
+// suggest lists what may follow the words; last is the beginning of the next one. The caller keeps
+// those that begin with last; here only its dash matters, which asks for flags. kong itself is not asked, because it reads whole lines and
+// this one is not finished.
 func suggest(words []string, last string) (list []suggestion) {
 	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model

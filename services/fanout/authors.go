@@ -175,7 +175,7 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	// The function may run again, and each run decides by the row as it finds it.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
-		// The log comes before the row in every transaction that takes both: see changelog.LockLog.
+		// Every transaction that locks both locks the log before the author's row: see changelog.LockLog.
 		if counted.Pull != known.Pull {
 			if _, err := changelog.LockLog(ctx, tx, nodecache.LogPull); err != nil {
 				return err

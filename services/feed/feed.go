@@ -1,4 +1,4 @@
-// Package feed is posts and home feeds: publishing, deleting, marks, and pages that neither repeat nor skip a post.
+// Package feed is posts, likes and home feeds: publishing, deleting, liking, marks, and pages that neither repeat nor skip a post.
 //
 // A post and the job that fans it out are one transaction; the author's own feed has the post before the answer. Pages
 // come from the reader's inbox in at most two round trips. When the inbox is lost it is rebuilt first; when Redis does

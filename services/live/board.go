@@ -133,7 +133,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
-		// Another node's clock may be ahead, and hosts that are followed already belong to the board.
+		// Another node's clock may be ahead, and hosts who are followed by now belong to the board.
 		session.Made = max(session.Made, host.Since)
 	}
 	return session

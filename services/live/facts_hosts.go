@@ -228,8 +228,9 @@ func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (ma
 	return hosts, err
 }
 
-// unfollowedSince reports whether a board that was made with an ID has lost a host's shows since: the follow has ended, or it continues and
-// the shows are hidden. A mute counts whenever it began, since it is the viewer's own.
+// unfollowedSince reports whether a board has lost a host's shows since it was made; made is the ID that it got then. The follow has ended,
+// or it continues and the shows are hidden. A hide from before the board does not count, because the host was never on it. A mute
+// counts whenever it began: it is the viewer's own, and tells them nothing of others.
 func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
 	var is int
 	return db.One(ctx, followEnded, []any{follower, followee, made.Time(), made}, &is)

@@ -4,7 +4,8 @@
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
 // whatever the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position
-// a show had, span.frozen what it then showed, and atSession which replays count.
+// a show had, span.frozen what it then showed, and atSession which replays count. Memory.forget and forgetFormers drop positions that
+// no session can need any more.
 //
 // One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and
 // an entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and

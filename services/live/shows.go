@@ -126,8 +126,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 	}
 }
 
-// closeBefore closes a show that was overdue at the time of a past event. The job that closes it ran before that event, or would have, had
-// the event been reported in time.
+// closeBefore closes a show that was overdue when a past event happened. Had the event been reported in time, a job would have
+// closed the show first, so the event must find it closed.
 func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
 	// Now the job closes shows. A host who reports a late start in the moment before it runs is served as if the limit had
 	// not passed.

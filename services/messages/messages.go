@@ -50,7 +50,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{db: cfg.DB, projector: cfg.Projector, ids: cfg.IDs, types: cfg.Types, ages: cfg.Projector.Expiry()}
 	cfg.Jobs.Register(s.kinds()...)
-	cfg.Projector.RegisterRegisters("site messages", s.registers, s.audit)
+	cfg.Projector.AddRegisters("site messages", s.registers, s.audit)
 	return s
 }
 

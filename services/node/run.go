@@ -102,7 +102,7 @@ func (s *Server) runHints(ctx context.Context) error {
 	return s.Redis.RunHints(ctx, redis.HintReceiver{
 		Documents: func(hints []redis.Hint, cause trace.Cause) {
 			for _, hint := range hints {
-				s.Hub.HintFrom(hint.User, hint.N, cause)
+				s.Hub.Hint(hint.User, hint.N, cause)
 			}
 		},
 		Log: s.Memory.Log.Wake,

@@ -49,7 +49,7 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
 	// An undo omits the groups that were read individually since.
-	readGroups = sql.NewStatement("read notifications", `
+	markGroupsRead = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
@@ -61,7 +61,7 @@ RETURNING notification_groups.category`)
 	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
 	// read_to 0: all of it is unread, whatever was read of it before.
-	unreadGroup = sql.NewStatement("mark a notification unread", `
+	markGroupUnread = sql.NewStatement("mark a notification unread", `
 UPDATE notification_groups SET read_to = 0, undo = 0, unread_gen = $3
 FROM `+groupRows+` WHERE `+ofGroup+` RETURNING notification_groups.category`)
 
@@ -205,7 +205,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		return nil, err
 	}
 	// The statement leaves out groups that were read further already, so a repeated mark raises no version.
-	if _, err := b.change(ctx, user, readGroups, user, list, int64(read.Gen)); err != nil {
+	if _, err := b.change(ctx, user, markGroupsRead, user, list, int64(read.Gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)
@@ -373,7 +373,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, all []ser
 	// As with an undo: an older list does not mark it read by accident.
 	h.gen, h.changed = h.gen+1, true
 	list := sql.Rows{{p.category, p.subject, p.bucket, 0}}
-	if _, err := b.change(ctx, user, unreadGroup, user, list, int64(h.gen)); err != nil {
+	if _, err := b.change(ctx, user, markGroupUnread, user, list, int64(h.gen)); err != nil {
 		return nil, err
 	}
 	return b.save(ctx)

@@ -22,7 +22,8 @@ type HostContent struct {
 	Label services.Label
 }
 
-// ofHostCauses is the condition of the index that finds the recipients of a notification of the host application.
+// ofHostCauses is the condition of the index that finds the recipients of a notification of the host application. It stays as the
+// migration has it: a new category of Tidings' own is not added.
 const ofHostCauses = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
 
 // ofHost is ofHostCauses of an alias of the table.

@@ -56,15 +56,15 @@ type Service struct {
 	mu         sync.Mutex
 	configured []services.HostCategory
 
-	// causesAtOnce is causesPerPage, which tests lower to need several pages.
-	causesAtOnce int
+	// causesOfAPage is causesPerPage, which tests lower to need several pages.
+	causesOfAPage int
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
 	s := &Service{
 		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
-		configured: cfg.Categories, causesAtOnce: causesPerPage,
+		configured: cfg.Categories, causesOfAPage: causesPerPage,
 	}
 	// Without Redis nobody reads documents, so nobody has to know their fields.
 	var install func(*services.HostCategories)
@@ -78,8 +78,8 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	// Rebuilds and the audit read the fields by these; see registers and audit.
-	cfg.Projector.RegisterRegisters("notifications", s.registers, s.audit)
-	cfg.Projector.RegisterRegisters("modes of categories", s.modesRegisters, s.auditModes)
+	cfg.Projector.AddRegisters("notifications", s.registers, s.audit)
+	cfg.Projector.AddRegisters("modes of categories", s.modesRegisters, s.auditModes)
 	return s
 }
 

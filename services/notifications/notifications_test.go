@@ -33,7 +33,7 @@ func newNodeWith(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		made := New(Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
-		made.causesAtOnce = causes
+		made.causesOfAPage = causes
 		if n.service == nil {
 			n.service = made
 		}

@@ -1,7 +1,7 @@
 // Package posts is the facts of posts in SQL: answers, likes and mentions, the counts of each post, home feeds, and how an
 // author's posts reach followers.
 //
-// Its functions run in the transactions of others: services/feed publishes and lists home feeds, services/notifications reads likes,
+// Its functions run in the transactions of others: services/feed publishes, likes and lists home feeds, services/notifications reads likes,
 // and fan-out, the node caches and the audit read. So it lies below all of them and has no service, no jobs and nothing in Redis.
 //
 // The counts of a post change in the transaction of the like or answer that they count. A recount from the facts that differs is a

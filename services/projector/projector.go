@@ -103,7 +103,7 @@ func New(cfg Config) *Projector {
 	p.Profiles = people.NewProfiles(cfg.Jobs, cfg.Store, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
 	// The policy, the feed and the fields are the projector's own parts; features add theirs.
-	p.RegisterRegisters("display policy", p.policyRegisters, p.auditPolicy)
+	p.AddRegisters("display policy", p.policyRegisters, p.auditPolicy)
 	p.RegisterAuditPart("home feed", p.auditFeed)
 	p.RegisterAuditPart("versioned fields", p.auditRegisters)
 	cfg.Jobs.OnBeat(p.followClocks)

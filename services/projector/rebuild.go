@@ -60,7 +60,7 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 		return err
 	})
 	if err != nil {
-		return rdb.Document{}, err // the run may continue and write it, so it cannot be read here
+		return rdb.Document{}, err // the run may continue and write own, so own cannot be read here
 	}
 	return own, p.Mark(ctx, []services.UserID{user})
 }

@@ -22,15 +22,15 @@ type namedReader struct {
 	audit RegisterReader
 }
 
-// RegisterRegisters adds a source's two readers, before the first rebuild. read is for rebuilds. audit reads the same fields from SQL
+// AddRegisters adds a source's two readers, before the first rebuild. read is for rebuilds. audit reads the same fields from SQL
 // without the code of read, so that the audit finds errors in read. It panics when the name is taken.
-func (p *Projector) RegisterRegisters(name string, read, audit RegisterReader) {
+func (p *Projector) AddRegisters(name string, read, audit RegisterReader) {
 	p.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.Register, error) {
 		return read(ctx, user)
 	}, audit})
 }
 
-// RegisterPosition is RegisterRegisters for a source whose only versioned field is a user's position in a view. A rebuild reads all
+// RegisterPosition is AddRegisters for a source whose only versioned field is a user's position in a view. A rebuild reads all
 // positions at once.
 func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
 	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {

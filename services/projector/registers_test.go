@@ -14,7 +14,7 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 	for want, register := range map[string]func(){
 		`projector: the reader "live board" is registered twice`: func() {
 			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
-			w.Projector.RegisterRegisters("live board", none, none)
+			w.Projector.AddRegisters("live board", none, none)
 		},
 		`projector: the limited rows "drafts" are registered twice`: func() {
 			w.Projector.RegisterLimitedRows("drafts", func(context.Context) (int, error) { return 0, nil })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // watched is a running hub with n users, each with one watcher; events counts their wake-ups.
@@ -84,7 +85,7 @@ func BenchmarkEvents(b *testing.B) {
 		n := version.Add(1)
 		want := events.Load() + users
 		for user := services.UserID(1); user <= users; user++ {
-			h.Hint(user, n)
+			h.Hint(user, n, trace.Cause{})
 		}
 		for events.Load() < want {
 			runtime.Gosched()
@@ -109,7 +110,7 @@ func BenchmarkSweep(b *testing.B) {
 func BenchmarkHint(b *testing.B) {
 	h, _, _, _ := watched(b, 10_000)
 	for b.Loop() {
-		h.Hint(1, 1)
-		h.Hint(20_000, 5)
+		h.Hint(1, 1, trace.Cause{})
+		h.Hint(20_000, 5, trace.Cause{})
 	}
 }

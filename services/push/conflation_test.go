@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // TestConflation: of a change every 10 ms, each tenth state is sent, and it is the newest at that time.
@@ -21,7 +22,7 @@ func TestConflation(t *testing.T) {
 			wantTaken(t, states, 0, "the first state")
 			for i := range 100 {
 				e.set(7, uint64(101+i), 1+i)
-				h.Hint(7, uint64(101+i))
+				h.Hint(7, uint64(101+i), trace.Cause{})
 				synctest.Wait()
 				want := -1
 				if i%10 == 0 {
@@ -56,7 +57,7 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 			for i := range 5 {
 				taken(quick)
 				e.set(7, uint64(101+i), 1+i)
-				h.Hint(7, uint64(101+i))
+				h.Hint(7, uint64(101+i), trace.Cause{})
 				pass(150 * time.Millisecond)
 			}
 			wantTaken(t, quick, 5, "the quick one")
@@ -80,11 +81,11 @@ func TestANewWatcherIsServedAtOnce(t *testing.T) {
 			first := mustWatch(t, h, 7, "")
 			synctest.Wait()
 			e.set(7, 101, 1)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			synctest.Wait()
 			wantTaken(t, first, 1, "the first change")
 			e.set(7, 102, 2)
-			h.Hint(7, 102)
+			h.Hint(7, 102, trace.Cause{})
 			pass(50 * time.Millisecond)
 			second := mustWatch(t, h, 7, "")
 			synctest.Wait()
@@ -122,11 +123,11 @@ func TestHintDuringRender(t *testing.T) {
 			wantTaken(t, states, 0, "the first state")
 			slow = true
 			e.set(7, 101, 1)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			<-read
 			slow = false
 			e.set(7, 102, 2)
-			h.Hint(7, 102)
+			h.Hint(7, 102, trace.Cause{})
 			goOn <- struct{}{}
 			synctest.Wait()
 			wantTaken(t, states, 1, "what was under way")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 func (w *world) fault() {
@@ -71,7 +72,7 @@ func (w *world) arrive() {
 	if w.faults && w.pick("lost", 3) == 0 || w.bug == deafInRender && len(w.reading) > 0 {
 		return
 	}
-	w.hub.Hint(next.user, next.n)
+	w.hub.Hint(next.user, next.n, trace.Cause{})
 }
 
 func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {

@@ -152,11 +152,8 @@ func (w *watcher) End() {
 }
 
 // Hint says that a user's document is now at n. It never blocks. A hint is not a state: a lost, late or doubled hint does no
-// harm, and a hint about a user who is not watched here has no effect.
-func (h *Hub) Hint(number services.UserID, n uint64) { h.HintFrom(number, n, trace.Cause{}) }
-
-// HintFrom is Hint for a change that a span caused: the span of the push belongs to its trace.
-func (h *Hub) HintFrom(number services.UserID, n uint64, cause trace.Cause) {
+// harm, and a hint about a user who is not watched here has no effect. The span of the push belongs to the trace of the cause.
+func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A hint about a state that was rendered already comes late: from another node, or of a change that the last render has

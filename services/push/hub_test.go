@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 func TestWatch(t *testing.T) {
@@ -22,13 +23,13 @@ func TestWatch(t *testing.T) {
 			wantTaken(t, states, 1, "the first state")
 
 			e.set(7, 101, 2)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			synctest.Wait()
 			wantTaken(t, states, 2, "the first change, no time having passed")
 
-			h.Hint(7, 101)
-			h.Hint(7, 99)
-			h.Hint(8, 1000)
+			h.Hint(7, 101, trace.Cause{})
+			h.Hint(7, 99, trace.Cause{})
+			h.Hint(8, 1000, trace.Cause{})
 			pass(500 * time.Millisecond)
 			wantTaken(t, states, -1, "after hints that are old, doubled or about others")
 			if got := len(e.calls(&e.renders)); got != 2 {
@@ -59,7 +60,7 @@ func TestWatchSince(t *testing.T) {
 					synctest.Wait()
 					wantTaken(t, states, test.first, "the first state")
 					e.set(7, 101, 2)
-					h.Hint(7, 101)
+					h.Hint(7, 101, trace.Cause{})
 					synctest.Wait()
 					wantTaken(t, states, 2, "the next version")
 				})
@@ -193,7 +194,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("after the drain: %+v", stats)
 			}
 			e.set(7, 101, 2)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			pass(time.Second)
 			if got := h.Stats().Delivered; got != stats.Delivered {
 				t.Errorf("%d states were delivered after the drain", got-stats.Delivered)
@@ -260,7 +261,7 @@ func TestWake(t *testing.T) {
 				<-woken
 				wantTaken(t, states, i, "on being woken")
 				e.set(7, uint64(101+i), i+1)
-				h.Hint(7, uint64(101+i))
+				h.Hint(7, uint64(101+i), trace.Cause{})
 			}
 			<-woken
 			wantTaken(t, states, 5, "on being woken")

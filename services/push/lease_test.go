@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"testing"
+	"tidings/services/trace"
 	"time"
 )
 
@@ -45,7 +46,7 @@ func TestDoubtDuringEnter(t *testing.T) {
 	h.render(t.Context(), &b)
 
 	clock.at = clock.at.Add(31 * time.Second) // the lease is renewed with the next read
-	h.Hint(7, 101)
+	h.Hint(7, 101, trace.Cause{})
 	e.hold = func(ctx context.Context, call string) {
 		if call == "enter" {
 			e.holdUp(nil)

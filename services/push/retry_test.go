@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 // TestRenderErrors: a failed render is tried again by the next reconciliation, then after 1 and after 3 more; hints do not
@@ -24,7 +25,7 @@ func TestRenderErrors(t *testing.T) {
 			e.change(func(e *engines) { e.renderErr = errors.New("broken"); e.renders = nil })
 			for i := range 160 {
 				e.set(7, uint64(101+i), 2+i)
-				h.Hint(7, uint64(101+i))
+				h.Hint(7, uint64(101+i), trace.Cause{})
 				pass(100 * time.Millisecond)
 			}
 			var at []time.Duration
@@ -48,7 +49,7 @@ func TestRenderErrors(t *testing.T) {
 
 			e.change(func(e *engines) { e.renderErr = errors.New("broken again") })
 			e.set(7, 300, 300)
-			h.Hint(7, 300)
+			h.Hint(7, 300, trace.Cause{})
 			pass(s / 10)
 			e.change(func(e *engines) { e.renderErr = nil })
 			pass(s)

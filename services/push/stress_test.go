@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 	"tidings/tests/eventually"
 )
 
@@ -121,7 +122,7 @@ func write(e *engines, h *Hub, users, rounds, writer int) {
 			}
 		})
 		if random.IntN(3) > 0 {
-			h.Hint(user, n)
+			h.Hint(user, n, trace.Cause{})
 		}
 		if random.IntN(50) == 0 {
 			h.HintAll()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/services"
+	"tidings/services/trace"
 )
 
 func TestSweepFindsChangesWithoutAHint(t *testing.T) {
@@ -275,7 +276,7 @@ func TestLinger(t *testing.T) {
 				t.Errorf("on %d, here %d after a reconnect", len(e.on), len(h.users))
 			}
 			e.set(7, 101, 1)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			pass(2 * time.Second)
 			if leaves := e.calls(&e.leaves); len(leaves) != 2 || len(h.users) != 0 || len(h.order) != 0 {
 				t.Errorf("left %v, still here %d; want two leaves, at each end, and none at the removal", leaves, len(h.users))
@@ -323,7 +324,7 @@ func TestReturnDuringLeave(t *testing.T) {
 				}
 			})
 			e.set(7, 101, 2)
-			h.Hint(7, 101)
+			h.Hint(7, 101, trace.Cause{})
 			pass(100 * time.Millisecond)
 			wantTaken(t, states, 2, "a hint after that")
 		})

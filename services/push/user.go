@@ -45,7 +45,7 @@ type user struct {
 	learned   uint64      // this node's sequence of shared changes at that render
 	version   uint64      // shared half of the last rendered version
 	face      uint64      // of the last rendered state, see faceOf
-	fromClock bool        // that version came from a clock; Redis' own version may correctly be lower
+	fromClock bool        // the last rendered version came from a clock; that in Redis may be lower and correct
 	wakeAt    moment      // the time of their timer
 	due       moment      // no change is sent before it
 	entered   moment      // when Enter last succeeded

@@ -107,7 +107,7 @@ func (s *Service) Stats() Stats {
 // On reports whether this node delivers: it does while the change stream is on. Otherwise it holds no lease.
 func (s *Service) On() bool { return s.cfg.Stream.On() }
 
-// Any reports whether there is an endpoint, which makes the change stream be written.
+// Any reports whether there is an endpoint: only then is the change stream written for webhooks.
 func (s *Service) Any(ctx context.Context) (bool, error) {
 	count := 0
 	_, err := s.db.One(ctx, countWebhooks, nil, &count)

@@ -94,7 +94,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 	}
 }
 
-// Every kind of block works as the package comment says.
+// Every kind of code block works as the package comment says.
 func TestEveryKindOfBlockIsDone(t *testing.T) {
 	r, err := newReader(t)
 	if err != nil {

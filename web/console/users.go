@@ -201,7 +201,7 @@ func (c *Console) showUser(v *visit, named string, err error) {
 	body, _ := v.page.Body.(userBody)
 	body.Named = named
 	v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", body
-	// The title is in the browser's history too, and the operator typed the name anyway.
+	// The title is in the browser's history. It tells nothing new: the address is there too, and has the name.
 	if body.Found != nil {
 		v.page.Title = "User " + body.Found.User.Key
 	}
