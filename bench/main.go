@@ -66,6 +66,9 @@ func main() {
 		}
 		exit(err)
 	}
+	if len(os.Args) >= 4 && os.Args[1] == bareServerArgument {
+		exit(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
+	}
 	opts, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return

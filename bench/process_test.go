@@ -27,10 +27,17 @@ func TestMain(m *testing.M) {
 		fmt.Println("waiting")
 		<-make(chan os.Signal)
 	case "bare":
-		if err := runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+		endChild(runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...))
+	case bareServerArgument:
+		endChild(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
+	}
+}
+
+// endChild ends the child with an error, if there is one.
+func endChild(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 }
 

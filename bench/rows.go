@@ -249,8 +249,14 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	const what = "home feed page of 20"
 	ours := b.contender("Tidings", server, feedQuery, 200).profiled(what)
 	stock := b.contender(whoGqlgen, gqlgen, feedQuery, 200)
+	floor, err := b.startBarePages(ctx, b.site(), server, feedQuery, readersOf(200, b.readers), readInbox)
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
+	bare := b.contender(whoBareServer, floor, feedQuery, 200)
 	fromBun, fromMercurius, all := b.against(feedQuery, bun, mercurius, ours)
-	if err := b.compete(ctx, what, append(all, stock)...); err != nil {
+	if err := b.compete(ctx, what, append(all, stock, bare)...); err != nil {
 		return err
 	}
 	first := line{what: what, limit: "(a) " + whoBun, goal: atLeast(2, ">= 2 x"), unit: "x", absent: bun.absent}
@@ -263,7 +269,7 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	}
 	third := line{what: what, limit: "(c) " + whoGqlgen, goal: atLeast(20, ">= 20 x"), unit: "x"}
 	third.compare(ours, stock)
-	b.report.lines = append(b.report.lines, first, second, third, cpuLine(what, ours.values, 50))
+	b.report.lines = append(b.report.lines, first, second, third, cpuLine(what, ours.values, 50), floorLine(what, ours, bare))
 	return nil
 }
 

@@ -63,22 +63,41 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	if err := visit(ctx, server.api, allReaders(b.readers)); err != nil {
 		return err
 	}
-	const what = "live board, page of 20"
+	const what, laterPage = "live board, page of 20", "live board, later page, 10 hosts followed"
 	badges := b.contender("badge query, 10 hosts followed", server, badgeQuery, followed[0])
 	contenders := []*contender{badges}
 	var firsts, laters []*contender
+	laterQuery := "" // of a viewer of the fewest hosts
 	for _, follows := range followed {
 		name := thousands(int64(follows)) + " hosts followed"
 		cursor, err := boardCursor(ctx, server.api, reader(follows, 0))
 		if err != nil {
 			return err
 		}
-		later := &contender{who: "later page, " + name, target: newTarget(server.address, server.pid(), boardQuery(strconv.Quote(cursor)), tokens(readersOf(follows, 1)))}
+		query := boardQuery(strconv.Quote(cursor))
+		if follows == followed[0] {
+			laterQuery = query
+		}
+		later := &contender{who: "later page, " + name, target: newTarget(server.address, server.pid(), query, tokens(readersOf(follows, 1)))}
 		firsts, laters = append(firsts, b.contender("first page, "+name, server, boardQuery("null"), follows)), append(laters, later)
 	}
 	contenders = append(append(contenders, firsts...), laters...)
 	firsts[0].profiled("live board, first page")
 	laters[0].profiled("live board, later page")
+	var floors []*contender
+	for _, ours := range []*contender{firsts[0], laters[0]} {
+		query, readers := boardQuery("null"), readersOf(followed[0], b.readers)
+		if ours == laters[0] {
+			query, readers = laterQuery, readersOf(followed[0], 1)
+		}
+		floor, err := b.startBarePages(ctx, p, server, query, readers, readDocument)
+		if err != nil {
+			return err
+		}
+		defer floor.stop()
+		floors = append(floors, &contender{who: whoBareServer + ", " + ours.who, target: newTarget(floor.address, floor.pid(), query, tokens(readers))})
+	}
+	contenders = append(contenders, floors...)
 	if err := b.compete(ctx, what, contenders...); err != nil {
 		return err
 	}
@@ -87,7 +106,8 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	b.report.lines = append(b.report.lines, goalLine, line{
 		what: "the same", limit: "a published system: 15,000/s", ours: rateAndCPU(firsts[0].values), theirs: figure(boardReference) + "/s",
 		value: firsts[0].values.rate() / boardReference, unit: "x",
-	}, cpuLine(goalLine.what, firsts[0].values, 45), cpuLine("live board, later page, 10 hosts followed", laters[0].values, 60))
+	}, cpuLine(goalLine.what, firsts[0].values, 45), floorLine(goalLine.what, firsts[0], floors[0]),
+		cpuLine(laterPage, laters[0].values, 60), floorLine(laterPage, laters[0], floors[1]))
 	for i := range followed {
 		for _, one := range []*contender{firsts[i], laters[i]} {
 			if one != firsts[0] {

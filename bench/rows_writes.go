@@ -30,7 +30,8 @@ type sqlEngine struct {
 	events    float64 // a second, that ingest should take
 	site      site
 	arguments []string // of a server on it
-	bare      *database.DB
+	// The database of the bare commits: see openBare.
+	driver, bare string
 }
 
 // measureWrites measures SQLite and PostgreSQL, each with a server of its own.
@@ -40,9 +41,7 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	if sqlite.site, err = b.aside("writes-sqlite", sqliteDatabase); err != nil {
 		return err
 	}
-	if sqlite.bare, err = openRaw(filepath.Join(sqlite.site.folder, "bare.db")); err != nil {
-		return err
-	}
+	sqlite.driver, sqlite.bare = "sqlite", filepath.Join(sqlite.site.folder, "bare.db")
 	if err := b.writesOn(ctx, sqlite, nil); err != nil {
 		return err
 	}
@@ -64,15 +63,13 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	if url, err = server.Create(ctx, "bare"); err != nil {
 		return err
 	}
-	if postgres.bare, err = database.Open("pgx", url); err != nil {
-		return err
-	}
+	postgres.driver, postgres.bare = "pgx", url
 	return b.writesOn(ctx, postgres, b.measureTwoNodes)
 }
 
 // writesOn measures one engine, and then what more there is to measure on it.
 func (b *bench) writesOn(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
-	defer func() { err = errors.Join(err, engine.bare.Close(), engine.site.forget(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, engine.site.forget(context.WithoutCancel(ctx))) }()
 	server, err := engine.site.start(ctx, engine.arguments...)
 	if err != nil {
 		return err
@@ -92,11 +89,24 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 	if err != nil {
 		return err
 	}
-	singles, err := newSingleWrites(ctx, server, engine, posts)
+	bare, err := openBare(engine.driver, engine.bare)
 	if err != nil {
 		return err
 	}
-	defer singles.conn.Close()
+	defer bare.Close()
+	if err := createBare(ctx, bare); err != nil {
+		return err
+	}
+	floor, err := startBareServer(ctx, engine.site.folder, bareWrites, engine.driver, engine.bare)
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
+	singles, err := newSingleWrites(ctx, server, floor.address, bare, posts)
+	if err != nil {
+		return err
+	}
+	defer singles.close()
 	var taken, done series
 	for round := range b.socketRounds {
 		b.say("writes on %s: round %d of %d", engine.name, round+1, b.socketRounds)
@@ -126,19 +136,21 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 		what: ingest, limit: "-", ours: rate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+thousands(int64(engine.events))+" a second"),
 	})
 	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done})
-	bare := singles.values[bareCommit]
 	for kind, name := range singleKinds {
 		what := "writes one after the other, " + engine.name
 		b.report.details = append(b.report.details, detail{what: what, who: name, values: singles.values[kind]})
-		if kind == bareCommit {
+		if kind >= bareCommit {
 			continue
 		}
-		values := singles.values[kind]
-		b.report.lines = append(b.report.lines, line{
-			what: name + ", " + engine.name, limit: "a bare commit on the same engine", ours: milliseconds(values.p50()), theirs: milliseconds(bare.p50()),
-			value: ratio(float64(values.p50()), float64(bare.p50())), unit: "x the time", goal: atMost(1.3, "<= 1.3 x the time"),
-		})
+		b.report.lines = append(b.report.lines, singles.line(kind, bareCommit, name+", "+engine.name, "a bare commit on the same engine", atMost(1.3, "<= 1.3 x the time")),
+			singles.line(kind, askedCommit, name+", "+engine.name, "a bare commit behind net/http", goal{}))
 	}
+}
+
+// line compares the medians of two kinds.
+func (w *singleWrites) line(kind, floor int, what, limit string, g goal) line {
+	ours, theirs := w.values[kind].p50(), w.values[floor].p50()
+	return line{what: what, limit: limit, ours: milliseconds(ours), theirs: milliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
 }
 
 // The kinds of writes of which one comes after the other.
@@ -147,48 +159,74 @@ const (
 	singleMessage
 	singlePost
 	bareCommit
+	askedCommit
 )
 
-var singleKinds = []string{singleLike: "a like as a mutation", singleMessage: "a message as a mutation", singlePost: "a post as a mutation", bareCommit: "a bare commit"}
+var singleKinds = []string{
+	singleLike: "a like as a mutation", singleMessage: "a message as a mutation", singlePost: "a post as a mutation",
+	bareCommit: "a bare commit", askedCommit: "a bare commit behind net/http",
+}
+
+// asker is a connection to a server, which has one request at a time.
+type asker struct {
+	address string
+	conn    net.Conn
+	answers *bufio.Reader
+}
+
+func newAsker(ctx context.Context, address string) (*asker, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &asker{address: address, conn: conn, answers: bufio.NewReader(conn)}, nil
+}
 
 // singleWrites are the writes of one user over one connection, and the bare commits beside them.
 type singleWrites struct {
-	address      string
-	conn         net.Conn
-	answers      *bufio.Reader
-	bare         *database.DB
-	posts        []string // not yet liked
-	conversation string
-	sent         int
-	values       []series // by kind
+	server, floor *asker // floor is the bare server
+	bare          *database.DB
+	posts         []string // not yet liked
+	conversation  string
+	sent          int
+	values        []series // by kind
 }
 
 // newSingleWrites makes the writer and a conversation of theirs, and opens singleWrites.
-func newSingleWrites(ctx context.Context, server *program, engine sqlEngine, posts []string) (*singleWrites, error) {
+func newSingleWrites(ctx context.Context, server *program, floor string, bare *database.DB, posts []string) (*singleWrites, error) {
 	ids, err := server.api.ingest(ctx, []event{
 		does(writer, "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": []string{"user:" + burstPerson(0)}}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	w, err := openSingleWrites(ctx, server.address, engine.bare)
+	w, err := openSingleWrites(ctx, server.address, floor, bare)
 	if err == nil {
 		w.posts, w.conversation = posts, ids[0]
 	}
 	return w, err
 }
 
-// openSingleWrites connects to a server, and makes the table of the bare commits.
-func openSingleWrites(ctx context.Context, address string, bare *database.DB) (*singleWrites, error) {
-	if _, err := bare.ExecContext(ctx, `CREATE TABLE bare (number BIGINT PRIMARY KEY, who BIGINT NOT NULL, body TEXT NOT NULL)`); err != nil {
-		return nil, err
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &singleWrites{address: address, conn: conn, answers: bufio.NewReader(conn), bare: bare, values: make([]series, len(singleKinds))}, nil
+// createBare makes the table of the bare commits.
+func createBare(ctx context.Context, bare *database.DB) error {
+	_, err := bare.ExecContext(ctx, `CREATE TABLE bare (number BIGINT PRIMARY KEY, who BIGINT NOT NULL, body TEXT NOT NULL)`)
+	return err
 }
+
+// openSingleWrites connects to a server and to the bare one.
+func openSingleWrites(ctx context.Context, address, floor string, bare *database.DB) (*singleWrites, error) {
+	w := &singleWrites{bare: bare, values: make([]series, len(singleKinds))}
+	var err error
+	if w.server, err = newAsker(ctx, address); err != nil {
+		return nil, err
+	}
+	if w.floor, err = newAsker(ctx, floor); err != nil {
+		return nil, errors.Join(err, w.server.conn.Close())
+	}
+	return w, nil
+}
+
+func (w *singleWrites) close() { _, _ = w.server.conn.Close(), w.floor.conn.Close() }
 
 // round writes so many of each kind, in turns.
 func (w *singleWrites) round(ctx context.Context, count int) error {
@@ -199,14 +237,9 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 				return err
 			}
 			w.sent++
-			write := w.commit
-			if kind != bareCommit {
-				mutation, err := w.mutation(kind)
-				if err != nil {
-					return err
-				}
-				request := newTarget(w.address, 0, mutation, []string{"dev:" + writer}).requests[0]
-				write = func(ctx context.Context) error { return w.exchange(ctx, request) }
+			write, err := w.write(kind)
+			if err != nil {
+				return err
 			}
 			start := time.Now()
 			if err := write(ctx); err != nil {
@@ -220,6 +253,25 @@ func (w *singleWrites) round(ctx context.Context, count int) error {
 		w.values[kind] = append(w.values[kind], newSample(all, sum(all)))
 	}
 	return nil
+}
+
+// write is the next write of a kind.
+func (w *singleWrites) write(kind int) (func(context.Context) error, error) {
+	asked, body := w.server, ""
+	switch kind {
+	case bareCommit:
+		number := w.sent
+		return func(ctx context.Context) error { return insertBare(ctx, w.bare, number) }, nil
+	case askedCommit:
+		asked, body = w.floor, strconv.Itoa(w.sent)
+	default:
+		var err error
+		if body, err = w.mutation(kind); err != nil {
+			return nil, err
+		}
+	}
+	request := newTarget(asked.address, 0, body, []string{"dev:" + writer}).requests[0]
+	return func(ctx context.Context) error { return asked.exchange(ctx, request) }, nil
 }
 
 // mutation is the next mutation of a kind.
@@ -240,24 +292,18 @@ func (w *singleWrites) mutation(kind int) (string, error) {
 }
 
 // exchange sends a request and reads its answer.
-func (w *singleWrites) exchange(ctx context.Context, request []byte) error {
+func (a *asker) exchange(ctx context.Context, request []byte) error {
 	deadline := time.Now().Add(answerLimit)
 	if until, bounded := ctx.Deadline(); bounded && until.Before(deadline) {
 		deadline = until
 	}
-	if err := w.conn.SetDeadline(deadline); err != nil {
+	if err := a.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if _, err := w.conn.Write(request); err != nil {
+	if _, err := a.conn.Write(request); err != nil {
 		return err
 	}
-	return readAnswer(w.answers)
-}
-
-// commit inserts one row.
-func (w *singleWrites) commit(ctx context.Context) error {
-	_, err := w.bare.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, w.sent, 1, postBody(w.sent))
-	return err
+	return readAnswer(a.answers)
 }
 
 // measureTwoNodes starts a second server on the engine. Shows start at the first one, and their followers have sockets at the second one,

@@ -42,11 +42,16 @@ func singlesOf(t *testing.T, heard *listener, posts ...string) *singleWrites {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bare.Close() })
-	singles, err := openSingleWrites(t.Context(), strings.TrimPrefix(server.URL, "http://"), bare)
+	if err := createBare(t.Context(), bare); err != nil {
+		t.Fatal(err)
+	}
+	floor := httptest.NewServer(answerWrites(bare))
+	t.Cleanup(floor.Close)
+	singles, err := openSingleWrites(t.Context(), strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(floor.URL, "http://"), bare)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = singles.conn.Close() })
+	t.Cleanup(singles.close)
 	singles.posts, singles.conversation = posts, "conversation:7"
 	return singles
 }
@@ -73,8 +78,8 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 		t.Errorf("two mutations are the same: %q", heard.queries)
 	}
 	var rows int
-	if err := singles.bare.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 2 {
-		t.Errorf("%d rows were committed, %v", rows, err)
+	if err := singles.bare.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 4 {
+		t.Errorf("%d rows were committed in two rounds, %v", rows, err)
 	}
 	for kind, name := range singleKinds {
 		if values := singles.values[kind]; len(values) != 2 || values[0].p50 <= 0 || values[0].p50 >= writesPause+time.Minute {

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The reference of pages and of single mutations: net/http with a handler that does what no server can leave out, and nothing else. It is
+// this program, started again with the argument bareServerArgument.
+//
+// For a page it reads the same keys from Redis in one pipeline, looks at none of the replies, and answers the bytes that Tidings answered.
+// For a mutation it inserts one row by a statement that is a transaction of its own.
+const bareServerArgument = "bare-server"
+
+// The kinds of bare servers, the second argument.
+const (
+	barePages  = "pages"  // the third is a file: see barePage
+	bareWrites = "writes" // the third is the driver, the fourth the database
+)
+
+const whoBareServer = "net/http with the same reads and bytes"
+
+// barePage is what the bare server reads and answers for one token.
+type barePage struct {
+	Commands [][]any
+	Body     string
+}
+
+// bareFile is the file of the pages.
+type bareFile struct {
+	Redis string // its URL
+	Pages map[string]barePage
+}
+
+// runBareServer serves on an address until it is stopped.
+func runBareServer(address, kind string, arguments ...string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var handle http.HandlerFunc
+	switch {
+	case kind == barePages && len(arguments) == 1:
+		pages, client, err := readBarePages(arguments[0])
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		handle = answerPages(pages, client)
+	case kind == bareWrites && len(arguments) == 2:
+		db, err := openBare(arguments[0], arguments[1])
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		handle = answerWrites(db)
+	default:
+		return fmt.Errorf("%s: no kind %q with %d arguments", bareServerArgument, kind, len(arguments))
+	}
+	server := &http.Server{Addr: address, Handler: handle} // without deadlines: only the bench asks it, and not at once
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// openBare opens the database of bare commits: SQLite's by its path, PostgreSQL's by its URL.
+func openBare(driver, name string) (*sql.DB, error) {
+	if driver == "sqlite" {
+		return openRaw(name)
+	}
+	return sql.Open(driver, name)
+}
+
+func readBarePages(file string) (map[string]barePage, *redis.Client, error) {
+	var content bareFile
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &content)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	options, err := redis.ParseURL(content.Redis)
+	if err != nil {
+		return nil, nil, err
+	}
+	return content.Pages, redis.NewClient(options), nil
+}
+
+// answerPages answers the page of the request's token.
+func answerPages(pages map[string]barePage, client *redis.Client) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		page, found := pages[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || !found {
+			http.Error(w, "no such page", http.StatusNotFound)
+			return
+		}
+		pipe := client.Pipeline()
+		for _, command := range page.Commands {
+			_ = pipe.Process(r.Context(), redis.NewRawCmd(r.Context(), command...)) // it only queues
+		}
+		if _, err := pipe.Exec(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(page.Body)))
+		_, _ = io.WriteString(w, page.Body)
+	}
+}
+
+// answerWrites inserts a row for each request; the row's number is in its body.
+func answerWrites(db *sql.DB) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Query string }
+		err := json.NewDecoder(r.Body).Decode(&asked)
+		number, failed := strconv.Atoi(asked.Query)
+		if err = errors.Join(err, failed); err == nil {
+			err = insertBare(r.Context(), db, number)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"data":{"number":`+asked.Query+`}}`)
+	}
+}
+
+// insertBare is a bare commit.
+func insertBare(ctx context.Context, db *sql.DB, number int) error {
+	_, err := db.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, number, 1, postBody(number))
+	return err
+}
+
+// readInbox are the commands that read the top of a user's home feed: the document, and one entry more than a page has. Posts are in the
+// node's memory.
+func readInbox(user uint32) [][]any {
+	return append(readDocument(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
+}
+
+// readDocument is the command that reads a user's document, which has the hosts of a live board. Shows are in the node's memory.
+func readDocument(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
+
+// startBarePages starts a bare server of the pages that a server of a site answers now to some readers' query. commands are those that
+// read the page of a user.
+func (b *bench) startBarePages(ctx context.Context, at site, server *program, query string, readers []string, commands func(user uint32) [][]any) (*program, error) {
+	folder, err := os.MkdirTemp(at.folder, "bare-")
+	if err != nil {
+		return nil, err
+	}
+	client, err := at.connect()
+	if err != nil {
+		return nil, err
+	}
+	numbers, _, err := readNumbers(ctx, client, folder)
+	if err := errors.Join(err, client.Close()); err != nil {
+		return nil, err
+	}
+	content := bareFile{Redis: at.redisURL, Pages: map[string]barePage{}}
+	for _, reader := range readers {
+		token := "dev:" + reader
+		var data json.RawMessage
+		if err := server.api.do(ctx, token, query, nil, &data); err != nil {
+			return nil, err
+		}
+		number, found := numbers[reader]
+		if !found {
+			return nil, fmt.Errorf("no copy of %s in Redis", reader)
+		}
+		content.Pages[token] = barePage{Commands: commands(number), Body: `{"data":` + string(data) + `}`}
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, "pages.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	return startBareServer(ctx, folder, barePages, file)
+}
+
+// startBareServer starts a bare server of a kind, whose log is in a folder.
+func startBareServer(ctx context.Context, folder string, arguments ...string) (*program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProgram(ctx, folder, "bare", ".", self, func(port string) []string {
+		return append([]string{bareServerArgument, "127.0.0.1:" + port}, arguments...)
+	}, listens)
+	if err != nil {
+		return nil, fmt.Errorf("bare server: %w", err)
+	}
+	return p, nil
+}
+
+// floorLine compares a server's processor time for one answer with that of the bare server. It has no goal: nobody reaches the floor.
+func floorLine(what string, ours, bare *contender) line {
+	l := line{what: what + ": server CPU each", limit: whoBareServer, unit: "x the CPU"}
+	l.compareCPU(ours, bare)
+	return l
+}
