@@ -90,6 +90,9 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 // committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
+// manyCauses is how many causes a short write applies at most: see sql.Bulk. Those of one act of one user are fewer.
+const manyCauses = 20
+
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each
 // job by itself, so that only the bad one fails. The outcome of each job is ErrFinished when its transaction has deleted it.
 func (s *Service) notifyEach(ctx context.Context, jobs []jobs.Job) (outcomes []error) {
@@ -162,7 +165,11 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 		return nil
 	}
 	var states []State
-	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+	writing := ctx
+	if len(causes) > manyCauses {
+		writing = sql.Bulk(ctx)
+	}
+	err := s.db.Write(writing, func(tx *sql.Tx) (err error) {
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
 			return err
 		}

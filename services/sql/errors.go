@@ -68,7 +68,7 @@ func unavailable(err error) bool {
 func unavailableState(code string) bool {
 	switch code {
 	case "25006", // read only: a standby, or a disk that an administrator protects
-		"25P03", // idle in transaction too long
+		idleTooLong,
 		"40001", // serialization failure, still after the retries
 		"40P01", // deadlock, still after the retries
 		"55P03", // a lock could not be had in time
@@ -97,9 +97,17 @@ func busy(err error) bool {
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// conflicting reports whether PostgreSQL aborted this transaction in favour of another: the same work may well succeed when
-// repeated.
+// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process stood still for longer than
+// a transaction may wait for it: nothing of it stands, and the same work may well succeed when repeated.
 func conflicting(err error) bool {
-	server, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (server.Code == "40001" || server.Code == "40P01")
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong
+	}
+	// PostgreSQL may have closed the connection before the next statement. Of the two errors the first is the driver's and the second that
+	// of database/sql for it: nothing was sent, and so no COMMIT either. Where there is no connection at all, callers are told at once.
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	return (pgconn.SafeToRetry(err) || errors.Is(err, driver.ErrBadConn)) && !connecting
 }
+
+// idleTooLong is the SQLSTATE of a transaction whose next statement did not come in time.
+const idleTooLong = "25P03"

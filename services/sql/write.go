@@ -123,8 +123,8 @@ func repeat(err error, n int) []error {
 // writeTries is how often a PostgreSQL transaction runs that conflicts with others: once and 5 times more.
 const writeTries = 6
 
-// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions:
-// after a deadlock, of which it ends one side.
+// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as after a deadlock, of
+// which it ends one side, or after this process stood still.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))

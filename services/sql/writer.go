@@ -14,9 +14,16 @@ import (
 // groupSize is how many functions share a transaction at most. One WriteAll is never split.
 const groupSize = 256
 
-// A request of more than fewFunctions functions is long: a batch of an ingest, or of jobs. Somebody waits for a short one, so it shares
-// no transaction with a long one, and waits for one of them at most: the two take turns.
+// A request of more than fewFunctions functions is long, such as a batch of an ingest, and so is one that writes for many: see Bulk.
+// Somebody waits for a short one, so it shares no transaction with a long one, and waits for one of them at most: the two take turns.
 const fewFunctions = 20
+
+// bulk is the key of the mark of Bulk.
+type bulk struct{}
+
+// Bulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
+// many users: on SQLite those who write one row each do not wait for several of it. PostgreSQL writes for all at the same time.
+func Bulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulk{}, true) }
 
 // Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
 // caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
@@ -49,6 +56,7 @@ type request struct {
 	// ctx bounds the wait for the turn, and with its deadline each statement: see timely.
 	ctx   context.Context
 	fns   []func(*Tx) error
+	size  int // of its group, that it takes: the number of its functions, or more
 	errs  []error
 	taken atomic.Bool   // by the writer, or by its own caller, who has given up
 	done  chan struct{} // closed when errs is final
@@ -99,8 +107,11 @@ func (w *writer) close() error {
 // ctx ends while another process locks the file is answered soon; their functions never run. After that they wait, since only
 // the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
-	r, queue := &request{ctx: ctx, fns: fns, done: make(chan struct{})}, w.short
-	if len(fns) > fewFunctions {
+	r, queue := &request{ctx: ctx, fns: fns, size: len(fns), done: make(chan struct{})}, w.short
+	if ctx.Value(bulk{}) != nil {
+		r.size = max(r.size, groupSize) // it takes as long as a whole group
+	}
+	if r.size > fewFunctions {
 		queue = w.long
 	}
 	// The queue is bounded: behind it callers wait for a place, and their contexts bound that too.
@@ -180,7 +191,7 @@ func gather(first *request, queue chan *request) []*request {
 	take := func(r *request) {
 		if r.ctx.Err() == nil && r.taken.CompareAndSwap(false, true) {
 			group = append(group, r)
-			size += len(r.fns)
+			size += r.size
 		}
 	}
 	// Without a limit of its own a group would grow with the load, and so would the wait of those behind it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"tidings/services/people"
 	"tidings/services/sql"
 	"tidings/services/sql/sqltest"
+	"tidings/tests/eventually"
 )
 
 var errMine = errors.New("mine")
@@ -171,6 +173,38 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	}
 	if runs[0]+runs[1] < 3 {
 		t.Errorf("the transactions ran %v times: they never met", runs)
+	}
+}
+
+// A process that stands still in a transaction, as a node does whose machine is paused, loses the connection and nothing else.
+func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
+	b := newBundle(t, sqltest.Postgres(t))
+	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {put(b.ctx, 7)}} {
+		t.Run(name, func(t *testing.T) {
+			id, stood := services.PostID(len(others)+1), false
+			stands := func(tx *sql.Tx) error {
+				if !stood {
+					process := 0
+					err := execute(b.ctx, tx, `SET LOCAL idle_in_transaction_session_timeout = '1ms'`)
+					// The answer says that the statement before it was sent too.
+					if _, failed := tx.One(b.ctx, sql.AdHoc("test", `SELECT pg_backend_pid()`), nil, &process); err != nil || failed != nil {
+						return errors.Join(err, failed)
+					}
+					eventually.Holds(t, "the server ends the connection", func() bool {
+						alive, err := b.Lines(b.ctx, `SELECT pid FROM pg_stat_activity WHERE pid = `+fmt.Sprint(process))
+						return err == nil && len(alive) == 0
+					})
+					stood = true
+				}
+				return put(b.ctx, id)(tx)
+			}
+			if err := errors.Join(b.WriteAll(b.ctx, append(others, stands))...); err != nil {
+				t.Error(err)
+			}
+			if !stood || !slices.Contains(b.published(), id) {
+				t.Errorf("it stood still: %t, and left %v", stood, b.published())
+			}
+		})
 	}
 }
 

@@ -116,7 +116,7 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 	const size = 21 // the shortest batch
 	var ran []string
 	var waits []func() error
-	write := func(name string, functions int) {
+	write := func(ctx context.Context, name string, functions int) {
 		fns := make([]func(*sql.Tx) error, functions)
 		for i := range fns {
 			fns[i] = func(*sql.Tx) error {
@@ -127,15 +127,16 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 			}
 		}
 		before, done := b.Queued(), make(chan error, 1)
-		go func() { done <- errors.Join(b.WriteAll(b.ctx, fns)...) }()
+		go func() { done <- errors.Join(b.WriteAll(ctx, fns)...) }()
 		eventually.Holds(t, "the write queues", func() bool { return b.Queued() > before })
 		waits = append(waits, func() error { return <-done })
 	}
 	// The first batch has 300 functions, so that no other one shares its transaction.
-	write("batch 1", 300)
-	write("batch 2", size)
-	write("short 1", 1)
-	write("short 2", size-1)
+	write(b.ctx, "batch 1", 300)
+	write(b.ctx, "batch 2", size)
+	write(sql.Bulk(b.ctx), "one function for many", 1)
+	write(b.ctx, "short 1", 1)
+	write(b.ctx, "short 2", size-1)
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	equal(t, ran, []string{"batch 1", "short 1", "short 2", "batch 2"})
+	equal(t, ran, []string{"batch 1", "short 1", "short 2", "batch 2", "one function for many"})
 }
 
 func TestCallerGivesUpInTheQueue(t *testing.T) {
