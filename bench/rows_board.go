@@ -84,20 +84,17 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	contenders = append(append(contenders, firsts...), laters...)
 	firsts[0].profiled("live board, first page")
 	laters[0].profiled("live board, later page")
-	var floors []*contender
-	for _, ours := range []*contender{firsts[0], laters[0]} {
-		query, readers := boardQuery("null"), readersOf(followed[0], b.readers)
-		if ours == laters[0] {
-			query, readers = laterQuery, readersOf(followed[0], 1)
-		}
-		floor, err := b.startBarePages(ctx, p, server, query, readers, readDocument)
-		if err != nil {
-			return err
-		}
-		defer floor.stop()
-		floors = append(floors, &contender{who: whoBareServer + ", " + ours.who, target: newTarget(floor.address, floor.pid(), query, tokens(readers))})
+	firstFloor, stopFirst, err := b.boardFloor(ctx, p, server, firsts[0].who, boardQuery("null"), readersOf(followed[0], b.readers))
+	if err != nil {
+		return err
 	}
-	contenders = append(contenders, floors...)
+	defer stopFirst()
+	laterFloor, stopLater, err := b.boardFloor(ctx, p, server, laters[0].who, laterQuery, readersOf(followed[0], 1))
+	if err != nil {
+		return err
+	}
+	defer stopLater()
+	contenders = append(contenders, firstFloor, laterFloor)
 	if err := b.compete(ctx, what, contenders...); err != nil {
 		return err
 	}
@@ -106,8 +103,8 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 	b.report.lines = append(b.report.lines, goalLine, line{
 		what: "the same", limit: "a published system: 15,000/s", ours: rateAndCPU(firsts[0].values), theirs: figure(boardReference) + "/s",
 		value: firsts[0].values.rate() / boardReference, unit: "x",
-	}, cpuLine(goalLine.what, firsts[0].values, 45), floorLine(goalLine.what, firsts[0], floors[0]),
-		cpuLine(laterPage, laters[0].values, 60), floorLine(laterPage, laters[0], floors[1]))
+	}, cpuLine(goalLine.what, firsts[0].values, 45), floorLine(goalLine.what, firsts[0], firstFloor),
+		cpuLine(laterPage, laters[0].values, 60), floorLine(laterPage, laters[0], laterFloor))
 	for i := range followed {
 		for _, one := range []*contender{firsts[i], laters[i]} {
 			if one != firsts[0] {
@@ -118,6 +115,15 @@ func (b *bench) measureBoards(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// boardFloor starts the bare server of some readers' pages.
+func (b *bench) boardFloor(ctx context.Context, at site, server *program, who, query string, readers []string) (floor *contender, stop func(), err error) {
+	bare, err := b.startBarePages(ctx, at, server, query, readers, readDocument)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &contender{who: whoBareServer + ", " + who, target: newTarget(bare.address, bare.pid(), query, tokens(readers))}, bare.stop, nil
 }
 
 // boardQuery asks for a page of 20 after a cursor.
