@@ -139,7 +139,7 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 	for kind, name := range singleKinds {
 		what := "writes one after the other, " + engine.name
 		b.report.details = append(b.report.details, detail{what: what, who: name, values: singles.values[kind]})
-		if kind >= bareCommit {
+		if kind >= bareCommit { // the floors
 			continue
 		}
 		b.report.lines = append(b.report.lines, singles.line(kind, bareCommit, name+", "+engine.name, "a bare commit on the same engine", atMost(1.3, "<= 1.3 x the time")),

@@ -18,8 +18,8 @@ const (
 	CategoryReminder Category = "REMINDER" // shows that have started and for which the user has set a reminder
 )
 
-// Categories lists every category; docs/architecture.md lists what a new one needs. It comes last, because cursors keep its index, and its first letter is its own, because
-// documents keep that.
+// Categories lists every category. A new one comes last, because cursors keep its index, and its first letter is its own, because
+// documents keep that. docs/architecture.md says what else it needs.
 var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
 // CategoryHost stands for the host application's categories where a client expects one of a fixed list. It is no category.

@@ -6,8 +6,8 @@
 //
 // One read (readInto): the moment and what all users share are taken first; the documents of all users come in one round
 // trip; items that became too old since are taken out; the sources add what this node's caches know (Remember) and each
-// writes its part (Render); then the totals are summed. Users whose documents do not serve are read
-// concurrently: each is rebuilt (readMissing), or groups of them are counted in SQL (readFacts).
+// writes its part (Render); then the totals are summed. Users who have no usable document are
+// read concurrently: each is rebuilt (readMissing), or groups of them are counted in SQL (readFacts).
 //
 // Without Redis the same counts come from SQL, a few groups of users at a time, and are STALE. A source that SQL does not count in
 // time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the

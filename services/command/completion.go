@@ -118,8 +118,8 @@ func joinValues(words []string) []string {
 }
 
 // suggest lists what may follow the words; last is the beginning of the next one. The caller keeps
-// those that begin with last; here only its dash matters, which asks for flags. kong itself is not asked, because it reads whole lines and
-// this one is not finished.
+// those that begin with last. Here only a dash in it matters, which asks for flags. kong itself is not asked: it reads whole lines, and this
+// one is not finished.
 func suggest(words []string, last string) (list []suggestion) {
 	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model

@@ -90,7 +90,7 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 // committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
-// manyCauses is how many causes a short write applies at most: see sql.Bulk. Those of one act of one user are fewer.
+// manyCauses is how many causes a write applies at most that goes with the short ones: see sql.Bulk.
 const manyCauses = 20
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each

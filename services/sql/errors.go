@@ -100,13 +100,15 @@ func busy(err error) bool {
 // conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process stood still for longer than
 // a transaction may wait for it: nothing of it stands, and the same work may well succeed when repeated.
 func conflicting(err error) bool {
-	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong
-	}
-	// PostgreSQL may have closed the connection before the next statement. Of the two errors the first is the driver's and the second that
-	// of database/sql for it: nothing was sent, and so no COMMIT either. Where there is no connection at all, callers are told at once.
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	return (pgconn.SafeToRetry(err) || errors.Is(err, driver.ErrBadConn)) && !connecting
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong)
+}
+
+// lost reports whether the connection went away, and not the caller's time. Before COMMIT is sent nothing of the transaction stands then;
+// afterwards nobody knows.
+func lost(ctx context.Context, err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
 // idleTooLong is the SQLSTATE of a transaction whose next statement did not come in time.

@@ -68,6 +68,7 @@ type together struct {
 	cut        int  // the next pass puts a savepoint before this function
 	placed     bool // the last pass placed that savepoint, and it is not the base
 	begun      bool // the transaction has begun
+	committing bool // COMMIT may have been sent: after an error nobody knows whether the transaction stands
 	aborted    bool // an error of a statement ended the last round trip
 	prefetched int  // how often, of the whole batch
 	passes     int  // since base last moved
@@ -75,14 +76,14 @@ type together struct {
 	singly     bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
 }
 
-// tryTogether runs the functions of a batch in one transaction. err is an error of the whole batch, of which nothing stands
-// then. It is also the error of a function that PostgreSQL aborted in favour of another transaction, unless this is the last
-// try.
-func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, err error) {
+// tryTogether runs the functions of a batch in one transaction. again is as in tryPostgres: one function that PostgreSQL aborted in favour of
+// another transaction is enough.
+func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return nil, Fault("begin", err)
+		return repeat(Fault("begin", err), len(fns)), false
 	}
+	committing := false
 	defer func() { _ = conn.Close() }() // it goes back to the pool
 	// The driver's own connection is needed: database/sql has no batches.
 	err = conn.Raw(func(raw any) error {
@@ -92,12 +93,17 @@ func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) 
 		// The ends are one more function, which runs after all others and sees what they have kept.
 		t.fns = append(append(t.fns, fns...), func(tx *Tx) error { return tx.runEnds(ctx) })
 		var err error
-		if errs, err = t.run(ctx, last); err != nil && t.rollback() != nil {
+		errs, err = t.run(ctx, last)
+		committing = t.committing
+		if err != nil && t.rollback() != nil {
 			return errors.Join(err, driver.ErrBadConn) // the pool drops the connection
 		}
 		return err
 	})
-	return errs, Fault("write a batch", err)
+	if err == nil {
+		return errs, false
+	}
+	return repeat(Fault("write a batch", err), len(fns)), !last && (conflicting(err) || !committing && lost(ctx, err))
 }
 
 // rollback ends a transaction without a result. An error means that the connection is unusable.
@@ -141,6 +147,7 @@ func (t *together) run(ctx context.Context, last bool) (errs []error, err error)
 	if err := t.conflict(); err != nil && !last {
 		return nil, err
 	}
+	t.committing = true
 	// PostgreSQL answers COMMIT of an aborted transaction with ROLLBACK, and without an error.
 	tag, err := t.conn.Exec(ctx, "COMMIT")
 	if err == nil && tag.String() != "COMMIT" {

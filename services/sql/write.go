@@ -124,7 +124,7 @@ func repeat(err error, n int) []error {
 const writeTries = 6
 
 // writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as after a deadlock, of
-// which it ends one side, or after this process stood still.
+// which it ends one side; also after this process stood still, and after a connection that was lost before COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
@@ -134,10 +134,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 		var errs []error
 		again := false
 		if len(fns) > 1 {
-			var err error
-			if errs, err = s.tryTogether(ctx, fns, try == writeTries); err != nil {
-				errs, again = repeat(err, len(fns)), conflicting(err) && try < writeTries
-			}
+			errs, again = s.tryTogether(ctx, fns, try == writeTries)
 		} else {
 			// One function has nobody to share a round trip with, so it needs no passes.
 			errs, again = s.tryPostgres(ctx, fns[0], try == writeTries)
@@ -164,10 +161,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryPostgres runs one function in a transaction. again is true when it was aborted in favour of another transaction, except on
+// tryPostgres runs one function in a transaction. again is true when nothing of it stands and it may well succeed when repeated, except on
 // the last try.
 func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
-	end := func(err error) ([]error, bool) { return []error{err}, conflicting(err) && !last }
+	end := func(err error) ([]error, bool) { return []error{err}, !last && (conflicting(err) || lost(ctx, err)) }
 	// Read committed: each statement sees what is committed by then. What must not change meanwhile is locked by the
 	// statement that reads it.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -188,7 +185,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	if err == nil && tx.signal {
 		s.signal()
 	}
-	return end(Fault("commit", err))
+	return []error{Fault("commit", err)}, conflicting(err) && !last
 }
 
 // The savepoint around one function. The names may repeat: a savepoint hides an older one of its name until it is

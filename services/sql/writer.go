@@ -22,7 +22,7 @@ const fewFunctions = 20
 type bulk struct{}
 
 // Bulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
-// many users: on SQLite those who write one row each do not wait for several of it. PostgreSQL writes for all at the same time.
+// many users. It matters on SQLite, which has one writer.
 func Bulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulk{}, true) }
 
 // Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
@@ -56,7 +56,7 @@ type request struct {
 	// ctx bounds the wait for the turn, and with its deadline each statement: see timely.
 	ctx   context.Context
 	fns   []func(*Tx) error
-	size  int // of its group, that it takes: the number of its functions, or more
+	size  int // how much of groupSize it takes: the number of its functions, or more
 	errs  []error
 	taken atomic.Bool   // by the writer, or by its own caller, who has given up
 	done  chan struct{} // closed when errs is final

@@ -208,6 +208,28 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 	}
 }
 
+// When the connection is lost after COMMIT was sent, nobody knows whether it stands: its caller is told, and it is not repeated.
+func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
+	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
+	b := newBundle(t, url)
+	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {put(b.ctx, 7)}} {
+		t.Run(name, func(t *testing.T) {
+			id, tries := services.PostID(len(others)+1), map[time.Time]bool{}
+			counted := func(tx *sql.Tx) error { tries[tx.Began] = true; return put(b.ctx, id)(tx) }
+			trips.LoseCommit()
+			for _, err := range b.WriteAll(b.ctx, append(others, counted)) {
+				if !services.IsUnavailable(err) {
+					t.Errorf("its caller is told %v", err)
+				}
+			}
+			if len(tries) != 1 {
+				t.Errorf("it ran in %d transactions", len(tries))
+			}
+			eventually.Holds(t, "the server commits", func() bool { return slices.Contains(b.published(), id) })
+		})
+	}
+}
+
 // In a shared transaction all functions are repeated, and one that conflicts until the last try fails alone.
 func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))

@@ -1,11 +1,13 @@
 package sqltest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +25,7 @@ type Trips struct {
 	statements atomic.Int64
 	work       sync.WaitGroup
 
+	loses atomic.Bool // see LoseCommit
 	// open are both ends of all connections, for Cut.
 	mu   sync.Mutex
 	open []net.Conn
@@ -67,6 +70,9 @@ func (t *Trips) Cut() {
 	t.open = nil
 }
 
+// LoseCommit lets the next COMMIT reach the server, and its client learn nothing of it: the connection is gone.
+func (t *Trips) LoseCommit() { t.loses.Store(true) }
+
 // accept makes a pair of connections for each client.
 func (t *Trips) accept() {
 	for {
@@ -99,7 +105,7 @@ func (t *Trips) accept() {
 }
 
 // forward copies what a client says, message by message. A Sync or a simple query is what it waits after.
-func (t *Trips) forward(server io.Writer, client io.Reader) error {
+func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
 		if _, err := io.ReadFull(client, head); err != nil {
 			return err
@@ -113,6 +119,9 @@ func (t *Trips) forward(server io.Writer, client io.Reader) error {
 		}
 		if len(head) == 5 && (head[0] == 'E' || head[0] == 'Q') {
 			t.statements.Add(1)
+		}
+		if len(head) == 5 && head[0] == 'Q' && strings.EqualFold(string(bytes.TrimRight(body, "\x00;")), "commit") && t.loses.CompareAndSwap(true, false) {
+			_ = client.Close()
 		}
 		if _, err := server.Write(append(head, body...)); err != nil {
 			return err
