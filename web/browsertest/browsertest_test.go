@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,8 @@ func TestFind(t *testing.T) {
 		look       func(string) (string, error)
 		want       string
 	}{
-		"Debian's first":              {"", having("google-chrome", "/usr/bin/chromium"), "/found/usr/bin/chromium"},
+		"the headless shell first":    {"", having("/usr/bin/chromium", "chrome-headless-shell"), "/foundchrome-headless-shell"},
+		"then Debian's":               {"", having("google-chrome", "/usr/bin/chromium"), "/found/usr/bin/chromium"},
 		"any other by name":           {"", having("google-chrome"), "/foundgoogle-chrome"},
 		"the configured one":          {"/opt/mine", having("/opt/mine", "chromium"), "/found/opt/mine"},
 		"the configured one or none":  {"/opt/mine", having("chromium"), `CHROMIUM="/opt/mine"`},
@@ -40,7 +42,7 @@ func TestFind(t *testing.T) {
 		"none says what else to name": {"", having("firefox"), "set CHROMIUM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := find(test.configured, test.look)
+			got, err := find(test.configured, slices.Concat(shells, browsers), test.look)
 			if err != nil {
 				got = err.Error()
 			}
