@@ -27,9 +27,10 @@ const (
 // change.
 type Client struct {
 	redis    redis.UniversalClient
-	shared   *redis.Client // the client of Shared
-	fields   *fieldReads   // of ReadFields; nil on a cluster
-	readers  *guard        // of the one server; nil if each node has its own, or none can hang
+	shared   *redis.Client  // the client of Shared
+	fields   *fieldReads    // of ReadFields; nil on a cluster
+	readers  *guard         // of the one server; nil if each node has its own, or none can hang
+	dials    *sentinelDials // nil without sentinels
 	mode     string
 	id       string // this node's
 	time     services.Clock
@@ -170,6 +171,8 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		// The options for sentinels have no field for OnConnect, and would apply a limiter to the sentinels too. Both are set
 		// here: nothing has been dialled yet.
 		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.greet(onlyMaster)
+		c.dials = &sentinelDials{client: client}
+		client.AddHook(c.dials)
 		c.redis = client
 	case modeEmbedded:
 		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.begin())
@@ -254,6 +257,9 @@ func (c *Client) Close() error {
 	var err error
 	if c.shared != nil {
 		err = closed(c.shared.Close())
+	}
+	if c.dials != nil {
+		c.dials.close()
 	}
 	if c.redis != nil {
 		err = errors.Join(err, closed(c.redis.Close()))
