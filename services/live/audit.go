@@ -32,7 +32,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if err != nil {
 		return nil, nil, err
 	}
-	// Compared apart from the hosts, for a mode may be wrong where the set of hosts is right.
+	// Modes are compared apart from the hosts: a mode may be wrong although the set of hosts is right.
 	if slices.ContainsFunc(shown.Document.Hosts, func(host services.FollowedAuthor) bool {
 		return host.Quiet != (modes[host.Author] == services.FollowNone)
 	}) {
@@ -47,7 +47,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if err != nil {
 		return nil, nil, err
 	}
-	// A list may be cut deeper than a fresh one would be. What is below its own floor it does not claim to have.
+	// A list may have been trimmed to fewer replays than a rebuild gives. Only those above its floor are compared: it does not claim
+	// to have the others.
 	above := func(entry replayEntry) bool {
 		return held.floor.ID == 0 || entry.Place.Before(held.floor)
 	}

@@ -21,14 +21,15 @@ type Ask struct {
 
 // Item is one line of a board: a show as it is now, and as the session froze it.
 type Item struct {
-	// The position in the session, which a cursor names: the present show may stand elsewhere.
+	// The position in the session, which a cursor contains. The show may have another position now.
 	Place  ShowPlace
 	Frozen Frozen
 	Show   Show // as it is now
 	Host   services.User
 }
 
-// Frozen is what a session keeps of a show while the show changes. A time is zero if it had not been reached.
+// Frozen is the status and the times of a show as the session froze them. StartedAt and EndedAt are zero if the show had not
+// started or ended by then.
 type Frozen struct {
 	Status                        ShowStatus
 	PlannedAt, StartedAt, EndedAt time.Time
@@ -107,7 +108,8 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if err != nil {
 		return Board{}, err
 	}
-	// Only now, because it needs the hosts. Otherwise the ID of any show would tell a stranger when it starts or ended.
+	// This check needs the hosts, so it comes after they are read. Without it, the ID of any show would tell a stranger when the
+	// show starts or ended.
 	if start.last != 0 {
 		if err := s.checkShown(ctx, session, reader.hosts, shown); err != nil {
 			return Board{}, err
@@ -118,8 +120,8 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 		session = s.newSession(session, reader.hosts)
 	}
 	// A new session in a slot of its own needs no write: without a lease it lives for the first idle time (Session.lives).
-	// One that shares a slot takes it now, which ends the session before it. The result does not matter here: if a later
-	// session has the slot, the next page of this one is told so.
+	// A new session that shares a slot takes the slot now, which ends the earlier session. The result is ignored: if a later
+	// session has the slot, the next page of this session finds that out.
 	if given && !board.Replaced || session.shared(s.sessions) {
 		s.renew(ctx, session, reader.lease)
 	}
@@ -133,7 +135,7 @@ func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Se
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
-		// Another node's clock may be ahead, and hosts who are followed by now belong to the board.
+		// A follow may have its time from another node, whose clock is ahead. All hosts followed now belong to the board.
 		session.Made = max(session.Made, host.Since)
 	}
 	return session
@@ -154,8 +156,8 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 	return board, s.present(ctx, board.Items)
 }
 
-// itemsOf makes the items of a page, which lack their hosts, and lists these. Each has its show as the session froze it: present replaces
-// it by the show of today.
+// itemsOf returns the items of a page without their hosts, and the ID of the host of each item. Each item has its show as the
+// session froze it; present replaces it by the show as it is now.
 func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 	items, hosts = make([]Item, len(lines)), make([]services.UserID, len(lines))
 	for i := range lines {
@@ -179,7 +181,7 @@ func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.
 	return err
 }
 
-// introduceCached adds the hosts from the cache, which has nearly all; false if one is not there.
+// introduceCached adds the hosts that are cached, which are nearly all; false if one is missing.
 func (s *Service) introduceCached(items []Item, hosts []services.UserID) (all bool) {
 	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
 }
@@ -200,8 +202,9 @@ func (s *Service) present(ctx context.Context, items []Item) error {
 	return err
 }
 
-// presentCached brings the shows that are cached up to date, and lists the others. A replay's status and times no longer change, and its
-// texts are the present ones. The other shows stay in the cache while a session that has them lives.
+// presentCached brings the cached shows of a page up to date, and returns the IDs of the others. It skips shows that were replays
+// in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
+// the cache while a session that has them lives.
 func (s *Service) presentCached(items []Item) (missing []services.PostID) {
 	s.Memory.Now(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
@@ -228,7 +231,7 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
-	// No list of replays is read, or built for users who never scroll that far.
+	// The list of replays is neither read nor built for users who never scroll that far.
 	if p.fills(first, hosts) {
 		return p.page(first), false, nil
 	}
@@ -260,15 +263,15 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	return p.page(first), building, nil
 }
 
-// allReplays is more than a list shows, which also keeps some entries beyond those (lib_replays.lua).
+// allReplays is a limit that no list reaches: a list shows up to Retention replays, and keeps a few more (lib_replays.lua).
 const allReplays = 2 * services.Retention
 
 // cachedReplays are the replays of the node cache after a position. The cache keeps as many of the newest pulled replays as a list does; paging
 // past them ends the list.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
-		// The floor is counted from the top of the board and not from the position of the page: page by page the same replays
-		// are listed.
+		// The floor is counted from the top of the board and not from the position of the page, so that all pages end at the same
+		// replay.
 		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
 		if len(all) > services.Retention {
 			known.Floor = all[services.Retention].Place()
@@ -283,7 +286,7 @@ func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor
 }
 
 // atSession filters a list of replays to those that were replays of the session's hosts at its version, and reads their
-// data. The cache has the recent replays. One that is missing there became a replay long ago, or after the last log entry
+// data. The cache has the recent replays. A show that the cache lacks became a replay long ago, or after the last log entry
 // that this node has read.
 func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
 	// Only hosts with a line are in the map: a viewer may follow thousands.
@@ -301,8 +304,8 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 	for _, one := range list.Lines {
 		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
 		switch {
-		// A host who is not followed any more, or joined after the session was made; or a replay that was live at the
-		// session's version, and is among its active shows.
+		// Left out: shows of a host who is no longer followed, or was followed only after the session was made; and shows
+		// that no board had at the session's version.
 		case !on[one.Host] || known && !there:
 			continue
 		case known:
@@ -321,7 +324,8 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 			lines[i].Show = shows[one.Place.ID]
 		}
 	}
-	// Of those read from SQL only now is it known since when they are replays. A show that was erased is the zero Show.
+	// Shows that were not replays yet at the session's version are left out: of those from SQL this is known only now. An erased
+	// show is the zero Show, and is left out too.
 	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
 		return one.Show.Status != ShowReplay || one.Show.Version > session.Version
 	})

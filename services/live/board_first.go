@@ -13,19 +13,20 @@ type FirstPage struct {
 	Device string // as in Ask
 }
 
-// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long for
-// another. It hands over the pages that are all there to read, each the one of Board. It leaves out a viewer whose document is missing or
-// from before a long absence, who is owed an update, whose session shares a slot, and whose page needs replays or more than the node's
-// cache holds: Board does the rest for them. No viewer may be observed: see services.Observed.
+// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits
+// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out viewers for
+// whom only Board can make the page: their document is missing or from before a long absence, they are owed an update, their
+// session shares a slot, or the page needs replays or data that the node's cache lacks. No viewer may be observed: see
+// services.Observed.
 //
-// The error is Redis', UNAVAILABLE, and no page is ready then.
+// The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i int, board Board)) error {
 	if !s.Memory.Loaded() {
 		return nil
 	}
 	viewers, owed := make([]services.UserID, len(asked)), make([]bool, len(asked))
 	for i, one := range asked {
-		// Before the documents are read: what is done meanwhile is left to Board as well.
+		// Checked before the documents are read: if an update is written in between, the viewer is still left to Board.
 		viewers[i], owed[i] = one.Viewer, s.fanout.OwesUpdate(one.Viewer)
 	}
 	states, err := s.redis.HostsOf(ctx, viewers)
@@ -44,7 +45,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 	return nil
 }
 
-// firstPage makes the top of a new session from the node's caches; not ready if they do not have all of it.
+// firstPage makes the top of a new session from the node's caches. ready is false if they lack a part of it.
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
 	session = s.newSession(session, hosts) // all hosts belong to it
 	var top part

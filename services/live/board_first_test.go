@@ -43,7 +43,7 @@ func (h hall) filled() services.UserID {
 	return users[0]
 }
 
-// What is ready takes one round trip and no statement, for all viewers together, each with its own size.
+// All ready pages together take one round trip and no statement, for viewers with pages of different sizes.
 func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	h := newHall(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
@@ -60,7 +60,7 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 			t.Errorf("page %d: %+v", i, board)
 		}
 	}))
-	// Whether replays follow on a page of 6, only Board finds out.
+	// A page of 6 may need replays, so it is left to Board.
 	if len(shown) != 3 || shown[0] != 5 || shown[2] != 2 || shown[3] != 0 || trips.Count() != 1 || statements.Load() != before {
 		t.Errorf("pages of %v shows, %d round trips and %d statements", shown, trips.Count(), statements.Load()-before)
 	}
@@ -70,7 +70,7 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 // unready checks that a viewer's first page is not ready, and that Board makes it so.
 func (h hall) unready(what string, viewer services.UserID) {
 	h.TB.Helper()
-	for range 2 { // and a look at what is ready does not make it so
+	for range 2 { // the second time too: ReadFirst does not make the page ready
 		if page := h.ready(viewer, Ask{First: 5}); page != nil {
 			h.TB.Errorf("%s: %v is ready", what, shown(*page))
 		}
@@ -109,7 +109,7 @@ func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	}
 }
 
-// A first page that ends an earlier session writes its own, which is Board's.
+// A first page whose session shares a slot writes to Redis, so it is left to Board.
 func TestFirstPagesThatShareASlot(t *testing.T) {
 	for scope, ready := range map[Scope]map[string]bool{
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},

@@ -34,7 +34,7 @@ func (h hall) page(viewer services.UserID, ask Ask) Board {
 	board, err := h.boards.Board(h.TB.Context(), viewer, ask)
 	h.Must(err)
 	for when, ready := range map[string]*Board{"before": earlier, "after": h.ready(viewer, ask)} {
-		if ready == nil || when == "after" && board.Building { // what was being built may be built by then
+		if ready == nil || when == "after" && board.Building { // the list of replays may be built by then
 			continue
 		}
 		if ready.Session.Made <= 0 || ready.Session.Made == board.Session.Made {

@@ -10,7 +10,7 @@ import (
 const maxChanged = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
-// list in the order of the present board; cancelled shows have no position on it and are in order of id.
+// list in the order of the present board. Cancelled shows have no position on it: the greatest ID comes first.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
@@ -35,7 +35,7 @@ func difference(moves []Move) (d Difference) {
 			d.Scheduled = append(d.Scheduled, planned(move.Is))
 		case is == ShowUpcoming && was == ShowUpcoming && !move.Is.PlannedAt.Equal(move.Was.PlannedAt):
 			d.Rescheduled = append(d.Rescheduled, planned(move.Is))
-		// A show that came and was cancelled within the session was never seen, and is left out.
+		// A show that was scheduled and cancelled since the session began was on no page of it, and is left out.
 		case is == ShowCancelled && was == ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Is)
 		}

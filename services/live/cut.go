@@ -20,8 +20,8 @@ type replayList struct {
 	Floor ShowPlace
 }
 
-// part is the part of a board after a position: what page cuts a page from. At most one more active show than the page has is
-// in it.
+// part is the part of a board after a position, from which its method page cuts a page. It has at most one active show more than
+// the page.
 type part struct {
 	Active []Show // live and upcoming
 	More   bool   // more active shows follow that were not read
@@ -55,7 +55,7 @@ func (p part) page(first int) (page cut) {
 		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
 		return page
 	}
-	// The newest end of all sources: below it at least one source has replays that it cannot name.
+	// The newest floor of all sources: from it on, at least one source lacks replays.
 	var floor ShowPlace
 	page.End = services.EndOfFeed
 	heads := make([][]line, len(p.Replays))
@@ -65,15 +65,15 @@ func (p part) page(first int) (page cut) {
 			floor, page.End = source.Floor, services.EndOfRetention
 		}
 	}
-	// A merge of sorted lists. last finds a replay that is in two sources, whose host turned huge, or no longer is, near its
-	// end.
+	// A merge of sorted lists. last finds replays that are in two sources: those whose host became huge, or stopped being huge,
+	// near the end of the show.
 	for last := (ShowPlace{}); ; {
 		at, unread := newest(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""
 		}
-		// Where one source has more that was not read, its next may be newer than those of the other sources: the page ends
-		// short of it.
+		// If a source has further lines that were not read, the next of them may be newer than those of the other sources: the
+		// page ends here.
 		if unread || at < 0 {
 			return page
 		}
@@ -93,8 +93,8 @@ func (p part) page(first int) (page cut) {
 	}
 }
 
-// newest is the source whose next line is the newest of all, -1 if all have ended. unread reports that some source has further lines that
-// were not read.
+// newest returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that a source
+// whose lines have ended has more that were not read.
 func newest(heads [][]line, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {

@@ -162,7 +162,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 				was = Show{}
 			}
 			if was.Status == ShowReplay {
-				is = was // from now on
+				is = was // a replay no longer changes
 			}
 			if was.Status == ShowUpcoming && rapid.IntRange(0, 3).Draw(t, "cancelled") == 0 {
 				is.Status = ShowCancelled

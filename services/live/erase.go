@@ -48,8 +48,8 @@ func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	return done, err
 }
 
-// eraseShows cancels shows of any status, without their texts. In a late pass, when all nodes have left them out of their boards,
-// nothing stays of them.
+// eraseShows cancels shows of any status and removes their texts. A late pass, when no node has them on boards any more, deletes
+// everything that is left of them.
 func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {
@@ -57,7 +57,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 		if err != nil {
 			return nil, err
 		}
-		// An earlier pass was here. No other show has an empty title.
+		// An earlier pass has cancelled this show: no other show has an empty title.
 		if show.Status == ShowCancelled && show.Title == "" {
 			continue
 		}
@@ -84,7 +84,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 	if removed > 0 || !at.Late {
 		return erase.Count("shows", removed), nil
 	}
-	// Nothing shows them any more. Now the payloads in the log, the former positions and the rows themselves go.
+	// No board has these shows any more. Now their payloads in the log, their former positions and their rows are deleted.
 	keys := make([]string, len(found))
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()

@@ -23,8 +23,8 @@ const (
 )
 
 var (
-	// ON CONFLICT: insert turns the row that is missing then into CONFLICT; an error of the statement would end the
-	// transaction on PostgreSQL, with all commands that share it.
+	// ON CONFLICT: if no row is inserted, insert returns CONFLICT. An error of the statement would end the transaction on
+	// PostgreSQL, with all commands that share it.
 	insertShow = sql.NewStatement("insert a show", `INSERT INTO shows (id, host, title, cover_url, replay_url, status,
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`)
@@ -35,20 +35,20 @@ var (
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
-	// An existing row is not an error of the statement, for the same reason as in the log: see insertLog.
+	// An existing row is not an error of the statement, for the same reason as in the log: see insertLog in package changelog.
 	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
-	// The lock of the log of shows comes first, so this one waits only for reminders, which take the row alone, with
-	// showForShare.
+	// Callers lock the log of shows first. So this lock waits only for commands on reminders, which lock no more than the row,
+	// by showForShare.
 	showForUpdate = sql.NewStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
 
 	showForShare = sql.NewStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
 
 	showsByID = sql.NewStatement("shows by id", showColumns+`shows s WHERE {in s.id $1 BIGINT}`)
 
-	// status < 2 is the condition of the index shows_active, status = 0 the question. The limit bounds the count of a host
-	// with many.
+	// status < 2 is the condition of the index shows_active; status = 0 selects the upcoming shows. The limit bounds the count
+	// for a host with many.
 	upcomingCounted = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
@@ -63,7 +63,8 @@ WITH next AS MATERIALIZED (
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
 		WHERE until_at >= $1 ORDER BY until_at`)
 
-	// Each show once, found by its history, and then by its key: there is no index of shows by their end over all hosts.
+	// Shows are found by their history and then by key, because no index orders the shows of all hosts by their ends. DISTINCT
+	// lists each show once.
 	endedShows = sql.NewStatement("shows that ended lately", `
 WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 ORDER BY until_at), once AS MATERIALIZED (SELECT DISTINCT show FROM moved)
 `+showColumns+`once CROSS JOIN shows s WHERE s.id = once.show AND s.status >= 2 AND `+onBoards+` ORDER BY s.id`)
@@ -77,7 +78,7 @@ type Former struct {
 	Host    services.UserID
 	Version uint64    // from this version on
 	Until   uint64    // before this one
-	UntilAt time.Time // when that was
+	UntilAt time.Time // the time of Until
 	Status  ShowStatus
 	Score   int64 // the score of that position
 }
@@ -117,8 +118,8 @@ func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	}
 	added, err := tx.Run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
 		numberOf(former.Status), former.Score)
-	// Two positions from one version on: the log was not locked, or before is not what is in the row. The transaction is
-	// rolled back.
+	// The history has a position from this version on already: the log was not locked, or the caller's former show is not the
+	// one in the row. The transaction is rolled back.
 	if err == nil && added == 0 {
 		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
 	}
@@ -193,14 +194,14 @@ func readShows(ctx context.Context, r sql.Runner, ids []services.PostID) (map[se
 	return found, err
 }
 
-// countUpcoming counts the upcoming shows of a host, up to limit: more cost nothing more.
+// countUpcoming counts the upcoming shows of a host, up to limit, which also bounds the cost.
 func countUpcoming(ctx context.Context, tx *sql.Tx, host services.UserID, limit int) (count int, err error) {
 	_, err = tx.One(ctx, upcomingCounted, []any{host, limit}, &count)
 	return count, err
 }
 
-// ActiveShows lists the upcoming and live shows that are on boards, of the next hosts after one in order of user ID, at most
-// limit hosts. The shows of one host are together, in order of ID. An empty result means that there are no more.
+// ActiveShows lists the upcoming and live shows that are on boards, of the next hosts with IDs above after, at most limit hosts,
+// in order of host. The shows of one host are together, in order of ID. An empty result means that there are no more.
 func (d database) ActiveShows(ctx context.Context, after services.UserID, limit int) ([]Show, error) {
 	return selectShows(ctx, d.Runner, activeShows, after, limit)
 }
@@ -229,7 +230,7 @@ func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, erro
 	return selectShows(ctx, d.Runner, endedShows, since)
 }
 
-// forgetFormers deletes positions that ended before a time and returns how many rows: no session is that old.
+// forgetFormers deletes positions that ended before a time, and returns the number of rows. No session is that old.
 func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
 	return forget(ctx, db, forgetFormer, before)
 }

@@ -15,9 +15,10 @@ const (
 	hostEdges = `
 	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + isHostEdge
 
-	// isHostEdge selects follows of hosts whose shows the follower may see. shown is false while the host hides from the
-	// follower, and the user's own row in follows is the one that carries their own posts. A row in hosts stays when all shows
-	// are over. COALESCE makes the look-up of the host one step for each follow, never a walk through all hosts.
+	// isHostEdge selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the host or
+	// the host hides from the follower. A user's row for themselves exists only for their own posts, and is left out. A row in
+	// hosts stays when all shows are over. COALESCE makes the look-up of the host one step for each follow, never a walk through
+	// all hosts.
 	isHostEdge = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
 )
 
@@ -27,7 +28,7 @@ var (
 
 	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
-	// unnamed = 0 and not named: nobody has begun. Of two jobs of one host only one queues chunks.
+	// unnamed = 0 and not named: no job has begun the chunks. Of two jobs of one host only one queues them.
 	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
@@ -44,7 +45,7 @@ var (
 		FROM follows f JOIN users u ON u.number = f.follower
 		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
 
-	// OFFSET stops at the follower who is one too many, where a count would read all of them.
+	// OFFSET stops at the first follower beyond the limit. A count would read all of them.
 	hostsOfMany = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
@@ -71,8 +72,8 @@ var (
 	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
 		FROM follows f WHERE {user f.follower} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
 
-	// A follow that ended, or one of which the board shows nothing: both took the shows off the board. A host who hid before the session
-	// was made was not on it.
+	// A row if the shows left the board: the follow has ended, or it exists and is not shown. A host who hid before the session was
+	// made was not on the board, so there is no row.
 	followEnded = sql.NewStatement("whether a follow has ended lately", `
 SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
 UNION ALL SELECT 1 FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND NOT f.shown
@@ -93,9 +94,9 @@ func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, n
 	return known, named, err
 }
 
-// beginHostChunks records in how many chunks of followers the documents are to list a host. It returns false if that has
-// begun before, or if all documents list the host already: then the caller's chunks are not needed. With 0 chunks the caller
-// publishes at once.
+// beginHostChunks records the number of chunks of followers whose documents do not list a host yet. begun is false if chunks
+// were begun before, or if all documents list the host already: then the caller's chunks are not needed. With 0 chunks the
+// caller publishes at once.
 func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
 	changed, err := tx.Run(ctx, hostChunksBegun, host, chunks)
 	return changed > 0, err
@@ -175,8 +176,8 @@ func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, follow
 	return sql.Column[services.UserID](ctx, db, hostsOfMany, list, followers)
 }
 
-// followersOfHosts lists all followers who see the shows of some hosts, in no order: only followers who were active at
-// activeSince or later.
+// followersOfHosts lists the followers who see the shows of some hosts and were last active at activeSince or later, in no
+// order.
 func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
 	var edges []services.Edge
 	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
@@ -228,9 +229,9 @@ func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (ma
 	return hosts, err
 }
 
-// unfollowedSince reports whether a board has lost a host's shows since it was made; made is the ID that it got then. The follow has ended,
-// or it continues and the shows are hidden. A hide from before the board does not count, because the host was never on it. A mute
-// counts whenever it began: it is the viewer's own, and tells them nothing of others.
+// unfollowedSince reports whether a host's shows have left a board since it was made; made is the board's ID, which holds the time.
+// Either the follow has ended, or it continues and is muted or hidden. A hide from before the board does not count, because the
+// host was never on it. A mute counts whenever it began: the viewer made it, so the answer tells them nothing about others.
 func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
 	var is int
 	return db.One(ctx, followEnded, []any{follower, followee, made.Time(), made}, &is)

@@ -13,7 +13,7 @@ var (
 
 	deleteReminder = sql.NewStatement("delete a reminder", `DELETE FROM reminders WHERE show = $1 AND user_number = $2`)
 
-	// The join drops the reminders of a show whose row is gone. PostgreSQL plans a scalar count as one look into the key for each
+	// The join drops the reminders of a show whose row is gone. PostgreSQL plans a scalar count as one look-up by key for each
 	// row; NOT EXISTS may become a join with all blocks of the host.
 	remindersOf = sql.NewStatement("reminders of a show", `SELECT m.user_number FROM reminders m CROSS JOIN shows s
 		WHERE m.show = $1 AND m.user_number > $2 AND s.id = $1
@@ -29,8 +29,8 @@ var (
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// remindersLooked is the most reminders that a count reads for each that it may count: up to three of four may be of past
-// shows before the limit becomes generous. It never refuses a reminder wrongly.
+// remindersLooked is how many times its limit a count may read. If more than three of four of the reminders that it reads are of
+// past shows, the count may be too low, and a user can exceed the limit. It is never too high, so no reminder is refused wrongly.
 const remindersLooked = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
@@ -59,7 +59,7 @@ func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after 
 	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }
 
-// remindsOf returns those of some shows that a user has a reminder of.
+// remindsOf returns the shows, among some, of which a user has a reminder.
 func remindsOf(ctx context.Context, db *sql.DB, user services.UserID, shows []services.PostID) (map[services.PostID]bool, error) {
 	reminds := make(map[services.PostID]bool)
 	err := db.Each(ctx, remindedOf, []any{user, shows}, func(scan func(...any) error) error {

@@ -20,8 +20,8 @@ var (
 	hostReplays = sql.NewStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
-	// For each host the end of the last replay wanted, then all from it on. Ends are not unique, so PulledReplays cuts the
-	// rest.
+	// For each host, the subselect finds the end of the last replay wanted, and all replays with that end or a newer one are
+	// read. Ends are not unique, so PulledReplays drops those that are too many.
 	pulledReplays = sql.NewStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)

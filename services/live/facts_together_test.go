@@ -51,7 +51,7 @@ func TestChangesOfTheSameShowsGoOutTogether(t *testing.T) {
 			t.Errorf("change %d: %v", i, err)
 		}
 	}
-	const most = 30 // alone, each change takes 6
+	const most = 30 // a change that is committed alone takes 6 round trips
 	n := trips.Take()
 	t.Logf("%d round trips", n)
 	if n > most {

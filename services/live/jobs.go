@@ -16,7 +16,7 @@ import (
 
 // The kinds of jobs of shows.
 const (
-	jobClose  = "show.close"  // key: show id. It may have had no report for too long
+	jobClose  = "show.close"  // key: show id. Closes the show if no report about it came in time
 	jobRemind = "show.remind" // payload: reminding. The show has started: users with a reminder are notified
 )
 
@@ -31,8 +31,9 @@ func (s *Service) kinds() []jobs.Kind {
 	})
 }
 
-// CloseJob returns the job that closes a show at a time, unless a report about it comes before. Its time may be wrong by
-// then: the job looks at the show, and goes back into the queue if it is too early. The zero time lets it find out.
+// CloseJob returns the job that closes a show at a time, unless a report about it comes before. The due time may have moved by
+// then: the job reads the show, and goes back into the queue if it is too early. With the zero time it runs at once, and finds
+// the due time itself.
 func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobClose, show.String())
 	job.NotBefore = at
@@ -48,7 +49,7 @@ type reminding struct {
 	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
 }
 
-// remindJob sends all reminders of a show that has started, at a past moment or, with 0, now.
+// remindJob returns the job that sends all reminders of a show that has started: at a past moment, or now if moment is 0.
 func remindJob(show, moment services.PostID) jobs.NewJob {
 	return reminding{Show: show, Moment: moment}.job()
 }
@@ -84,8 +85,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 // read the show.
 func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show) (Show, error) {
 	if after.Status == ShowReplay && before.Status != ShowReplay {
-		// The mode at the moment of the end, in the transaction of the end: it decides for good whether the replay is in
-		// lists.
+		// The host's mode is read in the transaction of the end: it decides for good whether the replay is in lists.
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
 			return after, err
@@ -93,8 +93,8 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 		after.Pull = mode == services.AuthorHuge
 	}
 	if after.Status == ShowLive && before.Status != ShowLive {
-		// An ID of the moment of the report and not of StartedAt: whoever followed before the report sees a show that goes
-		// live.
+		// The ID has the time of the report and not of StartedAt: for users who followed the host before the report, the show
+		// goes live after their follow, and counts.
 		after.LiveStamp = tx.NewID(s.ids)
 	}
 	after, former, err := s.logChange(ctx, tx, before, after)
@@ -140,7 +140,7 @@ func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
-	// Also a show that is over as soon as its start is reported: users who wait for it are told.
+	// Also for a show that is over as soon as its start is reported: users with a reminder are still notified.
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
 		queued = append(queued, remindJob(after.ID, tx.Dated()))
 	}
@@ -207,7 +207,7 @@ func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job
 	return early, jobs.Enqueue(ctx, tx, later...)
 }
 
-// closeShow closes a show that nobody has started or ended in time. Any other show it leaves unchanged.
+// closeShow closes a show that was not started or ended in time, and leaves any other show unchanged.
 func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 	changed := false
 	err := s.store.Write(ctx, func(tx *sql.Tx) error {

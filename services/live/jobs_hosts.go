@@ -16,8 +16,8 @@ import (
 
 // The kinds of jobs of hosts.
 const (
-	jobHost      = "host.name"  // key: host. The documents of their followers are to name them
-	jobHostChunk = "host.chunk" // a chunk of them; payload: fanout.FollowerChunk
+	jobHost      = "host.name"  // key: host. Writes the host into the documents of their followers
+	jobHostChunk = "host.chunk" // payload: fanout.FollowerChunk. As host.name, for one chunk of the followers
 	jobHosts     = "host.names" // payload: newHosts. As host.name, for several hosts
 	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
 )
@@ -32,7 +32,7 @@ func (s *Service) hostKinds() []jobs.Kind {
 }
 
 // hostJob is the job that writes a user with a first show into the documents of all followers. The shows appear on boards
-// when all documents have the host: from then on every board that shows one also gets its changes.
+// when all documents have the host: from then on every board that lists a show also gets its changes.
 func hostJob(host services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobHost, host)
 }
@@ -65,7 +65,8 @@ func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
 	return s.projector.Project(ctx, user, s.registers)
 }
 
-// registers read how far a user has seen the board. Rebuilds read all positions at once instead, so the audit uses it too.
+// registers reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
+// at once instead.
 func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	seen, err := positions.Of(ctx, s.store, user, positions.LiveBoard, "")
 	if err != nil || seen == 0 {
@@ -143,7 +144,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
-	// Those that are new; the others are published already, or by the last of their chunks.
+	// named are the new ones. The others are published already, or the last of their chunks publishes them.
 	named, err := setNamed(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -270,9 +271,9 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	return jobs.Enqueue(ctx, tx, ReplaysJob(host))
 }
 
-// mergeHost merges a host's shows into the view of a follower who may see them: the newest replays into the list, and the
-// host's name into the document. refused says that something was removed since the stamp. It runs for each new follow; a
-// followee without shows costs one SELECT by key.
+// mergeHost is the fanout.HostMerge of the live board. It merges a host's newest replays into the list of a follower who may see
+// them, and returns the host's entry for the document, or nothing for a followee without shows. refused reports that something
+// was removed since the stamp. It runs for each new follow; a followee without shows costs one SELECT by key.
 func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	known, _, err := readHost(ctx, s.store.Runner, edge.Followee)
 	if err != nil || !known {

@@ -64,7 +64,7 @@ func inLists(show Show) bool {
 // fanOutReplay brings a replay to the followers.
 func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := s.show(ctx, id)
-	// Its host was erased, or is not on boards yet: publishShows queues the job again.
+	// Its host was erased, or is not on boards yet: then publishShows queues a job for the host's replays.
 	if err != nil || !inLists(show) {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 }
 
 // fanOutChunks updates the followers as a fan-out of posts does: at once if they are one chunk, otherwise by a job for each
-// chunk. Nobody waits for these jobs, because nodes remember ended shows for the life of a session.
+// chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	// Of a big host only the active followers; the lists of the others are rebuilt when they return.
 	since, err := s.fanout.PushedSince(ctx, host)
@@ -248,8 +248,8 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 	}.Run(ctx)
 }
 
-// replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list, and one more, whose position is
-// the floor: what the list must not claim to have.
+// replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list. It reads one more, whose position
+// becomes the floor of the list.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
 	facts = replayMerge{Reader: user, Whole: true}
 	shows, err := replaysFeed(ctx, s.store, user, ShowPlace{}, projector.RebuildEntries+1)

@@ -83,8 +83,8 @@ type Service struct {
 	replaysDelivered atomic.Uint64
 }
 
-// New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and what the
-// janitor drops.
+// New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and the rows that
+// the cleaner deletes.
 func New(cfg Config) *Service {
 	if cfg.Sessions == "" {
 		cfg.Sessions = PerRequest
@@ -107,8 +107,8 @@ func New(cfg Config) *Service {
 		s.Memory = newMemory(cfg.Log, database{cfg.Store}, s.longest+keepLonger)
 	}
 	cfg.Jobs.Register(s.kinds()...)
-	// From here on rebuilds, follows, audits and the cleaner know boards. None of these names this package: they call what is
-	// registered, so that the engines need no import of a feature.
+	// From here on rebuilds, follows, audits and the cleaner include boards. They call the registered functions, so that the
+	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
 	cfg.Fanout.Projector.RegisterHosts(s.hostsBy)
 	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)

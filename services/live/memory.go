@@ -58,8 +58,8 @@ type Memory struct {
 	// returned.
 	mu    sync.RWMutex
 	state *showState
-	// Only the read of the log uses it, which is one at a time.
-	changed changedHosts // collects what changes in the read of the log that is under way
+	// Only reads of the log use it, and there is one at a time.
+	changed changedHosts // the changes that the present read of the log has found so far
 
 	// Lock order: mu, then the lock of readers (learned).
 	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
@@ -76,7 +76,7 @@ type changedHosts struct {
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
 // session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
-	// Shows that ended before the horizon, on pages of replays: a few thousand bodies serve most of them.
+	// For pages of replays that ended before the horizon: a few thousand shows serve most of these pages.
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{
@@ -176,13 +176,14 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
-		// Also shows that state keeps: the cache then never serves a state from before the entry, whenever they move into it.
+		// Also for shows in state: when such a show leaves state, read must not return a copy from before the entry.
 		m.read.Keep(change.Show.ID, change.Show)
-		// Only the texts of a show have changed that ended long ago and is no longer cached.
+		// The entry changes only the texts of a show that ended long ago and is no longer in state.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
-		// The time of the entry, not of this node: one that reads the log late keeps a position no longer than the others.
+		// The time is the entry's and not this node's, so that a node that reads the log late keeps positions no longer than the
+		// others.
 		if state.put(change.Show, entries[i].At) {
 			m.changed.shows = append(m.changed.shows, change.Show.Host)
 		}
@@ -265,8 +266,8 @@ func (s *showState) fill(ended []Show, history []Former) {
 		s.put(one, one.UpdatedAt)
 	}
 	s.passing = nil
-	// put has taken each read for a move that just happened. In truth a show's last move is older than the horizon, unless
-	// the history below has it.
+	// put has treated each show as if it had just moved. But its last move is older than the horizon, unless the history below
+	// has it.
 	for _, one := range s.byID {
 		one.settled = true
 	}

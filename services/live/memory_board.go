@@ -213,7 +213,7 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 }
 
 // countLiveSince is CountLive, restricted to the shows that went live after a position too. Each badge of each watched user
-// calls it, with up to thousands of hosts: it allocates nothing, and leaves hosts without a live show by the summary in the
+// calls it, with up to thousands of hosts: it allocates nothing, and skips hosts without an active show by the summary in the
 // table.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
@@ -251,8 +251,8 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	return shows
 }
 
-// live calls found with each show that counts for a viewer: it went live after the mark of what was seen, which is a version,
-// and after the follow, which is an ID of a time.
+// live calls found with each show that counts for a viewer: it went live after seen, a version of the log, and after
+// followed.Since, an ID of the time of the follow.
 func (h *hostShows) live(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
@@ -280,8 +280,8 @@ func (m *Memory) Now(read func(now func(services.PostID) (Show, bool))) {
 }
 
 // Shows reads whole shows as they are now: from the cache, from recently read ones, and the missing ones from SQL. Unknown
-// ids are absent. A show that is on no board is read each time, since the log does not have its changes: one that was kept
-// would stay as it is.
+// ids are absent. A show that is on no board is read each time, since the log does not have its changes: a kept copy would never
+// be updated.
 func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
 	found := make(map[services.PostID]Show, len(ids))
 	var others []services.PostID

@@ -23,7 +23,7 @@ type LogChange struct {
 // is read.
 type logEntry struct {
 	LogChange
-	// Moved: the entry's version is the show's. WentLive: it is also the one at which it went live.
+	// Moved: the show's Version is the entry's. WentLive: so is its LiveVersion.
 	Moved    bool `json:",omitempty"`
 	WentLive bool `json:",omitempty"`
 }

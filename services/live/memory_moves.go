@@ -35,7 +35,7 @@ func (h *hostShows) moved(moves []Move, version uint64) []Move {
 			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
 		}
 	}
-	// Few: those of one host, so a search beats a set.
+	// There are few, those of one host, so a search is faster than a set.
 	there := moves[first:]
 	for _, list := range [][]span{h.active, h.replays} {
 		for _, one := range list {

@@ -90,8 +90,8 @@ func addSpan(list []span, one span) ([]span, int) {
 	return slices.Insert(list, at, one), at
 }
 
-// of is a host's shows, for modification; it makes them. Whoever leaves both lists empty calls cachedHost.changed, which
-// drops them.
+// of returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
+// cachedHost.changed, which drops them.
 func (s *showState) of(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {
@@ -100,8 +100,8 @@ func (s *showState) of(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version and reports whether it was lower. A repeated entry, or one that a load had already, is no
-// news.
+// raise raises a host's version and reports whether it was lower. It was not for a repeated entry, or one that a load had
+// already.
 func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
@@ -119,7 +119,8 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
-		// The span of the former position stays, with its end, for the sessions that have it. passing says when it goes.
+		// The span of the former position stays, with its end, for the sessions that have it. passing says when it can be
+		// forgotten.
 		s.leave(known, next.Version)
 		known.move(next)
 		known.write(next)
@@ -140,8 +141,8 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	return false
 }
 
-// leave ends the span of a show's present position. Only the removal of a user moves a replay: then no session may show it any more, and
-// its span goes at once.
+// leave ends the span of a show's present position. A replay moves only when its host is erased: then no session may show it any
+// more, and its span is deleted at once.
 func (s *showState) leave(known *cachedShow, version uint64) {
 	shows := s.of(known.host)
 	if known.is(ShowReplay) {
@@ -175,7 +176,7 @@ func (s *showState) stood(former Former) {
 		return // the show was published after the load began, and the log will bring it
 	}
 	s.passing = append(s.passing, passing{former.UntilAt.UnixMilli(), former.Show, former.Until})
-	// The last move of the show is this young, so it is not settled.
+	// This is the last move of the show, and it is within the horizon: the show is not settled.
 	if former.Until == known.version {
 		known.settled = false
 	}
@@ -187,7 +188,7 @@ func (s *showState) stood(former Former) {
 	}
 }
 
-// forget drops the positions that were left until a moment, and the shows that had ended by then.
+// forget drops the positions that shows left at until (ms) or before, and the shows that were over by then.
 func (s *showState) forget(until int64) {
 	old := 0
 	for ; old < len(s.passing) && s.passing[old].at <= until; old++ {
@@ -198,8 +199,8 @@ func (s *showState) forget(until int64) {
 		}
 		shows := s.of(known.host)
 		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
-		// A show whose last move this was has no session left that needs an older position. A replay that is in lists leaves
-		// the cache: pages read it from SQL, or from the cache of recently read ones.
+		// If this was the show's last move, no session needs an older position of it. A replay that is in lists leaves
+		// the cache: pages read it from SQL, or from the cache of recently read shows.
 		if known.version == move.version {
 			s.settle(known)
 		}
@@ -225,9 +226,9 @@ func (s *showState) settle(known *cachedShow) {
 	}
 }
 
-// trim keeps a host's newest pulled replays, as many as a board can show, and also those that are newer than boards of
-// running sessions: these the sessions must recognize, to leave them out. The list is in the order of boards, so counting
-// from its begin counts the newest.
+// trim keeps a host's newest pulled replays, as many as a board can show. It also keeps replays that may be newer than the board
+// of a running session: the session needs them to know that it must leave them out. The list is in the order of boards, so
+// counting from its start counts the newest.
 func (s *showState) trim(number services.UserID) {
 	shows, pulled := s.of(number), 0
 	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
@@ -247,14 +248,14 @@ func (k *cachedShow) is(status ShowStatus) bool {
 	return ShowStatuses[k.status] == status
 }
 
-// place is the show's present position. It goes by Show.Place, so that the order of boards is defined once.
+// place is the show's present position. It uses Show.Place, so that the order of boards is defined once.
 func (k *cachedShow) place() ShowPlace {
 	return Show{
 		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: moment(k.planned), StartedAt: moment(k.started), EndedAt: moment(k.ended),
 	}.Place()
 }
 
-// move copies the status and the times of a show at a new version. settled ends: the move is the newest there is.
+// move copies the status and the times of a show at a new version. It clears settled, because the show has just moved.
 func (k *cachedShow) move(next Show) {
 	k.status = uint8(max(0, slices.Index(ShowStatuses, next.Status)))
 	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false

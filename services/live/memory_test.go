@@ -74,7 +74,7 @@ func (s *showSQL) move(next Show) Show {
 	return next
 }
 
-// text commits a show with other texts only.
+// text commits a show of which only the texts have changed.
 func (s *showSQL) text(next Show) Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
@@ -194,7 +194,7 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 	return list, s.sqlDown
 }
 
-// planned is a show of a host, planned so many minutes after noon.
+// planned commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
 func (s *showSQL) planned(id services.PostID, host services.UserID, minutes int) Show {
 	return s.move(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: afterNoon(minutes)})
 }

@@ -63,7 +63,7 @@ func (a *receivers[K]) leave(list []K) {
 func (a *receivers[K]) moved(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// Without a receiver there is nobody to tell. One that comes later reads the shows after it has set its hosts.
+	// Without receivers nothing is recorded. A receiver that comes later reads the shows after it has set its hosts.
 	if len(a.shown) > 0 {
 		a.pending[host] = struct{}{}
 	}
@@ -76,7 +76,7 @@ func (a *receivers[K]) movedAll() {
 	a.all = len(a.shown) > 0
 }
 
-// notifyPending notifies of the pending changes: at once, or by a timer when the last notification was just now.
+// notifyPending notifies of the pending changes: at once, or by a timer if the last notification is less than NotifyGap ago.
 func (a *receivers[K]) notifyPending() {
 	a.mu.Lock()
 	list := a.due(a.clock.Now())

@@ -91,7 +91,7 @@ func parseReplayPlace(text string) (place ShowPlace, ok bool) {
 	return place, err == nil
 }
 
-// parseReplay reads a member; ok is false for the sentinel and for anything else that is not an entry.
+// parseReplay reads a member; ok is false for the mark and for anything else that is not an entry.
 func parseReplay(member string) (entry replayEntry, ok bool) {
 	if len(member) != replayLength {
 		return entry, false
@@ -119,7 +119,7 @@ type replayMerge struct {
 	Stamp   redis.Stamp
 	Whole   bool // Entries are the newest of all, and the merge ends a rebuild
 	Entries []replayEntry
-	Floor   ShowPlace // with Whole: the newest below Entries; the zero position if there is none
+	Floor   ShowPlace // with Whole: the newest replay below Entries; the zero position if there is none
 }
 
 // mergeReplays merges replays into lists, one round trip for each 500. Results are in the order of merges; N is 0. If anything
@@ -144,7 +144,7 @@ type heldReplays struct {
 	listed  bool          // the list exists and is not being built
 	entries []replayEntry // newest first
 	strays  int           // members that are not entries
-	floor   ShowPlace     // the newest that it has lost or never had
+	floor   ShowPlace     // the newest replay that the list has lost or never had
 }
 
 // parseReplays parses all members of a list; without its mark there is no list.

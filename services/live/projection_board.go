@@ -25,7 +25,7 @@ type boardQuery struct {
 // boardRead is the part of a live board that Redis holds.
 type boardRead struct {
 	rdb.HostsState               // if Ready is false, only Lease is valid
-	Listed         bool          // false: the list of replays is missing or being built; below, only Lease is valid
+	Listed         bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
 	Replays        []replayEntry // newest first, of the newest 300
 	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
 	Lease          lease         // of the slot
@@ -79,7 +79,7 @@ func (p projection) board(ctx context.Context, query boardQuery) (boardRead, err
 	return read, nil
 }
 
-// The reads of the mark of a list that is whole, and of its first replay beyond those that it lists.
+// replaysMark reads the mark of a list of replays; firstOver reads its first replay beyond the newest Retention.
 var (
 	replaysMark = redis.NewRange(0, 0, false)
 	firstOver   = redis.NewRange(services.Retention, services.Retention, true)
@@ -96,7 +96,7 @@ func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
 	return replays
 }
 
-// boardDocument reads only the document's part.
+// boardDocument reads only the document. It does not read the lease, and returns the slot as free.
 func (p projection) boardDocument(ctx context.Context, reader services.UserID) (boardRead, error) {
 	states, err := p.HostsOf(ctx, []services.UserID{reader})
 	if err != nil {

@@ -18,9 +18,9 @@ type readerData struct {
 	building bool // Redis answers, and the viewer's data there is still being built
 }
 
-// replaysFor is how many replays are read for a page: more than it has, by the number that may have been added since the
-// session. Each addition is an entry of the log, so the versions since then bound it; a list shows no more than Retention. If
-// even that is too few after filtering, cut reads all of them.
+// replaysFor is how many replays are read for a page: one more than the page has, and as many as may have been added since the
+// session was made. Each addition is an entry of the log, so the versions since then bound their number; a list shows no more than
+// Retention. If even that is too few after filtering, cut reads all replays.
 func (s *Service) replaysFor(session Session, first int) int {
 	since := uint64(0)
 	if now := s.Memory.Version(); session.Made != 0 && now > session.Version {
@@ -54,7 +54,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if err == nil && read.Ready && !stale {
 		return readerDataOf(read, query.Limit), nil
 	}
-	// Unavailable is what Redis is when it is away, and a rebuild that takes longer than the wait. SQL answers for both.
+	// UNAVAILABLE: Redis does not answer, or the rebuild takes longer than the wait. In both cases the data comes from SQL.
 	if err != nil && !services.IsUnavailable(err) {
 		return readerData{}, err
 	}
@@ -98,8 +98,8 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 	return list, v.building, err
 }
 
-// factual reads the same data from SQL. It reads from the top, wherever the page starts, because only so does it find the
-// floor: the newest replay beyond those that a list shows.
+// factual reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page starts, to find
+// the floor: the newest replay beyond those that a list shows.
 func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
 	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
@@ -121,11 +121,12 @@ func (s *Service) factual(ctx context.Context, viewer services.UserID, after Sho
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// Other nodes may follow this node's clock, and may not know yet that it is ahead of the database's.
+	// Another node may have made the session by a clock like this node's, before it learned that the clock is ahead of the
+	// database's.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
-	// Nobody made such a session. Without this check a forged one would hold its slot, and live, for ever.
+	// No node made such a session. Without this check a forged one would live, and hold its slot, for ever.
 	if session.Made.Time().After(latest.Add(maxSkew)) {
 		return never
 	}
@@ -165,9 +166,9 @@ func (s *Service) forgotten(session Session) bool {
 	return s.clock.Now().After(session.Made.Time().Add(s.longest))
 }
 
-// checkShown checks that a show's host was on the board of the session: the host is on it now, or the viewer follows them and
-// they were hidden after the session was made, or the viewer followed them until after that. Who hides longer was not on the board,
-// and their shows are refused as those that never were.
+// checkShown checks that a show's host was on the board of the session: the host is on it now; or the viewer follows the host, whose
+// shows are muted, or were hidden after the session was made; or the viewer stopped following the host after that. A host who hid
+// before was not on the board, and their shows are refused like shows that never were on it.
 func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
 		if host.Author == show.Host && session.has(host.Since) {
@@ -200,5 +201,5 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	return holds || err != nil
 }
 
-// extraIdle is which part of the idle time a session is extended by beyond it: one minute in thirty.
+// extraIdle is the part of the idle time, one in this many, by which a session is extended beyond it: 1 minute for 30.
 const extraIdle = 30

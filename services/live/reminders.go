@@ -46,7 +46,7 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	// First of all: a repetition of a reminder set in time is unchanged, whatever has become of the show.
+	// Before all checks: to repeat a reminder that was set in time changes nothing, whatever the show's status is by now.
 	if added, err = putReminder(ctx, tx, show.ID, user); err != nil || !added {
 		return false, err
 	}

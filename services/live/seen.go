@@ -13,8 +13,8 @@ import (
 // MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board. Shows that go
 // live after it still count.
 //
-// The mark only moves forward. For a mark of a past moment, the present board is the board of that moment. INVALID for another user's
-// session and for one in the future.
+// The mark only moves forward. If the command has a past time, the present board is the board at that time. INVALID for another
+// user's session and for one in the future.
 func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *string) (*jobs.Command, error) {
 	var session Session
 	present := text == nil
@@ -24,7 +24,7 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			return nil, err
 		}
 	}
-	// Also for the present board: a cache that was never loaded is at version 0, and a mark of 0 would be answered and mark nothing.
+	// Also for the present board: a cache that was never loaded is at version 0, and the command would succeed and mark nothing.
 	if err := s.reach(ctx, "sessionId", session); err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 	}, nil
 }
 
-// liveAfter reads the head of the log, and the version at which the first of the running shows went live that started after a
-// time. Only running shows count in badges, so the others do not matter. A show that started before the time, but was reported
-// after that first one, still counts. The conditions on host and on status < 2 make it a range of the index shows_active: SQLite
+// liveAfter reads the head of the log, and the lowest version at which a running show went live that started after a time. Only
+// running shows count in badges, so the others do not matter. A show that started before the time, but whose start was logged
+// after that version, still counts. The conditions on host and on status < 2 make it a range of the index shows_active: SQLite
 // uses a partial index only if the query repeats its condition.
 var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),

@@ -38,7 +38,7 @@ func TestTheMarkOfABoardOnlyGrows(t *testing.T) {
 	})
 }
 
-// A node that has not loaded the shows yet loads them for a mark, or refuses it: it never answers a mark of nothing.
+// A node that has not loaded the shows yet loads them for a mark, or refuses it: it never accepts a mark that marks nothing.
 func TestAMarkOnANodeThatHasNoShowsYet(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)

@@ -53,7 +53,7 @@ func (s Session) append(to []byte) []byte {
 }
 
 // ParseSession parses the output of String; field names the argument in the error. INVALID for anything else, and for another
-// user's session. The text is not signed: whoever forges one gets a page of their own board at another version, and reach
+// user's session. The text is not signed: a user who forges one gets a page of their own board at another version, and reach
 // refuses versions that do not exist.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionText.DecodeString(text)
@@ -104,7 +104,7 @@ func (s Session) slot(scope Scope) string {
 		// A PostID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
 		return "d" + services.PostID(s.Device>>1).String()
 	}
-	// A slot of its own: nothing can take it, and the lease only keeps its end.
+	// A slot of its own: no other session can take it, and the lease only records when the session ends.
 	return "r" + s.name()
 }
 

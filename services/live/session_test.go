@@ -69,7 +69,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// The same holds for cursors.
+// Any text sent as a cursor is either parsed or refused with a reason. A parsed cursor prints as the same text.
 func FuzzBoardCursor(f *testing.F) {
 	good := CursorText(aSession, ShowPlace{Replay: true, Score: -1, ID: 5})
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", aSession.String(), strings.Repeat("A", 63), strings.Repeat("_", 63), "\x00", strings.Repeat("A", 10_000)} {

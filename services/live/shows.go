@@ -16,7 +16,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// Before the ID: two past events of one millisecond take theirs one after the other.
+			// The lock comes before the ID: two past events of one millisecond take their IDs one after the other.
 			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
@@ -43,14 +43,14 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 	}
 }
 
-// ownShows is the view that the commands of shows update: this node's cache of all shows. One Refresh after the commit serves
-// all commands of an actor that were committed together.
+// ownShows is the CoalesceKey of the commands of shows, which all update this node's cache of shows. One Refresh after the commit
+// serves all commands of an actor that were committed together.
 const ownShows = "shows"
 
 // Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
 // the future, or no change at all; CONFLICT if the show was cancelled, or when its plan changes and it is not upcoming.
-// This and all below: NOT_FOUND if there is no such show or it is hidden, FORBIDDEN for another host's show; a change that
-// is already in effect is no error.
+// For this command and all below: NOT_FOUND if there is no such show or it is hidden, FORBIDDEN for another host's show; a change
+// that is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
@@ -129,8 +129,8 @@ func (s *Service) change(name string, host services.UserID, id services.PostID,
 // closeBefore closes a show that was overdue when a past event happened. Had the event been reported in time, a job would have
 // closed the show first, so the event must find it closed.
 func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
-	// Now the job closes shows. A host who reports a late start in the moment before it runs is served as if the limit had
-	// not passed.
+	// For an event of the present, the job closes the show. If a host reports a late start just before the job runs, the show
+	// starts as if the limit had not passed.
 	if tx.Dated() == 0 {
 		return before, nil
 	}

@@ -65,7 +65,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.LiveSequence = live.Sequence
 	v.Expires(services.SourceLiveBoard, live.New)
 	badges.LiveBoard = source.Exact(live.New)
-	// No count at all is honest here: this node does not know the shows yet.
+	// This node has not loaded the shows yet, so any number would be wrong.
 	if live.Behind {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
 	}
@@ -110,7 +110,7 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		}
 	}
 	came := map[services.PostID]bool{}
-	// A show can be in two of the lists, for it may end between the reads: came counts it once.
+	// A show can be in two of the lists, because it may end between the reads: came counts it once.
 	for _, shows := range [][]Show{l.s.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			// The same condition as in hostShows.live, so that the digest counts what a badge would have counted.

@@ -9,8 +9,8 @@ import (
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
 
-// showSkew is how far the clocks of those who report a show may differ from this node's. Within it a time of the future is
-// taken as it is.
+// showSkew is how far the clock of a caller that reports on a show may differ from this node's: a time that is no further in the
+// future is accepted as it is.
 const showSkew = time.Minute
 
 // ShowDraft is a show to be scheduled.
@@ -30,7 +30,7 @@ type ShowEdit struct {
 // ScheduleShow makes an upcoming show. INVALID for a text that does not fit or a plan that is not in the future.
 //
 // It and the transitions below are pure functions of a show and the time: commands, jobs, past events and erasure share them,
-// and a retried transaction runs them again. A show that is already as requested is changed = false and no error.
+// and a retried transaction runs them again. If a show is already as requested, changed is false, and that is no error.
 func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now time.Time) (Show, error) {
 	show := Show{ID: id, Host: host, Title: draft.Title, CoverURL: draft.CoverURL, Status: ShowUpcoming, PlannedAt: wholeMillis(draft.PlannedAt), UpdatedAt: now}
 	if err := services.CheckFilled("title", show.Title, MaxShowTitle); err != nil {
@@ -43,7 +43,7 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 }
 
 // reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
-// while the show is upcoming, texts until it is cancelled: otherwise it is CONFLICT. INVALID as ScheduleShow. changed is
+// while the show is upcoming, texts until it is cancelled; otherwise it is CONFLICT. INVALID as in ScheduleShow. changed is
 // false if nothing differs.
 func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
@@ -105,7 +105,8 @@ func (s Show) Start(at, now time.Time) (_ Show, changed bool, err error) {
 	return s.changedTo(after, now)
 }
 
-// over turns an upcoming show whose end was reported first into a replay, when its start is reported. The start is not after the end.
+// over turns an upcoming show whose end was reported first into a replay, when its start is reported. A start after the end is set
+// to the end.
 func (s Show) over(startedAt time.Time) Show {
 	s.Status, s.StartedAt = ShowReplay, startedAt
 	if s.EndedAt.Before(startedAt) {

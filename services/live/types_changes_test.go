@@ -18,7 +18,7 @@ var (
 	limits   = ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
 )
 
-// minute is a moment by its minutes after the shows of these tests were scheduled.
+// minute is the time n minutes after the shows of these tests were scheduled.
 func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute) }
 
 func scheduled(t testing.TB) Show {

@@ -38,8 +38,7 @@ const renewal = time.Minute
 // for the first of them. While the channel is open the session is renewed, within its longest life; when it ends a new one
 // replaces it. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
-	// The errors of the argument come before the subscription opens, as answers; all later ones are waited out by
-	// push.Derive.
+	// Errors of the argument are returned before the subscription opens. After a later error, push.Derive tries again.
 	start, err := Ask{Session: session}.place(viewer)
 	if err != nil {
 		return nil, err
@@ -128,7 +127,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	if w.behind(badges) {
 		return change, push.ErrBehind
 	}
-	// All since the session began, not since the last change: a client that missed one has nothing to put together.
+	// All moves since the session began, not since the last change: a client that missed a change needs only the latest.
 	moves := s.Memory.movedSince(w.session.hosts(w.reader.hosts), w.session.Version)
 	others, older := w.newHosts()
 	moves = append(moves, others...)
@@ -145,7 +144,7 @@ const badgesWithin = 500 * time.Millisecond
 // both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
-	// Sequences are sums of versions over the same hosts, so they can be compared: both rise only.
+	// Sequences are sums of versions over the same hosts, and only rise, so they can be compared.
 	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {
 		w.waits = time.Time{}
 		return false

@@ -34,7 +34,7 @@ func plan(w *fanouttest.World, host services.UserID, in time.Duration) services.
 	return id
 }
 
-// start lets a show run from now on.
+// start starts shows now.
 func start(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
@@ -103,7 +103,7 @@ func readBoard(w *fanouttest.World, user services.UserID) boardRead {
 	return read
 }
 
-// heldBy is a user's list of replays, with what it has beyond those listed.
+// heldBy is a user's whole list of replays, with the members that boards do not list.
 func heldBy(w *fanouttest.World, user services.UserID) heldReplays {
 	w.TB.Helper()
 	return parseReplays(rdbtest.Snapshot(w.TB, w.Redis, user).Lists[replaysList.Part])
@@ -119,9 +119,9 @@ func dropLists(w *fanouttest.World, users ...services.UserID) {
 
 // boardShown is the part of a board that Redis holds, actual or expected.
 type boardShown struct {
-	Hosts   []services.FollowedAuthor // in the order of their numbers
+	Hosts   []services.FollowedAuthor // in order of ID
 	Replays []replayEntry
-	Cut     bool   // there are older ones
+	Cut     bool   // older replays exist
 	Seen    uint64 // the seen position of the board
 }
 

@@ -22,7 +22,7 @@ import (
 type Size struct {
 	Shows, Live    int // the number of all shows, and of those that are live now
 	Hosts, Viewers int
-	Most           int // the most hosts that a viewer follows; the first viewer follows so many
+	Most           int // the most hosts that a viewer follows; the first viewer follows this many
 }
 
 // Show is one show of a day. Host is an index among the day's hosts.
@@ -80,7 +80,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 			show.Cancelled = random.IntN(20) == 0
 		}
 		show.Planned = start.Add(time.Duration(random.IntN(3)-1) * time.Minute)
-		// What has not begun stands at its plan; the others began within a minute of it.
+		// A show that has not begun is planned for its start; the others began within a minute of their plan.
 		if show.Started.IsZero() {
 			show.Planned = start
 		}

@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql"
 )
 
-// New makes the shows of a world's node, with this node's own cache. Other packages' tests use it to have shows at all.
+// New makes the live service of a world's node, with this node's own cache, for tests of other packages that need shows.
 func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 	s := live.New(live.Config{
 		Store: w.Store, Redis: w.Redis, Reader: w.Memory.Reader, Log: w.Memory.Log, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
@@ -54,7 +54,7 @@ func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) servi
 	return id
 }
 
-// Start lets shows run from now on.
+// Start starts shows now.
 func Start(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	now := w.Clock.Now()
@@ -84,7 +84,7 @@ func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) 
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
 	w.Must(err)
-	// The list as it is stored, the oldest first, with its mark at the begin.
+	// The list as it is stored: its mark, and then the replays, the oldest first.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
 	for _, member := range slices.Backward(members) {
 		if member[0] == '!' || len(ids) == services.Retention {
