@@ -16,8 +16,8 @@ import (
 
 // Edit is the command by which an author changes the body of their post, and its mentions. Users who are newly mentioned are
 // notified, and the notifications of users no longer mentioned are withdrawn. The post keeps its position in feeds, its
-// counts and its parent; draft.Parent is ignored. See draft.KeepListed for an edit that says nothing of mentions. NOT_FOUND if
-// the post does not exist, is deleted or is hidden from the author; FORBIDDEN when it is another author's.
+// counts and its parent; draft.Parent is ignored. Set draft.KeepListed for an edit that does not change the list of mentions.
+// NOT_FOUND if the post does not exist, is deleted or is hidden from the author; FORBIDDEN when it is another author's.
 func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) (*jobs.Command, error) {
 	if err := draft.check(); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (s *Service) Edit(author services.UserID, id services.PostID, draft Draft) 
 			if err != nil {
 				return nil, err
 			}
-			// Before the edit: those who are no longer mentioned are notified too, by a withdrawal.
+			// Read before the edit, because the notifications of users who are no longer mentioned are withdrawn.
 			were, err := posts.Mentions(ctx, tx.Runner, id)
 			if err != nil {
 				return nil, err
@@ -79,8 +79,8 @@ func editable(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	return post, err
 }
 
-// listedIn are the users whom the list of a post mentions, whether its body names them or not. Where the facts do not say who mentioned a
-// user, it was the list if the body does not name the user.
+// listedIn are the users whom the list of a post mentions, whether its body names them or not. If the facts do not say whether the
+// list or the body mentions a user, the list does unless the body names the user.
 func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.UserID, error) {
 	listed, unknown, err := posts.ListedMentions(ctx, tx.Runner, post.ID)
 	if err != nil || len(unknown) == 0 {
@@ -94,10 +94,10 @@ func listedIn(ctx context.Context, tx *sql.Tx, post services.Post) ([]services.U
 	return append(listed, slices.DeleteFunc(unknown, func(user services.UserID) bool { return slices.Contains(byBody, user) })...), nil
 }
 
-// renotify makes the jobs that make notifications equal to an edited post: those of the users it mentions or mentioned, and
-// that of the author it answers, who is notified of a mention instead of an answer if it now mentions them.
+// renotify makes the jobs that bring the notifications of an edited post in line with it: those of all users whom it mentions or
+// mentioned, and that of the parent's author. A parent's author whom the post now mentions gets the mention instead of the answer.
 func renotify(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
-	// Each mention is notified again, new or gone: the job compares the cause with the facts.
+	// There is a job for each mention, new or gone: it compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)
 	slices.Sort(everyone)
 	causes := causesOf(services.Post{ID: post.ID, Author: post.Author}, services.Post{}, slices.Compact(everyone))

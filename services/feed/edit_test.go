@@ -127,7 +127,7 @@ func TestAnEditMovesMentions(t *testing.T) {
 		n.edit(author, post, Draft{Body: "@" + n.key(bob), KeepListed: true})
 		n.edit(author, post, Draft{Body: "nobody of the list", KeepListed: true})
 		wantMentions("the list is left, although the body named some of it", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
-		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node from before the column has it
+		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node writes it that does not know the column yet
 			_, err := tx.Run(ctx, sql.NewStatement("forget who is listed", `UPDATE mentions SET listed = NULL WHERE post = $1`), post)
 			return err
 		})
@@ -212,7 +212,7 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 	}
 }
 
-// A job whose post is gone, as after a restore of SQL from a backup, writes no copy: that of no post would be one of ID 0.
+// A job whose post is gone, as after a restore of SQL from a backup, writes no copy: it would be the copy of a post with ID 0.
 func TestNoCopyOfAPostThatIsGone(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := newNode(w)

@@ -110,8 +110,8 @@ func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.C
 	}
 }
 
-// shownUpTo is the position up to which a reader has been shown posts. It refuses a position after every post that can have been shown: the
-// mark never moves back, so a mistaken one would hide new posts.
+// shownUpTo is the position up to which a reader has been shown posts. It refuses a post that the reader cannot have been shown:
+// the mark never moves back, so a wrong mark would hide new posts.
 func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	switch at := tx.Dated(); {
 	case upTo == 0 && at != 0:
@@ -136,7 +136,7 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	return upTo, err
 }
 
-// Post reads one post. NOT_FOUND if it never was or is deleted.
+// Post reads one post. NOT_FOUND if it never existed or is deleted.
 func (s *Service) Post(ctx context.Context, id services.PostID) (services.Post, error) {
 	posts, _, err := s.reader.Read(ctx, []services.PostID{id}, nil)
 	if err != nil {

@@ -205,8 +205,8 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.Agree(reader)
 }
 
-// apart publishes posts of authors around the moment at which they hide from a reader or block them: those of before, deleted ones too, and those
-// that the reader can never have been shown.
+// apart publishes posts of authors who then hide from a reader or block them, and of the same authors afterwards. It returns the
+// posts from before, deleted ones too, and those from after, which the reader can never have been shown.
 func (n node) apart(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
 	authors := n.Users(2)
@@ -236,8 +236,8 @@ func (n node) apart(reader services.UserID) (before, after []services.PostID) {
 	return before, after
 }
 
-// A post that its author published while hiding from the reader, or while blocking them, is to the reader as one that never was. One from
-// before is a position, as one that was deleted is: that it is hidden since shows nowhere.
+// A post that its author published while hiding from the reader, or while blocking them, looks to the reader as if it never
+// existed. A post from before is accepted as a position, as a deleted one is: nothing reveals that it was hidden since.
 func TestHiddenPostsAsPositions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -38,7 +38,7 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 		n.Must(err)
 	}
 	change(false)
-	// The page asks SQL for this author, of whom the node has not heard yet.
+	// This author is not in the node cache yet, so the page asks SQL.
 	unheard := n.Users(1)[0]
 	n.SetMode(unheard, services.AuthorHuge)
 	n.Follow(unheard, reader)

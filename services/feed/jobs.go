@@ -8,14 +8,14 @@ import (
 	"tidings/services/posts"
 )
 
-const jobCopy = "post.copy" // key: post id. An edited post
+const jobCopy = "post.copy" // key: post id. The post was edited or erased: writes it into its copy in Redis
 
 // kinds are the kinds of this package's own jobs. A copy changes no count.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: jobCopy, Class: jobs.Short, Each: jobs.OfPost(s.runCopy), Changes: jobs.NoCounts()}}
 }
 
-// copyJob is the job that writes an edited post into its copy in Redis: the command does so at once, and the job is the
+// copyJob is the job that writes a changed post into its copy in Redis. The command Edit does so at once, and the job is the
 // guarantee.
 func copyJob(post services.PostID) jobs.NewJob { return jobs.Keyed(jobCopy, post.String()) }
 

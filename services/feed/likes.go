@@ -14,7 +14,7 @@ import (
 // again changes nothing.
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return changeLike("likePost", user, post, func(ctx context.Context, tx *sql.Tx) (changed bool, err error) {
-		// The IDs of all causes come from one clock, so that lists of causes have one order.
+		// The times of all causes come from the clock of IDs, so that lists of causes have one order.
 		return posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
 	})
 }
@@ -43,7 +43,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 			case !changed:
 				return nil, jobs.ErrUnchanged
 			case post.Author == user:
-				return nil, nil // who likes a post of their own is not notified
+				return nil, nil // a user who likes their own post is not notified
 			}
 			// The job names the like and not what happened to it: it brings the notification in line with the facts.
 			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})

@@ -23,7 +23,7 @@ type rawPage struct {
 // source has lost posts while another continues. The inbox brings limit entries, or all that it has.
 func merged(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen}
-	// room is how many entries of the feed's 300 are at or below the position.
+	// room is how many of the feed's 300 entries are below the position.
 	floor, room := inbox.Floor, services.Retention-inbox.Above
 	// A heap of the authors finds the newest pulled post in the logarithm of their number: a reader may follow many of
 	// them.

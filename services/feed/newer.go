@@ -10,16 +10,16 @@ import (
 
 // The limits of the posts that a page of newer ones repeats.
 const (
-	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins so far before its position.
+	// overlap is the longest time between a post's ID and its commit. A page of newer posts begins this long before its position.
 	overlap = 5 * time.Second
 	// mostLate bounds how many posts of the overlap a page repeats.
 	mostLate = 100
 )
 
-// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page begins
-// with the posts of the five seconds before the position, because a post may be committed after a reader has passed its place. A client
-// that always asks with its newest post misses none, and receives a few twice. The page's end is EndOfRetention when posts between the
-// position and the page are no longer kept.
+// Newer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page
+// begins with the posts of the five seconds before the position, because a post may be committed after a reader has passed its
+// position. A client that always asks with its newest post misses none, and receives a few twice. The page's end is
+// EndOfRetention when posts between the position and the page are no longer kept.
 func (s *Service) Newer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
 	page := Page{Next: than}
 	// All of the list is read: what is new is at its top, and the page begins at its bottom.
@@ -41,7 +41,7 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 			late = append(late, entry)
 		}
 	}
-	// Late posts come on top of the page's size, so that a burst of them does not keep the client from moving on.
+	// Late posts do not count toward the page's size, so that a burst of them does not keep the client from moving on.
 	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
 		return page, err
 	}

@@ -15,15 +15,16 @@ type Newest struct {
 	First  int // from 1 to 100 posts, which is less than a feed lists
 }
 
-// ReadNewest reads pages from the top of several readers' feeds in one round trip to Redis and without SQL, so that no reader waits long
-// for another. It hands over the pages that are all there to read, each the one of Page. It leaves out a reader whose inbox is missing or
-// from before a long absence, who is owed an update or a post in flight, and whose page needs more than Redis and the node's cache hold:
-// Page does the rest for them. No reader may be observed: see services.Observed.
+// ReadNewest reads pages from the top of several readers' feeds in one round trip to Redis and without SQL, so that no reader
+// waits long for another. It calls found with each page that is complete, the same page that Page returns. It leaves out readers
+// for whom only Page can make the page: their inbox is missing or from before a long absence, they are owed an update or a post
+// in flight, or the page needs more than Redis and the node's cache hold. No reader may be observed: see services.Observed.
 //
-// The error is Redis', UNAVAILABLE, and no page is ready then.
+// The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i int, page Page)) error {
 	readers, limits, owed := make([]services.UserID, len(asked)), make([]int, len(asked)), make([]bool, len(asked))
-	// Before the inboxes are read, as in raw and first: what is done meanwhile is left to Page as well.
+	// Both are read before the inboxes, as in raw and first: if an update or a fan-out ends in between, the reader is still left
+	// to Page.
 	for i, one := range asked {
 		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
 	}
@@ -43,7 +44,7 @@ func (s *Service) ReadNewest(ctx context.Context, asked []Newest, found func(i i
 	return nil
 }
 
-// newestPage makes a page from the top of an inbox and the node's cache; not ready if they do not have all of it.
+// newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of it.
 func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
 	if !inbox.Ready || s.projector.AwaySince(inbox.Day) {
 		return page, false

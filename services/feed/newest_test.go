@@ -29,8 +29,8 @@ func (n node) ready(reader services.UserID, first int) (page *Page) {
 	return page
 }
 
-// Page is the Page of the service. A page that is ready must be the same, but for one of a feed that was being built:
-// it may be built by the time the other is read.
+// Page is Service.Page, and checks that ReadNewest has the same page before it and after it, if the page is ready. After a page of
+// a feed that is being built it does not check: the feed may be complete by then.
 func (n node) Page(ctx context.Context, reader services.UserID, before services.PostID, first int) (Page, error) {
 	n.TB.Helper()
 	if before != services.MaxPostID || first > 100 || services.Observed(ctx) {
@@ -48,7 +48,7 @@ func (n node) Page(ctx context.Context, reader services.UserID, before services.
 	return page, err
 }
 
-// What is ready takes one round trip and no statement, for all readers together, each with its own size.
+// All ready pages together take one round trip and no statement, for readers with pages of different sizes.
 func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
@@ -88,7 +88,7 @@ func TestNewestPagesAreOneRoundTrip(t *testing.T) {
 // unready checks that a reader's page is not ready, and that Page makes it so.
 func (n node) unready(what string, reader services.UserID, first int) {
 	n.TB.Helper()
-	for range 2 { // and a look at what is ready does not make it so
+	for range 2 { // the second time too: ReadNewest does not make the page ready
 		if page := n.ready(reader, first); page != nil {
 			n.TB.Errorf("%s: %v is ready", what, places(*page))
 		}
@@ -130,7 +130,7 @@ func TestPagesThatAreLeftToPage(t *testing.T) {
 	n.unready("an author with a huge audience of whom the node has not heard", reader, 100)
 }
 
-// A page that should have a post in flight is Page's. One that ends above it is ready.
+// A page that should have a post in flight is left to Page. A page that ends above the post is ready.
 func TestPagesDuringAFanOut(t *testing.T) {
 	n := served(t)
 	author, reader := n.pair()

@@ -36,8 +36,8 @@ func (s *Service) Page(ctx context.Context, reader services.UserID, before servi
 	return s.page(ctx, reader, before, 0, first)
 }
 
-// PageBelow is the Page below a given post: NOT_FOUND if the reader can never have been shown it. One that was deleted or hidden since, or
-// whose author was unfollowed, keeps its position.
+// PageBelow is the Page below a given post: NOT_FOUND if the reader can never have been shown it. A post that was deleted or hidden
+// since, or whose author was unfollowed, keeps its position.
 func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, post, post, first)
 }
@@ -110,7 +110,7 @@ func (s *Service) fill(ctx context.Context, items []Item, entries []services.Fee
 }
 
 // cached appends the posts of entries with their authors from the cache, which has nearly all that pages list. all is false, and
-// nothing is appended, if one of them is not there.
+// nothing is appended, if one of them is missing.
 func (s *Service) cached(items []Item, entries []services.FeedEntry) (more []Item, all bool) {
 	ids, authors := idsOf(entries)
 	read := slices.Grow(items, len(ids))[:len(items)+len(ids)]
@@ -131,13 +131,14 @@ func idsOf(entries []services.FeedEntry) (ids []services.PostID, authors []servi
 	return ids, authors
 }
 
-// visible leaves out the items that are not there any more. An author without a key is being erased.
+// visible leaves out the items whose post is deleted, or whose author is being erased and so has no key.
 func visible(items []Item) []Item {
 	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
 }
 
-// below is raw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the entries, so
-// that a client that pages its own feed costs no statement. Of all others only SQL knows, and if it does not answer, the check is skipped.
+// below is raw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the
+// entries, so that a client that pages its own feed costs no statement. Any other post is looked up in SQL; if SQL does not
+// answer, the check is skipped.
 func (s *Service) below(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
 	page, err := s.raw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
 	if err != nil {
@@ -166,7 +167,7 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 		return s.rawFacts(ctx, reader, before, limit, false)
 	}
 	inbox, building, err := s.inbox(ctx, reader, before, limit)
-	// An error of another kind is a bug or a damaged view, and SQL would hide it.
+	// An error of another kind is a bug or damaged data in Redis, and reading from SQL would hide it.
 	if err != nil && !services.IsUnavailable(err) {
 		return rawPage{}, err
 	}
@@ -179,7 +180,7 @@ func (s *Service) raw(ctx context.Context, reader services.UserID, before servic
 	}
 	s.pulled.Learn(ctx, inbox.Pulled)
 	pulled, known := s.pulled.Of(inbox.Pulled)
-	// Memory has never heard of an author. SQL knows; should it not answer either, the page is without this author.
+	// The node cache lacks an author, so the page comes from SQL. If SQL does not answer, the page is without this author.
 	if !known {
 		if page, err := s.rawFacts(ctx, reader, before, limit, false); err == nil {
 			return page, nil
@@ -209,8 +210,8 @@ func (s *Service) inbox(ctx context.Context, reader services.UserID, before serv
 	return page, false, err
 }
 
-// rawFacts reads the same entries from SQL, only as many as a feed lists. Counts and positions are not its matter: a
-// page shows posts.
+// rawFacts reads the entries of raw from SQL, from the 300 that a feed lists. It does not read the seen position, which pages do
+// not show.
 func (s *Service) rawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.

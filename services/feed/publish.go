@@ -43,7 +43,7 @@ func (d Draft) check() error {
 	return nil
 }
 
-// tooManyMentions is the error of a draft that mentions more than is allowed.
+// tooManyMentions is the error of a draft that mentions more users than are allowed.
 func tooManyMentions(got int) error {
 	return services.Errorf(services.Invalid, "mentions: at most %d people can be mentioned, by the list and by @key in the body together, got %d", services.MaxMentions, got)
 }
@@ -70,8 +70,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			// The ID is made after the locks, as late as possible: readers count posts as late that commit long after
-			// their ID.
+			// The ID is made after the locks, as late as possible: readers can miss a post that is committed long after
+			// its ID was made.
 			id, err := posts.NewID(ctx, tx, s.ids)
 			if err != nil {
 				return nil, err
@@ -80,8 +80,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}
-			// What enters feeds is settled at publishing, like the mode: a changed setting moves no post that readers
-			// have seen.
+			// Whether a post enters feeds is decided at publishing, like the mode: a changed setting moves no post that
+			// readers have seen.
 			post.OffFeed = !slices.Contains(s.inFeeds, post.Kind)
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
@@ -145,7 +145,7 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 		mentioned[user] = true
 	}
 	if len(draft.Mentions) > 0 {
-		// A key of the list that nobody has is an error of the client. One in the body is plain text.
+		// An unknown key in the list is an error of the client. In the body it is plain text.
 		numbers, err := people.IDs(ctx, tx, draft.Mentions)
 		if err != nil {
 			return nil, nil, err
@@ -173,7 +173,7 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	return slices.DeleteFunc(all, func(user services.UserID) bool { return slices.Contains(blockers, user) }), listed, err
 }
 
-// namedIn are the users that a body names as @key, by their keys. Keys that nobody has are left out.
+// namedIn are the users that a body names as @key, by their keys. Unknown keys are left out.
 func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.UserID, error) {
 	keys := services.MentionedKeys(body)
 	if len(keys) == 0 {

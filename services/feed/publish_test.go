@@ -26,7 +26,7 @@ func (n node) draft(author services.UserID, draft Draft) services.PostID {
 	return id
 }
 
-// told counts a user's unseen notifications by category, once all jobs are done, and compares the document with the facts.
+// notified counts a user's unseen notifications by category, once all jobs are done, and compares the document with the facts.
 func (n node) notified(user services.UserID) map[services.Category]int {
 	n.TB.Helper()
 	n.Quiet(n.fan)

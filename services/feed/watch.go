@@ -54,14 +54,14 @@ func (c Change) same(other Change) bool {
 	return c.New == other.New && c.Newest == other.Newest && slices.Equal(c.Authors, other.Authors)
 }
 
-// newest looks for the newest entries that are new, and their authors. It reads the top of the feed as a page does:
-// what it names is what a page then shows.
+// newest finds the newest entry that is new for the reader, and the authors of the newest new entries. It reads the top of the
+// feed as a page does, so that a page that is read next shows these posts.
 func (s *Service) newest(ctx context.Context, reader services.UserID) (newest services.PostID, authors []services.UserID, err error) {
 	page, err := s.raw(ctx, reader, services.MaxPostID, changeEntries)
 	if err != nil {
 		return 0, nil, err
 	}
-	// A page of the facts does not bring the position.
+	// A page from the facts has no seen position.
 	if page.Facts {
 		if page.Seen, err = positions.Of(ctx, s.store, reader, positions.HomePage, ""); err != nil {
 			return 0, nil, err

@@ -11,7 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Erase are the steps that remove an author's data beside the posts: how their posts reach followers, and whom others' posts mention.
+// Erase are the steps that remove an author's data beside the posts: their row in authors, their fan-outs in flight, and the
+// mentions of them in others' posts.
 var Erase = []erase.Step{
 	erase.Rows("", "authors", "author", "author"),
 	erase.Sweep("", "fanouts", "post", "author"),
@@ -57,7 +58,7 @@ func EraseLikes() erase.Step {
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
 	return erase.Found("posts", postsToErase, erase.Bound("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.At, found []int64) (map[string]int, error) {
-		// All rows before the logs: a transaction that holds one of the rows may be waiting for a log.
+		// All rows are locked before the logs: a transaction that holds one of the rows may be waiting for a log.
 		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
 			return nil, err
 		}
@@ -87,7 +88,7 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 	})
 }
 
-// blank empties deleted posts, and tells of each. They are told in the order of IDs, in which others append to the log.
+// blank empties deleted posts, and calls blanked for each, in order of ID: other transactions append to the log in this order too.
 func blank(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
 	times := map[services.PostID]time.Time{}
 	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {

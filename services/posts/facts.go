@@ -27,7 +27,8 @@ var (
 
 	editedPost = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
-	// Caches order copies by the time of the last change, so each change gets a later time, and so does the time that is shown.
+	// Caches order copies by the time of the last change, so each change gets a later time. edited_at, which is shown, gets the
+	// same time.
 	editPost = sql.NewStatement("edit a post", `UPDATE posts SET body = $2,
 		edited_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END,
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE id = $1`)
@@ -62,8 +63,8 @@ var (
 )
 
 // Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. CONFLICT if a post of
-// another node has the id: make a new id. A post is pulled while its author is huge, see services.AuthorMode: the way is a
-// column, so that a change of the author's mode moves no post.
+// another node has the id: make a new id. A post is pulled if its author is huge now, see services.AuthorMode. post.Pull is
+// stored, so that a later change of the author's mode moves no post.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
 	if updated.IsZero() {
@@ -84,8 +85,9 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 }
 
 // NewID makes an ID that is greater than those of all posts, whatever the clocks say. A post with a lesser ID would be older than
-// posts that users have seen already, and would not count. Two nodes may still commit in the other order; feeds look back some seconds
-// for that. A past event, see sql.Tx.Date, is placed among the posts of its time: whoever has seen a later post has seen it too.
+// posts that users have seen already, and would not count. Two nodes may still commit in the other order; feeds look back some
+// seconds for that. A past event, see sql.Tx.Date, is placed among the posts of its time: for readers who have seen a later post
+// it is seen too.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
 	if tx.Dated() != 0 {
 		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
@@ -106,7 +108,7 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 }
 
 // Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when it was deleted before; NOT_FOUND
-// if there never was one. Its likes and mentions stay as they are, and read as those of a post that is no more.
+// if there never was one. Its likes and mentions stay in SQL, as those of a deleted post.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
 	changed, err := tx.Run(ctx, deletePost, id, tx.HappenedAt())
 	if err != nil {
@@ -145,9 +147,10 @@ func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 	return read(ctx, tx, lockPost, id)
 }
 
-// CanHaveShown reports whether a reader can have been shown a post, followed or not: its ID is a position in the reader's feed then. The
-// post may have been deleted since, and its author may hide from the reader or block them since. One that the author published while
-// hiding, or while blocking the reader, is to the reader as one that never was.
+// CanHaveShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
+// position in the reader's feed. The post may have been deleted since, and its author may hide from the reader or block them
+// since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
+// never existed.
 func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (bool, error) {
 	var one int
 	return r.One(ctx, canHaveShown, []any{reader, id}, &one)
@@ -227,8 +230,8 @@ func Mentions(ctx context.Context, r sql.Reader, post services.PostID) ([]servic
 	return sql.Column[services.UserID](ctx, r, postMentions, post)
 }
 
-// ListedMentions lists the users whom the list of a post mentions, and those of whom it is not known, because they are of the
-// time before it was stored. An edit of the text keeps those of the list.
+// ListedMentions lists the users whom the list of a post mentions. unknown are the users whose mentions were stored before SQL
+// recorded whether the list has them. An edit of the text keeps the users of the list.
 func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unknown []services.UserID, err error) {
 	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID

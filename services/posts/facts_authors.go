@@ -17,7 +17,7 @@ var (
 
 	lockAuthor = sql.NewStatement("lock an author", authorColumns+`WHERE author = $1 {for update}`)
 
-	// The row is there to be locked: FOR UPDATE locks nothing where there is none.
+	// LockAuthor needs a row: FOR UPDATE locks nothing if there is none.
 	ensureAuthor = sql.NewStatement("ensure an author", `INSERT INTO authors (author, followers, counted_at, mode, pinned, pull, unnamed, ver)
 		VALUES ($1, 0, 0, 0, NULL, FALSE, 0, 0) ON CONFLICT (author) DO NOTHING`)
 
@@ -34,13 +34,13 @@ var (
 
 	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
-	// It walks the index of followees whole, so only rare jobs run it.
+	// It walks the whole index of followees, so only rare jobs run it.
 	authorsOfMany = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
 	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
-	// Up to a limit: beyond the greatest threshold it does not matter how many there are.
+	// The count ends at a limit: beyond the greatest threshold the number does not matter.
 	countFollowers = sql.NewStatement("count followers",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE followee = $1 LIMIT $2) AS counted`)
 
@@ -50,7 +50,8 @@ var (
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
-// thresholdsOfAuthors names the one row, which all nodes share: two thresholds would let a mode flip with each count.
+// thresholdsOfAuthors is the name of the one row, which all nodes share: with different thresholds a mode would flip with each
+// count.
 const thresholdsOfAuthors = "authors"
 
 // ModeOf is how an author's posts reach followers now. It costs one look-up, however many the followers. An author without a row is small.
@@ -98,8 +99,8 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. It is kept when they are huge no
-// more, as long as followers still have pulled posts of theirs.
+// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. It stays set after they are no longer
+// huge, for as long as followers still have pulled posts of theirs.
 func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
@@ -122,8 +123,8 @@ func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (la
 	return found && left == 0, err
 }
 
-// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit: the authors with a row and, when
-// followers is above 0, those with at least so many followers. It reads the whole table of follows.
+// AuthorsToLookAt lists authors in order of user ID, those greater than after, at most limit. If followers is above 0, it lists the
+// authors with at least so many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
 func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return sql.Column[services.UserID](ctx, db, authorsOfMany, after, followers, limit)

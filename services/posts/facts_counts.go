@@ -33,7 +33,8 @@ FROM (SELECT c.post, COALESCE(CAST(sum(n.likes) AS BIGINT), 0) AS likes, COALESC
 	FROM {rows $1 post BIGINT} AS c LEFT JOIN post_counts n ON n.post = c.post GROUP BY c.post) AS t`)
 )
 
-// bothCounts follows the posts c: their counts as they are kept, and as the facts have them now.
+// bothCounts begins a statement on posts c, which follow it. It selects their counts as they are kept, and as the facts have them
+// now.
 const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	(SELECT count(*) FROM likes l WHERE l.post = c.post),
@@ -42,7 +43,7 @@ const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_
 var (
 	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
 
-	// Only what is kept: by its size the audit chooses which posts it can afford to recount.
+	// Only the kept counts: by their size the audit chooses which posts it can afford to recount.
 	countsBelow = sql.NewStatement("counts of posts below a position", `
 SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0)
@@ -61,7 +62,7 @@ func recount(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (
 }
 
 // Recounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
-// difference is a fault and no like that came between.
+// difference is a fault, and not a like that came in between.
 func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recount, error) {
 	asked := make(sql.Rows, len(posts))
 	for i, post := range posts {

@@ -52,7 +52,7 @@ type deed struct {
 	answer services.PostID
 }
 
-// Steps of a kind may be repeated: the second changes nothing.
+// deedKinds are the kinds of steps, each as often as its share of the draws. A step may be repeated: the second changes nothing.
 var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
 
 var errUndone = errors.New("this part is undone")

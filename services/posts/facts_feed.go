@@ -7,8 +7,9 @@ import (
 	"tidings/services/sql"
 )
 
-// The sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author who has any, and
-// both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or a column of its readers.
+// ofAll are the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author who can
+// have any, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or a column of its
+// readers.
 func ofAll(reader string) string {
 	return followedEdges(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
@@ -36,7 +37,7 @@ func ownSources(reader string) string {
 	return `UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, FALSE UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, TRUE`
 }
 
-// A feed is merged from one range of posts_by_author for each source. The statement first finds how far down the ranges must
+// newestOfSources merges a feed from one range of posts_by_author for each source. It first finds how far down the ranges must
 // go. It looks up the depth-th newest post of each source (one index step). At least limit posts lie at or above the ceil(limit
 // / depth)-th greatest of these, so nothing older can be on the page. depth is small when the reader follows many authors, so
 // that a reader of 2,000 authors reads little more than the page. bound limits a single author with very many posts to limit
@@ -64,11 +65,12 @@ FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.
 ORDER BY p.id DESC LIMIT $3`
 }
 
-// counting selects what counts as new for the reader and is newer than $4: not their own posts, nor what was published before they followed.
+// counting selects the posts that count as new for the reader and are newer than $4: not their own, nor those from before the
+// follow.
 const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
-// countOfSources counts what counts as new for a reader and is newer than seen. It stops at limit, so that a reader who was away for long
-// costs no more.
+// countOfSources counts the posts that count as new for a reader and are newer than seen. It stops at limit, so that a reader who
+// was away for long costs no more.
 func countOfSources(reader, seen, limit string) string {
 	return `
 SELECT count(*) FROM (
@@ -88,7 +90,7 @@ SELECT COALESCE(max(newest), 0) FROM (
 }
 
 var (
-	// Parameters: $1 the reader, $2 before which ID, $3 how many, $4 what was seen, where counting has it.
+	// Parameters: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with counting $4 the seen position.
 	homeFeed = sql.NewStatement("home feed", `WITH `+ofAll(`$1`)+newestOfSources(""))
 
 	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+ofInbox(`$1`)+newestOfSources(""))
@@ -99,7 +101,7 @@ var (
 
 	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+ofAll(`$1`)+newestOfEach(feedPost+` AND id <= $2`))
 
-	// A count for each reader, which stops for itself: one limit for all of them would leave readers out.
+	// The count of each reader has its own limit: one limit for all of them would leave readers out.
 	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+ofAll(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)
 FROM {rows $1 i BIGINT, reader BIGINT, seen BIGINT} AS c`)
 
@@ -185,13 +187,13 @@ type Reader struct {
 // that counts in Redis are compared with.
 func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
 	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
-	// In half the time: most reads are of one reader.
+	// Most reads are of one reader, for whom this statement takes half the time.
 	if len(readers) == 1 {
 		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
 		return counts, err
 	}
 	for i, reader := range readers {
-		// Answers come in no order; i says whose each is.
+		// Rows come in no order; i is the index of the reader.
 		asked[i] = []any{i, int64(reader.ID), int64(reader.Seen)}
 	}
 	return counts, db.Each(ctx, countNew, []any{asked, limit}, func(scan func(...any) error) error {

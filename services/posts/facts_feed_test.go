@@ -57,7 +57,7 @@ func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
 	return count
 }
 
-// unread is the number that countNew returns.
+// unread are the entries that UnreadFeed returns.
 func (m *feedModel) unread(seen services.PostID, limit int) (entries []services.FeedEntry) {
 	for _, entry := range m.listed() {
 		if entry.Counts && entry.Post > seen && len(entries) < limit {

@@ -41,8 +41,8 @@ SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
 ORDER BY c.i, p.id DESC`, standingAnswers, sql.MostHidden, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
 
-	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read. Who is left
-	// out depends on whose post it is.
+	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
+	// Which users are left out depends on the post's author: see people.ApartFromOwner.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH pages AS MATERIALIZED (
 	SELECT c.i, c.post, c.at, c.liker, (SELECT o.author FROM posts o WHERE o.id = c.post) AS owner
@@ -75,7 +75,7 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 		})
 }
 
-// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers, except of
+// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers, but fewer on
 // the viewer's own posts: see people.ApartFromOwner.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,

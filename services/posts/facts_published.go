@@ -10,7 +10,7 @@ import (
 )
 
 // The statement is built like those of the other lists of users: see sql.UserLists. Each author has one range of posts_by_author
-// for the pushed posts and one for the pulled ones. An author is wholly shown or hidden, so no range has rows to skip.
+// for the pushed posts and one for the pulled ones. All posts of an author are shown, or none, so no range has rows to skip.
 var published = sql.NewStatement("posts of users", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.owner, c.before, c.pull, COALESCE((SELECT p.id FROM posts p WHERE %[1]s ORDER BY p.id DESC LIMIT 1 OFFSET $2 - 1), 0) AS bound

@@ -8,7 +8,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// What a list mentioned is told apart from what a body did, and from what was stored before it was known.
+// Mentions by the list are told apart from mentions by the body, and from those stored before SQL recorded the difference.
 func TestListedMentions(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.post(1, 5, 6)

@@ -23,7 +23,7 @@ func (b facts) counts(users ...services.UserID) map[services.UserID]services.Vie
 	return sqltest.Must(readCounts(b.Ctx, b.DB, users))(b.T)
 }
 
-// touchOf touches a view where so many views count.
+// touchOf touches a view, with most as the number of views that count.
 func (b facts) touchOf(user services.UserID, view View, upTo time.Time, most int) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -66,7 +66,7 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 			sqltest.Equal(b.T, listed[i], alone[0])
 			return alone[0].Counts
 		}
-		// news is one too many
+		// The topics, touched after news, are as many as count.
 		sqltest.Equal(b.T, b.counts(1)[1].Unread, 3)
 		sqltest.Equal(b.T, among(news), false)
 		sqltest.Equal(b.T, among(View{Code: "topic", ID: "0"}), true)
@@ -78,7 +78,7 @@ func TestTheViewsTouchedLastCount(t *testing.T) {
 	})
 }
 
-// readersModel is what a few lines say of one reader.
+// readersModel is the model of one reader's views.
 type readersModel struct {
 	recent []View // the views that count, the last touched first
 	seen   map[View]int
@@ -160,7 +160,7 @@ func TestCountsAndVersionsOfViewsAreTheModels(t *testing.T) {
 }
 
 // While items come and the reader's views push each other out, every read of one version has one count, and versions never fall: a
-// register may be written late and in any order.
+// versioned field may be written late and in any order.
 func TestNoVersionOfACountHasTwoValues(t *testing.T) {
 	eachFacts(t, func(b facts) {
 		const most, rounds = 1, 150

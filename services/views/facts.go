@@ -62,7 +62,7 @@ WHERE user_number = $1 AND {in view_code $2 TEXT} AND (view_code, view_id) > ($3
 // addItem reports an item into a view. An item that is there moves to at if that is later. A removed item returns only with a later at than
 // it had, so that a late or repeated report does not bring it back. It returns false when nothing changed.
 func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed bool, err error) {
-	// 0 rows: an item of this or a later time is there, or was removed at it.
+	// 0 rows: the item has this time or a later one, in the view or removed.
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
 		// It raises the version of the count of every reader of the view, by one row.
@@ -90,10 +90,10 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 	return false, err
 }
 
-// touch records that a user looked at a view, up to a time, or with the zero time up to the newest item in it. That item's time is used and
-// not the clock's, because the clock's would hide items that are reported later with an earlier time. The position never goes back; touch
-// returns it. The view counts in the user's badges from now on. INVALID for a time that is after both latest, which no clock has passed
-// yet, and the newest item.
+// touch records that a user looked at a view, up to a time, or with the zero time up to the newest item in it. That item's time
+// is used and not the clock's, because the clock's would hide items that are reported later with an earlier time. The position
+// never goes back; touch returns it. The view counts in the user's badges from now on. latest is the time of this node's next ID.
+// INVALID for a time that is after latest, the transaction's time and the newest item.
 func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
 	return touchOf(ctx, tx, user, view, upTo, latest, counted)
 }
@@ -104,13 +104,13 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
 		return Access{}, err
 	}
-	// Items may be ahead of this node's clock: whoever has seen one may mark up to it.
+	// Items may be ahead of this node's clock: a user who has seen such an item may mark up to it.
 	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
 		return Access{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
-		// A touch of the past saw what was there then.
+		// A touch of a past time marks only the items up to that time.
 		if at := tx.HappenedAt(); tx.Dated() != 0 && upTo.After(at) {
 			newest = 0
 			if _, err := tx.One(ctx, newestOfViewUntil, []any{view.Code, view.ID, at}, &newest); err != nil {
@@ -166,8 +166,8 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 	return sql.FromMicros(us), stands, err
 }
 
-// newestItems are the newest items of one view: at least limit if there are so many, and more only when several share the time of the last
-// one. With more there are older ones, the newest of them at floor.
+// newestItems are the newest items of one view: at least limit if it has so many, and more than limit only if several share the
+// time of the last one. more reports that older items exist; floor is the time of the newest of these.
 type newestItems struct {
 	items []Item
 	more  bool
@@ -200,7 +200,7 @@ func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]new
 
 // countItems counts, for each access, the newer items of its view, up to limit, in one query.
 func countItems(ctx context.Context, db *sql.DB, accesses []Access, limit int) ([]int, error) {
-	// Answers come in no order; the first column says whose each is.
+	// Rows come in no order; the first column is the index of the access.
 	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
 	for i, access := range accesses {
 		list[i] = []any{i, access.Code, access.ID, sql.Micros(access.UpTo)}

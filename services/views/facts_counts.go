@@ -17,8 +17,8 @@ const (
 )
 
 var (
-	// ver counts the user's touches, and with them orders the views: touched is the number of the touch. The row also locks the
-	// user's views.
+	// Each touch takes the next ver as its number. A view's row has the number of its last touch in touched, which orders the
+	// user's views. The row of view_readers also locks them.
 	raiseTouches = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
 ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
 
@@ -34,7 +34,7 @@ ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.t
 	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 RETURNING position`)
 
-	// dropOldest takes out the view that was touched before all others that count.
+	// dropOldest takes the view beyond the limit out of the count: the one whose last touch is the oldest.
 	dropOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
 WHERE user_number = $1 AND (view_code, view_id) = (SELECT l.view_code, l.view_id FROM user_access_log l
 	WHERE l.user_number = $1 AND l.touched > 0 ORDER BY l.touched DESC LIMIT 1 OFFSET $2)
@@ -124,7 +124,7 @@ func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[s
 		var state services.ViewsState
 		var most int
 		err := scan(&user, &state.Version, &state.Unread, &most)
-		// One of the views has more than are counted of it, so the sum may be more too.
+		// One of the views has more items than are counted, so the true sum is greater.
 		state.More = most > countedItems
 		states[user] = state
 		return err
@@ -160,7 +160,8 @@ func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since t
 	return list, err
 }
 
-// readReaders lists the users after one in whose badges a view counts, and who were seen since a time, at most limit.
+// readReaders lists the users with IDs above after in whose badges a view counts and who were last seen at since or later, at most
+// limit.
 func readReaders(ctx context.Context, db *sql.DB, view View, after services.UserID, since time.Time, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }

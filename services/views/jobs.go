@@ -20,7 +20,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}, s.countKinds()...)
 }
 
-// itemJob makes an item of a view agree with the facts at the time when the job runs.
+// itemJob is the job that makes an item of a view agree with the facts at the time when the job runs.
 func itemJob(view View, item string) (jobs.NewJob, error) {
 	// JSON keeps the parts apart, whatever characters the application's keys have.
 	key, err := json.Marshal([3]string{view.Code, view.ID, item})
@@ -50,7 +50,7 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 	if err != nil || stamp == 0 {
 		return err
 	}
-	// An access without a time has everything before it: the view is ready unless items are missing that SQL has.
+	// An access without a time is before all items: the view is ready unless it lacks items that SQL has.
 	counts, err := s.redis.count(ctx, []Access{{View: view}})
 	if err != nil || counts[0].ready {
 		return err

@@ -143,8 +143,8 @@ func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []servi
 		return nil, false, err
 	}
 	for after := part.After; ; {
-		// Page by page, from the index of readers by view: never all of a view's readers in memory at once but those of the
-		// chunk.
+		// Read page by page, from the index of readers by view: only the readers of the chunk are in memory, not all of the
+		// view's.
 		page, err := readReaders(ctx, s.db, part.view(), after, s.projector.ActiveSince(), readersPerPage)
 		if err != nil {
 			return nil, false, err
@@ -206,7 +206,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return nil, err
 }
 
-// audit is registers without its code: see auditCounts.
+// audit is registers without its statements: see auditCounts.
 func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {

@@ -21,7 +21,7 @@ const (
 	// A cut removes several items at once, so that it is not made with each report.
 	trimmedAt = keep + 32
 	// lifetime is how long a view stays without a new item.
-	// A view that nobody reports into is soon looked at by nobody. Its next reader builds it again.
+	// A view without new items soon has no readers. If one comes, they build it again.
 	lifetime = 7 * 24 * time.Hour
 	// The members that are not items begin with "!", items with "=". stampMark has the time of the last removal.
 	stampMark = "!r"
@@ -59,8 +59,8 @@ func lifeSeconds() int64 { return int64(lifetime / time.Second) }
 // projection is the views that Redis holds.
 type projection struct{ *redis.Client }
 
-// begin makes the missing views, opens the others below their floors, and returns the stamps under which their facts are
-// to be read. Until end nobody reads the views.
+// begin makes the missing views, removes the floors of the others so that older items can be added, and returns the stamps under
+// which their facts are to be read. Until end, reads find the views being built.
 func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, error) {
 	calls, epoch := make([]redis.Call, len(views)), p.EpochToBuild(ctx)
 	for i, view := range views {

@@ -54,7 +54,8 @@ func (s scene) counted(view View) viewCount {
 	return counts[0]
 }
 
-// A user who never looked has all items before them, and the marks of a view are none: a complete view is not built anew.
+// For a user who never looked, all items are new, and the marks of a view are not counted as items: a complete view is not built
+// anew.
 func TestAViewThatWasNeverLookedAtIsCounted(t *testing.T) {
 	eachScene(t, func(s scene) {
 		view := View{Code: "news", ID: "never"}

@@ -51,7 +51,7 @@ type Unread struct {
 	Count services.Count
 }
 
-// reservedCodes are codes in user_access_log that mean something else.
+// reservedCodes are codes in user_access_log that are not codes of views.
 var reservedCodes = []string{positions.HomePage, positions.LiveBoard}
 
 const (

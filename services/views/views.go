@@ -47,7 +47,7 @@ type Service struct {
 	ids       *services.IDClock
 	clock     services.Clock
 	log       *slog.Logger
-	throttle  jobs.Throttle[View] // paces the passes over the readers of a view
+	throttle  jobs.Throttle[View] // of the passes over the readers of a view
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned field.
@@ -77,7 +77,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
-		// By both clocks: after this node's was set back, its IDs still tell the later time.
+		// The time must be ahead of both clocks: after this node's clock was set back, its IDs still have the later time.
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
@@ -119,7 +119,7 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 			if err != nil {
 				return nil, err
 			}
-			// The item's job is one for each item, the readers' one is shared by all items of the view that come together.
+			// Each item has a job of its own. The job of the readers is shared by all items of the view that come together.
 			return nil, jobs.Enqueue(ctx, tx, job, s.readersJob(view))
 		},
 	}, nil
@@ -228,7 +228,7 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	} else {
 		err = s.rebuildMissing(ctx, accesses, counts)
 	}
-	// The answer does not depend on it: SQL counts whatever is not ready.
+	// The error does not change the answer: SQL counts the views that are not ready.
 	if err != nil && !services.IsUnavailable(err) {
 		s.log.Error("views were not rebuilt; counting in SQL", "error", err)
 	}
@@ -253,7 +253,7 @@ func (c viewCount) of(access Access) Unread {
 	return Unread{Access: access, Count: count}
 }
 
-// missing are the places of the counts that are not ready.
+// missing are the indexes of the counts that are not ready.
 func missing(counts []viewCount) (places []int) {
 	for i, count := range counts {
 		if !count.ready {
@@ -277,7 +277,7 @@ func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts 
 	return s.rebuild(ctx, views)
 }
 
-// countFacts counts in SQL what is not ready.
+// countFacts counts in SQL the views whose counts are not ready.
 func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []viewCount) error {
 	places := missing(counts)
 	if len(places) == 0 {
@@ -292,7 +292,7 @@ func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []vi
 		return err
 	}
 	for k, i := range places {
-		// SQL was asked for one more than is shown.
+		// SQL counts up to one more than is shown.
 		counts[i] = viewCount{ready: true, count: min(facts[k], keep), more: facts[k] > keep}
 	}
 	return nil

@@ -36,7 +36,7 @@ func each(t *testing.T, test func(t *testing.T, n node)) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-// do makes a command happen, and a second pass.
+// do commits a command, and then advances the clock by a second.
 func (n node) do(cmd *jobs.Command, err error) error {
 	n.TB.Helper()
 	n.Must(err)
@@ -134,7 +134,7 @@ func TestViewsAreOneRoundTrip(t *testing.T) {
 	})
 }
 
-// Without Redis SQL counts the same; what was lost is rebuilt by who reads it.
+// Without Redis SQL counts the same; a lost view is rebuilt by its next reader.
 func TestViewsWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	user := n.Strangers(1)[0]
@@ -200,7 +200,7 @@ func TestBadViews(t *testing.T) {
 	}
 }
 
-// Readers on two devices, and items that come, move and go: what is new is what a few lines say.
+// Readers on two devices, and items that come, move and go: the new items are those of a simple model.
 func TestUnreadOfViewsAgreesWithTheModel(t *testing.T) {
 	histories.Fewer(t, 5)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
