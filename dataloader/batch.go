@@ -18,10 +18,10 @@ import (
 // concurrent use.
 //
 // It never delays a read in the hope of more keys, as batches that wait for a tick do: that would cost every field a moment,
-// and whether two fields meet would be chance. Whoever knows more keys names them at once.
+// and whether two fields meet would be chance. A caller that knows more keys passes all of them at once.
 type Batch[K comparable, V any] struct {
 	mu sync.Mutex
-	// reads has each key that somebody has asked for: in a read that runs, or in one that is done.
+	// reads has each key that a caller has asked for: in a read that runs, or in one that is done.
 	reads map[K]*read[K, V]
 }
 
@@ -32,15 +32,15 @@ type read[K comparable, V any] struct {
 	err   error
 }
 
-// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do. Whoever has
-// a claim with a read of its own must settle it, or others wait for ever.
+// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do. A caller whose
+// claim has a read of its own must settle it, or others wait for ever.
 type claim[K comparable, V any] struct {
 	reads []*read[K, V]
 	own   *read[K, V] // nil where keys is empty
 	keys  []K         // that own reads
 }
 
-// errBroken is the error of those who wait for a read that panicked.
+// errBroken is the error of callers that wait for a read that panicked.
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
 // closed is the done channel of reads that never started.
@@ -59,10 +59,10 @@ func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context
 // load does the read that a claim owns, and then waits for those of others.
 func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
-		// The values that others get if fetch panics: settle runs in any case.
+		// The result that other callers get if fetch panics.
 		found, err := map[K]V(nil), errBroken
 		func() {
-			defer func() { b.settle(c, found, err) }() // also if fetch panics, so that no caller waits for ever
+			defer func() { b.settle(c, found, err) }() // runs also if fetch panics, so that no caller waits for ever
 			if trace.On() {
 				var span trace.Span
 				ctx, span = trace.Start(ctx, "load", fmt.Sprintf("%T", *new(V)))
@@ -81,11 +81,12 @@ func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fet
 	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
 }
 
-// LoadOneOf is LoadOne that reads at most so many keys at once. Keys that are known already leave their room to others, so
-// that a list of n items costs n/most reads.
+// LoadOneOf is LoadOne with at most most keys in one read. Keys that are known already do not count, so that a list of n items
+// costs n/most reads.
 func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
-	// Without the lock, because others may be costly. Should another caller claim the key meanwhile, claimWith finds it.
+	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimWith finds
+	// that out.
 	if !b.asked(key) {
 		keys = append(keys, others()...)
 	}
@@ -165,7 +166,7 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// A slice of its own capacity, because appending must not write into the caller's keys.
+	// The capacity is 1, so that appending does not write into the caller's keys.
 	taken := keys[:1:1]
 	if b.reads[keys[0]] == nil {
 		for _, other := range keys[1:] {
@@ -220,7 +221,7 @@ func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map
 	for i, key := range keys {
 		r := c.reads[i]
 		select {
-		// Looked at first: a value that is there is returned even if ctx has just ended.
+		// Checked first: a value that is there is returned even if ctx has just ended.
 		case <-r.done:
 		default:
 			select {

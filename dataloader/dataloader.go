@@ -29,7 +29,7 @@ type ShowSource interface {
 
 // Sources are the readers of a loader: this node's caches.
 type Sources struct {
-	// The node's caches stand behind both, so that a loader needs to know no engine.
+	// Both read through the node's caches, so that a loader needs to know no engine.
 	Posts PostSource
 	Shows ShowSource
 }
@@ -43,7 +43,8 @@ type Loader struct {
 	of *memory // nil until something is read
 }
 
-// memory is everything that a response has read since its last change. What depends on the viewer is here too: a response has one.
+// memory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
+// response has one viewer.
 type memory struct {
 	posts Batch[services.PostID, services.Post]
 	users Batch[services.UserID, services.User]
@@ -58,11 +59,11 @@ type memory struct {
 	parts    postParts
 	labels   labels
 
-	// What the viewer is to users, and the pages of users' lists.
+	// The viewer's relations to users, and the pages of users' lists.
 	relations Batch[services.UserID, services.Relation]
 	lists     userLists
 
-	asking  sync.Mutex // held to read which shows remind the viewer, so that one caller reads for all
+	asking  sync.Mutex // guards reminds and met; held while reminders are read, so that one caller reads for all
 	reminds map[services.PostID]bool
 	met     map[services.PostID]struct{} // the shows of the response
 }
@@ -107,7 +108,7 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m.meetUsers(users)
 }
 
-// meetUsers adds people that were read elsewhere, so that a later question about one of them is asked for all.
+// meetUsers adds people that were read elsewhere, so that a later read for one of them is made for all.
 func (m *memory) meetUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
@@ -165,7 +166,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 		func() {
 			defer func() {
 				if err == nil {
-					// Before the posts are settled: whoever gets a post finds its author.
+					// Before the posts are settled: a caller that gets a post finds its author.
 					m.users.keepNew(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
@@ -174,7 +175,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 			foundPosts, foundUsers, err = l.sources.Posts.ReadWithAuthors(ctx, posts.keys, users.keys)
 		}()
 	}
-	// Its own read is settled, and now it waits for those of others.
+	// The caller's own read is settled, and now it waits for the reads of others.
 	foundPosts, err := m.posts.collect(ctx, ids, posts)
 	if err != nil {
 		return nil, nil, err
@@ -183,7 +184,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are omitted. What is asked of one of them later is asked for all.
+// Shows reads shows; unknown ones are omitted. A later read for one of them is made for all.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)

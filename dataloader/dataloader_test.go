@@ -23,9 +23,9 @@ func newSource() *source {
 	return &source{posts: map[services.PostID]int{}, users: map[services.UserID]int{}}
 }
 
-// ReadWithAuthors has the posts and users below 100. Post n is by user n+1; every tenth is deleted.
 func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
 
+// ReadWithAuthors has the posts and users below 100. Post n is by user n+1; every tenth is deleted.
 func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

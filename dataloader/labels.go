@@ -28,7 +28,7 @@ func (l *Loader) MeetObjects(ids []string) {
 		m.met = map[string][]services.Object{}
 	}
 	for _, id := range ids {
-		// An ID of a type without labels is none of ours.
+		// IDs of types without labels are skipped.
 		if object, err := services.ParseObject("id", id); err == nil {
 			m.met[object.Type] = append(m.met[object.Type], object)
 		}

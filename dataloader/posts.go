@@ -41,7 +41,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	m := l.memory()
 	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)
-		// Everybody gets the same list of what was read together, so that a field of one post is read for all.
+		// All posts get the same list of what was read together, so that a field of one post is read for all.
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
 			together, authors = append(together, post.Post), append(authors, post.By)
@@ -57,7 +57,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	})
 }
 
-// Answers reads a page of answers, with the viewer's view of each, and other pages with it.
+// Answers reads a page of answers, with what the viewer is shown of each, and other pages with it.
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
 	// At most as many pages as itemsTogether allows: the others are only probably shown.

@@ -19,8 +19,8 @@ func (m *memory) meet(shows []services.PostID) {
 	}
 }
 
-// Reminds reports whether a show reminds the viewer. One read answers for all shows that the response has met and all that are
-// shown together with it.
+// Reminds reports whether the viewer has a reminder of a show. One read answers for all shows that the response has met and all
+// that are shown together with the show.
 func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
 	m := l.memory()
 	m.asking.Lock()

@@ -29,8 +29,8 @@ type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[
 // them yet. It is a hundred pages of the greatest size.
 const itemsTogether = 10_000
 
-// onePage reads a page of a list of a user. With a first page come those of the users who were read together with the user, who are
-// probably shown beside them; a page further down is read alone.
+// onePage reads a page of a list of a user. A first page is read with the first pages of the users who were read together with the
+// user, because they are probably shown beside each other. A later page is read alone.
 func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
 	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
@@ -56,7 +56,7 @@ func (l *Loader) Followees(ctx context.Context, page services.UserPage, read Rea
 	return onePage(ctx, m, &m.lists.followees, page, m.people(read))
 }
 
-// people is a read of pages whose users are met.
+// people returns read, followed by meetUsers for the users on the pages.
 func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] {
 	return func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 		found, err := read(ctx, pages)
@@ -69,7 +69,7 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 	}
 }
 
-// Published reads a page of the posts of a user, with the viewer's view of each.
+// Published reads a page of the posts of a user, with what the viewer is shown of each.
 func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {

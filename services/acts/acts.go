@@ -1,9 +1,9 @@
-// Package acts keeps what operators do: who, when, what, on what, with which outcome.
+// Package acts records what operators do: who did what, when, on which target and with which outcome.
 //
 // An act is written before its work begins, so that none is lost, and an act that cannot be written is not done. Its outcome is
 // written in the transaction of the work itself, where the work has one: it says DONE exactly if the work is committed. An act whose
 // node was killed in the middle stays STARTED. Acts are kept for a bounded time. They hold no token, no secret and no text of users, and
-// no name of a user who is not there.
+// no name of a user who does not exist.
 package acts
 
 import (
@@ -22,7 +22,7 @@ import (
 const keepFor = 400 * 24 * time.Hour
 
 const (
-	endWithin  = 2 * time.Second // for the outcome, whatever became of the caller
+	endWithin  = 2 * time.Second // for writing the outcome, even if the caller is gone
 	dropAtOnce = 10_000          // acts
 	maxDetails = 200             // characters
 	maxTarget  = 2000            // characters: longer than any ID
@@ -43,7 +43,8 @@ type Act struct {
 	Details string          // what was set; never a secret
 	Outcome string          // Started, Done or the code of an error
 
-	// Made is the ID of the object that the work made, the target of an act without one; it is asked for when the work is done. nil: none.
+	// Made returns the ID of the object that the work made, which becomes the target of an act without one. It is called when the
+	// work is done. nil: the work makes no object.
 	Made func() string
 }
 
@@ -51,7 +52,7 @@ type Act struct {
 type Config struct {
 	DB        *sql.DB
 	IDs       *services.IDClock
-	Projector *projector.Projector // whose janitor drops old acts; nil drops none
+	Projector *projector.Projector // its cleaner drops old acts; nil drops none
 	Log       *slog.Logger         // default slog.Default()
 }
 
@@ -74,8 +75,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Do does an act and keeps it. work gets a context whose writes keep the outcome beside them. The error is that of the work, or says
-// that the act could not be written and was not done.
+// Do does the work of an act and records the act. work gets a context whose writes record the outcome in their own transactions.
+// The error is that of the work, or says that the act could not be written and was not done.
 func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context) error) error {
 	act.ID, act.Target, act.Details = s.ids.Next(), plain(act.Target, maxTarget), plain(act.Details, maxDetails)
 	// A transaction of its own, committed before the work: a node that dies in the work leaves STARTED behind.
@@ -86,7 +87,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	if err != nil {
 		return err
 	}
-	// The first write of the work takes the outcome along: both are committed, or neither.
+	// Each write of the work writes the outcome in its own transaction: both are committed, or neither.
 	within, beside := sql.WithBeside(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return act.end(ctx, tx, Done)
 	})
@@ -98,7 +99,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	} else if beside.Committed() {
 		return nil
 	}
-	// The caller may be gone, which is no reason to lose the outcome.
+	// The outcome is written even if the caller is gone.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
 	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.end(ending, tx, outcome) })
@@ -108,7 +109,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	return err
 }
 
-// end writes the outcome of an act. One on a user who is not there keeps no name: they may have been erased.
+// end writes the outcome of an act. An act on a user who does not exist keeps no name: they may have been erased.
 func (a Act) end(ctx context.Context, tx *sql.Tx, outcome string) error {
 	if outcome == string(services.NotFound) && strings.HasPrefix(a.Target, services.UserType+":") {
 		_, err := tx.Run(ctx, setNobody, a.ID, outcome)
@@ -122,7 +123,7 @@ func (a Act) end(ctx context.Context, tx *sql.Tx, outcome string) error {
 	return err
 }
 
-// List lists up to limit acts before an act, the newest first; services.MaxPostID is before none.
+// List lists up to limit acts with IDs below before, the newest first; services.MaxPostID begins at the newest.
 func (s *Service) List(ctx context.Context, before services.PostID, limit int) (list []Act, err error) {
 	err = s.db.Each(ctx, listActs, []any{before, limit}, func(scan func(...any) error) error {
 		var act Act
@@ -142,13 +143,13 @@ func (s *Service) forgetOld(ctx context.Context) (dropped int, err error) {
 	return dropped, err
 }
 
-// ForgetTarget takes a name out of the acts on it, and answers from how many: when a user is erased, the acts stay and say no more on
-// whom they were.
+// ForgetTarget empties the target and the details of the acts on a target, and returns their number: when a user is erased, the
+// acts on them stay, without their name.
 func ForgetTarget(ctx context.Context, tx *sql.Tx, target string) (changed int, err error) {
 	return tx.Run(ctx, forgetTarget, target)
 }
 
-// plain is a text of at most so many characters, without those that a database refuses: an act is kept whatever it was about.
+// plain cuts a text to most characters, and replaces those that a database refuses: an act is recorded whatever its text is.
 func plain(text string, most int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if utf8.RuneCountInString(text) <= most {

@@ -29,7 +29,7 @@ func eachKept(t *testing.T, test func(k kept)) {
 	})
 }
 
-// writes is a transaction of the work: one function for each error, which it ends with.
+// writes runs a transaction of the work, with one function for each error, which that function returns.
 func (k kept) writes(ctx context.Context, errs ...error) []error {
 	var fns []func(*sql.Tx) error
 	for i, end := range errs {
@@ -53,7 +53,7 @@ func (k kept) list() []Act {
 	return list
 }
 
-// last is the newest act, without what each has of its own.
+// last is the newest act, without its ID.
 func (k kept) last() Act {
 	k.T.Helper()
 	list := k.list()
@@ -114,7 +114,7 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 	})
 }
 
-// An act whose caller has gone away has its outcome all the same.
+// The outcome of an act is written even if its caller has gone away.
 func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 	eachKept(t, func(k kept) {
 		ctx, leave := context.WithCancel(k.Ctx)
@@ -129,7 +129,7 @@ func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 	})
 }
 
-// What cannot be kept is not done.
+// An act that cannot be recorded is not done.
 func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
 	eachKept(t, func(k kept) {
 		if err := k.Close(); err != nil {
@@ -168,7 +168,7 @@ func TestAnyTextCanBeKept(t *testing.T) {
 	})
 }
 
-// What an act makes is its target, if it is done and has none of its own.
+// The object that an act makes becomes its target, if the act is done and has no target of its own.
 func TestWhatIsMadeIsTheTarget(t *testing.T) {
 	eachKept(t, func(k kept) {
 		made := "announcement:1"
@@ -215,7 +215,7 @@ func TestListOfActs(t *testing.T) {
 	})
 }
 
-// An act is kept for its time and no longer.
+// An act is kept for keepFor and no longer.
 func TestOldActsAreDropped(t *testing.T) {
 	eachKept(t, func(k kept) {
 		for _, action := range []string{"old", "young"} {
@@ -238,7 +238,8 @@ func TestOldActsAreDropped(t *testing.T) {
 	})
 }
 
-// An act on a user who is not there, as one who was erased, keeps no name; nor does an act under way whose user is erased meanwhile.
+// An act on a user who does not exist, for example after an erasure, keeps no name; nor does an act under way whose user is erased
+// meanwhile.
 func TestAnActOnNobodyHasNoName(t *testing.T) {
 	eachKept(t, func(k kept) {
 		missing := services.Errorf(services.NotFound, "no")

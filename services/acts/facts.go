@@ -5,7 +5,7 @@ import "tidings/services/sql"
 var (
 	insertAct = sql.NewStatement("begin an act", `INSERT INTO acts (id, actor, action, target, details, outcome) VALUES ($1, $2, $3, $4, $5, $6)`)
 
-	// The target of an act is written once: it may have been taken out meanwhile.
+	// Without a new target the row keeps its own, which an erasure may have emptied since the act began.
 	setOutcome = sql.NewStatement("end an act", `UPDATE acts SET outcome = $2, target = CASE WHEN CAST($3 AS TEXT) = '' THEN target ELSE $3 END WHERE id = $1`)
 
 	setNobody = sql.NewStatement("end an act on nobody", `UPDATE acts SET outcome = $2, target = '', details = '' WHERE id = $1`)

@@ -46,7 +46,7 @@ func EraseLog(kinds ...string) erase.Step {
 }
 
 // EraseFollows is the step that ends the follows of the user: as the follower, or with followers those as the followee. ended is
-// called for each in the transaction. Whoever has a million followers takes many runs, each with its position.
+// called for each in the transaction. A user with a million followers takes many runs, each with its position.
 func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error) erase.Step {
 	name, find := "follows", followeesToErase
 	if followers {
@@ -72,7 +72,7 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 	})
 }
 
-// BeingErased is the error of naming a user who is being erased, by key: until the end of that, nobody has the key.
+// BeingErased is the error of naming a user who is being erased, by key: until the erasure is done, no user has the key.
 func BeingErased(key string) error {
 	return services.Errorf(services.Conflict, "the user %s is being erased: the key is free when that is done", services.Quote(key))
 }

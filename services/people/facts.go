@@ -1,4 +1,4 @@
-// Package people holds what there is of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may
+// Package people holds the data of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may
 // see of another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
 //
 // A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
@@ -27,8 +27,8 @@ var (
 	// pass.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
-	// Of two changes at one time, or with a clock that was set back between them, the second is newer all the same: copies in
-	// Redis and in nodes keep the one with the greater time. NULL leaves a column as it is.
+	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:
+	// copies in Redis and in nodes keep the profile with the later time. NULL leaves a column as it is.
 	setProfile = sql.NewStatement("set a profile", `UPDATE users
 		SET name = COALESCE(CAST($2 AS TEXT), name), avatar_url = COALESCE(CAST($3 AS TEXT), avatar_url),
 			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
@@ -89,8 +89,8 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
-// Recipients returns the IDs of the users whom something is sent to, in ascending order, each once. It leaves out those who are
-// being erased: the others get it. CONFLICT if nobody is left.
+// Recipients returns the IDs of the users to whom something is sent, in ascending order, each once. It leaves out users who are
+// being erased, so that the others get it. CONFLICT if nobody is left.
 func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err != nil {

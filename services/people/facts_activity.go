@@ -21,8 +21,8 @@ var (
 			away_before = excluded.away_before, by_admin = excluded.by_admin`)
 )
 
-// thresholdsOfUsers names the one row. All nodes go by it, because a node that took other users for dormant would drop what
-// another one keeps.
+// thresholdsOfUsers is the name of the one row, which all nodes use: a node with other thresholds would drop data of users that
+// another node keeps.
 const thresholdsOfUsers = "users"
 
 // activityRow is the row as it is stored.
@@ -34,7 +34,7 @@ type activityRow struct {
 // fields are where the columns are scanned to, in their order.
 func (r *activityRow) fields() []any { return []any{&r.idle, &r.dormant, &r.awayBefore, &r.byAdmin} }
 
-// thresholds is the row in the type of the words.
+// thresholds is the row as services.ActivityThresholds.
 func (r *activityRow) thresholds() services.ActivityThresholds {
 	return services.ActivityThresholds{
 		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: sql.FromMicros(r.awayBefore),

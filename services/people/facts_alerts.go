@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// The end of a mute raises a follower's counts, and so does a mode in which more counts. What came before is no news then: the user did
-// not want to hear of it when it was.
+// The end of a mute raises a follower's counts, and so does a mode in which more counts. Items from before that do not alert the
+// user, who did not want to be alerted when they came.
 var (
 	setAlertsFrom = sql.NewStatement("alert of later items only", `UPDATE users SET alerts_from = $2 WHERE number = $1`)
 
@@ -26,7 +26,7 @@ type Alerts struct {
 }
 
 // alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again. It
-// goes by Now, also for an event of the past: the user is alerted now.
+// uses tx.Now also for a past event, because alerts are sent now.
 func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	_, err := tx.Run(ctx, setAlertsFrom, user, tx.Now)
 	return err
@@ -38,7 +38,7 @@ func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID)
 	return err
 }
 
-// AlertsFrom reads from when on items alert some users. A user whom all of them alert is absent.
+// AlertsFrom reads from when on items alert some users. A user for whom all items alert is absent.
 func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]Alerts, error) {
 	from := map[services.UserID]Alerts{}
 	if len(users) == 0 {

@@ -9,8 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Posts and shows from before the moment alert nobody after it, once a mode lets more count, or a mute or a hide ends; and only the follower
-// is concerned. A mode in which less counts, a new restriction, and the end of one that was not there leave it as it is.
+// When a mode lets more count, or a mute or a hide ends, posts and shows from before that moment no longer alert the follower;
+// nothing changes for other users. A mode in which less counts, a new restriction, and the end of a restriction that did not
+// exist change nothing.
 func TestAlertsBeginWhenMoreCounts(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("reader", "author", "other")

@@ -19,7 +19,7 @@ var (
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
-	// f.shown: an edge that is muted or hidden reads as none, in every statement that feeds go by.
+	// f.shown: a muted or hidden follow has no edge, in every statement that feeds are made from.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
 	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
@@ -80,7 +80,8 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 	return tx.Insert(ctx, insertFollows, all)
 }
 
-// Edge reports whether one user follows another and sees their posts, and since which post they count: Edges of one follower.
+// Edge reports whether one user follows another and sees their posts, and since which post they count. It is Edges for one
+// follower.
 func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
 	edge = services.Edge{Follower: follower, Followee: followee}
 	var held int64

@@ -15,8 +15,9 @@ import (
 // and listed that of the users in it. Users who have a block with the viewer, or hide from them, are left out, except in the
 // viewer's own lists: these have everyone with whom Relation.Followed or Relation.Follows is true.
 //
-// ranges finds for each page the position down to which it reads: that of the last user who is shown, or, where too many in a row are not,
-// a position after MostHidden of them. So a page is bounded work, may be short, and still has a bound from which the next one goes on.
+// ranges finds for each page the position down to which it reads: that of the last user on a full page, or, if too many users are
+// left out, the last one that the page may look at (sql.MostHidden). So a page is bounded work. It may be short, and still has a
+// bound from which the next page continues.
 func listOfFollows(name, of, listed string) sql.Statement {
 	// The range of the index of one page.
 	standing := "f." + of + " = c.owner AND f." + listed + " < c.before"
@@ -47,8 +48,8 @@ func followsIn(ctx context.Context, s *sql.DB, st sql.Statement, viewer services
 	})
 }
 
-// ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether they are shown their posts or not.
-// Those who are apart from the viewer are omitted, except of the viewer's own list.
+// ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether their follows are shown or
+// not. Users apart from the viewer (see ApartFrom) are omitted, except in the viewer's own list.
 func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return followsIn(ctx, s, listFollowers, viewer, pages)
 }

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A follow in another mode than FollowAll has a row in follow_modes, and a since after every post: so every feed and every fan-out reads
-// since alone, as before there were modes.
+// A follow in another mode than FollowAll has a row in follow_modes, and a since after every post. So feeds and fan-outs read
+// since alone, and no mode.
 const (
 	// FollowColumns are the columns of a follow f that an Edge is made of: since, and what WithMode takes.
 	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
@@ -95,8 +95,8 @@ func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, bef
 	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)
 }
 
-// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare it with what is shown, because every other reading
-// goes by FollowColumns.
+// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare it with what is shown, because all other
+// statements read modes by FollowColumns.
 func ModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
 	modes := map[services.UserID]services.FollowMode{}
 	err := s.Each(ctx, modesOf, []any{follower}, func(scan func(...any) error) error {

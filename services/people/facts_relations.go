@@ -18,7 +18,7 @@ UNION ALL SELECT blocked, 3 FROM blocks WHERE blocker = $1 AND {in blocked $2 BI
 UNION ALL SELECT follower, 4 FROM hides WHERE author = $1 AND {in follower $2 BIGINT}
 UNION ALL SELECT followee, 4 + mode FROM follow_modes WHERE follower = $1 AND {in followee $2 BIGINT}`)
 
-// Relations reads what a viewer and some users are to each other, by one statement. A user without any relation is absent.
+// Relations reads the relations between a viewer and some users, by one statement. A user without any relation is absent.
 func Relations(ctx context.Context, s *sql.DB, viewer services.UserID, users []services.UserID, now time.Time) (map[services.UserID]services.Relation, error) {
 	found := make(map[services.UserID]services.Relation, len(users))
 	err := s.Each(ctx, relationsOf, []any{viewer, users, now}, func(scan func(...any) error) error {

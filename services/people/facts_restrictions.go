@@ -26,8 +26,8 @@ UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocke
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
 
-	// A hide or a mute is enough to hide, so both are counted anew: whichever ends, the other still holds. A mute holds until
-	// its job removes it.
+	// A hide or a mute alone is enough for not shown, so both are counted anew: if one ends, the other still holds. A mute holds
+	// until its job removes it.
 	showFollow = sql.NewStatement("show a follow", `
 UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
 WHERE follower = $1 AND followee = $2`)
@@ -74,8 +74,8 @@ type standing struct {
 	unshown bool // the follower mutes, or the followee hides
 }
 
-// between reads the restrictions that apply to follows. None of them changes until this transaction ends. Edges of one follower
-// that stand together lock their row once.
+// between reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive edges of one
+// follower lock the follower's row once.
 func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]standing, error) {
 	followers := make([]services.UserID, 0, len(edges))
 	list := make(sql.Rows, len(edges))
@@ -111,7 +111,8 @@ func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.Us
 }
 
 // LockRestrictions locks the restrictions and follows between two users until this transaction ends. Reads after it see
-// everything that was committed before. Both rows, in order: two users who block each other at once do not deadlock.
+// everything that was committed before. Both rows are locked in order, so that two users who block each other at once do not
+// deadlock.
 func LockRestrictions(ctx context.Context, tx *sql.Tx, a, b services.UserID) error {
 	return lock(ctx, tx, lockUsers, []services.UserID{a, b})
 }
@@ -162,7 +163,7 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 }
 
 // Unrestrict removes a restriction of one user against another, under LockRestrictions; false when there was none of that kind.
-// The end of a mute or hide lets older posts count again, which are no news.
+// The end of a mute or hide lets older posts count again, but not alert.
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
@@ -234,7 +235,7 @@ var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blo
 var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
-// BlockersOf lists those of some users who block one, such as those whom the user mentions.
+// BlockersOf lists those of some users who block a given user, for example among the users whom that user mentions.
 func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 {
 		return nil, nil

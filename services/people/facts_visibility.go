@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// An author's posts and shows are hidden from a user while the author hides them from or blocks that user. For the user, hidden
-// content does not exist: they get the same errors, in the same words, as for an unknown ID. What a user published who is being
+// An author's posts and shows are hidden from a user while the author hides from that user or blocks them. For the user, hidden
+// content does not exist: they get the same errors, in the same words, as for an unknown ID. The content of a user who is being
 // erased is hidden from everyone.
 var hiddenAuthors = sql.NewStatement("authors hidden from a viewer", `
 SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
@@ -23,8 +23,8 @@ func HidesFrom(author, viewer string) string {
 		") OR " + leaving(author) + ")"
 }
 
-// HidFrom is HidesFrom for something that the author published: the author hid from the viewer already when they published it, so that
-// the viewer cannot ever have been shown it. id is its ID.
+// HidFrom is HidesFrom at the time when the author published something, whose ID is id: if the author hid from the viewer then, the
+// viewer can never have been shown it.
 func HidFrom(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
@@ -36,11 +36,11 @@ func leaving(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
-// hidesFrom asks of one author without a list: 4 us on SQLite, where three lists of one author take 27.
+// hidesFrom is hiddenAuthors for one author, without lists: it takes 4 us on SQLite, where three lists of one author take 27.
 var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFrom("$2", "$1"))
 
-// ApartFrom is the condition that a list of what users did leaves a user out for a viewer: the user hides from the viewer, or
-// there is a block between the two, whoever made it.
+// ApartFrom is the condition under which a list of users' actions leaves a user out for a viewer: the user hides from the viewer,
+// or one of the two blocks the other.
 func ApartFrom(user, viewer string) string {
 	return "(" + HidesFrom(user, viewer) + " OR " + blocks(viewer, user) + ")"
 }
@@ -50,8 +50,9 @@ func blocks(user, other string) string {
 	return "EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + user + " AND o.blocked = " + other + ")"
 }
 
-// ApartFromOwner is ApartFrom for a list of what users did with something of an owner. What was done to the viewer is the viewer's to
-// see, as the viewer was notified of it: only the viewer's own blocks leave users out. A gap would say that its user hides or blocks.
+// ApartFromOwner is ApartFrom for a list of users' actions on an object of an owner. If the viewer is the owner, they were
+// notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them. So only the viewer's
+// own blocks, and the erasure of a user, leave users out.
 func ApartFromOwner(user, viewer, owner string) string {
 	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + leaving(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
 }
@@ -100,8 +101,8 @@ func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, er
 	return nil
 }
 
-// BlocksWith selects the users among $2 who have a block with the user $1. A block keeps both from beginning anything with each other,
-// whoever made it.
+// BlocksWith selects the users among $2 who block the user $1 or are blocked by them. In both cases neither may begin anything
+// with the other.
 const BlocksWith = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
@@ -116,7 +117,8 @@ func Apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []servi
 	return sql.Column[services.UserID](ctx, tx, blocksWith, user, others)
 }
 
-// NoUser is services.NoUser for a user ID that the caller named and that exists. It says the key, as if the user did not exist.
+// NoUser is services.NoUser for a user ID that the caller named and that exists. The error names the key, as if the user did not
+// exist.
 func NoUser(ctx context.Context, tx *sql.Tx, argument string, user services.UserID) error {
 	users, err := ByID(ctx, tx.Runner, []services.UserID{user})
 	if err != nil {

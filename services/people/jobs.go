@@ -34,5 +34,5 @@ func (p *Profiles) Project(ctx context.Context, user services.UserID) error {
 	return p.redis.PutCopies(ctx, nil, []services.User{users[user]})
 }
 
-// ProfileJob projects a user's profile into its copy, should the command's own try fail.
+// ProfileJob is the job that projects a user's profile into its copy, in case the command's own attempt fails.
 func ProfileJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobProfile, user) }

@@ -18,7 +18,7 @@ type MemoryFacts interface {
 }
 
 // Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are
-// kept in step by the changelog; the ID of a key never changes while its user exists, so that part needs no log but for erasures.
+// kept in step by the changelog. The ID of a key never changes while its user exists, so IDs need the log only for erasures.
 type Memory struct {
 	*changelog.Cache[services.UserID, services.User]
 	facts MemoryFacts
@@ -40,8 +40,8 @@ func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory
 	return m
 }
 
-// apply is for the entries of changed profiles. One without a user was of somebody who was erased before this node read it: then it
-// forgets everybody, because it may still have their ID.
+// apply applies the entries of changed profiles. An entry without a user is that of a user who was erased before this node read it.
+// Then apply returns false, and the cache is emptied, because it may still have the ID of that user.
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	for _, entry := range entries {
 		number, err := services.ParseUserIDText(entry.Key)
@@ -72,7 +72,7 @@ func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found m
 var endOfTime = time.Unix(1<<40, 0)
 
 // Drop forgets a user who is being erased, and reports whether their key was known. No copy of their profile is kept from then on; but
-// somebody who has read their ID before may still give it to KeepNumber.
+// a caller that has read their ID before may still pass it to KeepNumber.
 func (m *Memory) Drop(user services.UserID, key string) bool {
 	m.Changed(user, endOfTime)
 	return m.numbers.DropIf(key, func(number services.UserID) bool { return number == user })

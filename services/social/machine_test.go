@@ -24,21 +24,21 @@ import (
 // couple is a reader and an author.
 type couple struct{ reader, author services.UserID }
 
-// crowd is two readers and three authors on a node whose jobs come late, doubled and in any order, and whose Redis is
-// lost; and what is so of them by the plainest means.
+// crowd is two readers and three authors on a node whose jobs run late, twice and in any order, and whose Redis loses its data;
+// and a simple model of their follows, restrictions and posts.
 type crowd struct {
 	node
 	t        *rapid.T
 	readers  []services.UserID
 	authors  []services.UserID
-	enqueued []jobs.NewJob // jobs that there ever were
+	enqueued []jobs.NewJob // the jobs of posts that were queued so far
 
 	since   map[couple]services.PostID
 	mode    map[couple]services.FollowMode
 	muted   map[couple]time.Time // the zero time for ever
 	hidden  map[couple]bool
-	blocked map[couple]bool // the reader blocks the author, or the author the reader
-	against map[couple]bool
+	blocked map[couple]bool // the reader blocks the author
+	against map[couple]bool // the author blocks the reader
 	seen    map[services.UserID]services.PostID
 	posts   []services.Post // the oldest first
 }
@@ -47,7 +47,7 @@ func (c *crowd) couple() couple {
 	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
 
-// of draws two between whom something stands, if there are any: what undoes it would else hardly ever meet it.
+// of draws a couple, mostly one of standing: otherwise a command that ends a follow or a restriction would rarely find one.
 func of[V any](c *crowd, standing map[couple]V) couple {
 	var all []couple
 	for pair := range standing {
@@ -60,8 +60,8 @@ func of[V any](c *crowd, standing map[couple]V) couple {
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// does commits a command that changes something, as the model has it, or is refused or changes nothing. Now and then its own part is lost, and its jobs have all
-// of it to do.
+// does commits a command, and checks that it changes something exactly if changes is set. Now and then the AfterCommit is lost,
+// and the jobs do all of the work.
 func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
@@ -76,7 +76,7 @@ func (c *crowd) does(cmd *jobs.Command, changes bool) bool {
 	return changes
 }
 
-// pass lets the mutes end whose time has come, in the model and, by their jobs, on the node.
+// pass ends the mutes that are over, in the model and, by their jobs, on the node.
 func (c *crowd) pass() {
 	for of, until := range c.muted {
 		if !until.IsZero() && !until.After(c.Clock.Now()) {
@@ -91,7 +91,7 @@ func (c *crowd) follow() {
 	_, follows := c.since[of]
 	if c.does(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
 		c.since[of] = c.IDs.Next()
-		delete(c.mode, of) // the end of the former follow forgot it
+		delete(c.mode, of) // the end of a former follow deletes its mode
 	}
 }
 
@@ -145,7 +145,7 @@ func (c *crowd) unhide() {
 	delete(c.hidden, of)
 }
 
-// blocks are those of one side, drawn: the readers' or the authors'.
+// blocks draws a side, the readers or the authors. standing are the blocks by that side, and ends returns who blocks whom.
 func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
 		return c.against, func(of couple) (owner, other services.UserID) { return of.author, of.reader }
@@ -187,7 +187,7 @@ func (c *crowd) remove() {
 	}
 }
 
-// look sees a reader's feed as far as some post.
+// look marks a reader's feed as seen up to some post.
 func (c *crowd) look() {
 	if len(c.posts) > 0 {
 		reader, upTo := rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.posts).Draw(c.t, "up to").ID
@@ -201,7 +201,7 @@ func (c *crowd) look() {
 	}
 }
 
-// again tells a second time, at some time soon, of something that was told before.
+// again queues a job that may have been queued before, due within five seconds.
 func (c *crowd) again() {
 	of := of(c, c.muted)
 	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
@@ -213,7 +213,7 @@ func (c *crowd) again() {
 	c.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// some does a part of what is due.
+// some runs one worker once, which does a part of the due jobs.
 func (c *crowd) some() {
 	workers := c.Fanout.Workers(1)
 	_, err := rapid.SampledFrom(workers).Draw(c.t, "worker").RunOnce(c.TB.Context())
@@ -236,7 +236,7 @@ func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, cou
 	return entries, count
 }
 
-// agree lets everything come that is due, and compares: list and number are the model's, in Redis and as SQL tells them.
+// agree runs all due jobs, and checks that each reader's list and count are those of the model, in Redis and in SQL.
 func (c *crowd) agree() {
 	c.t.Helper()
 	c.pass()
@@ -262,8 +262,7 @@ func (c *crowd) agree() {
 	}
 }
 
-// TestPeopleAgainstModel follows, mutes, hides and blocks, with all that undoes it, while authors publish and delete and
-// readers look.
+// TestPeopleAgainstModel begins and ends follows, mutes, hides and blocks, while authors publish and delete posts and readers look.
 func TestPeopleAgainstModel(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		histories.Fewer(t, 6) // the race detector makes it slow

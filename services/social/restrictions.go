@@ -39,7 +39,7 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 				return nil, err
 			}
 			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
-			// The end is a job of its own. It asks whether the mute is over, because a later one may have another end.
+			// A job ends the mute. It checks whether the mute is over, because a later command may have set another end.
 			if !until.IsZero() {
 				left = append(left, fanout.MuteEndJob(muter, muted, tx.DueAt(until)))
 			}
@@ -74,7 +74,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 			if _, err := s.restrict(ctx, tx, hide, s.maxHides); err != nil {
 				return nil, err
 			}
-			// It is the follower's feed and list that change. The author sees nothing new, so there is nothing to
+			// Only the follower's feed, board and notifications change. The author sees nothing new, so there is nothing to
 			// do before the answer.
 			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
 		},
@@ -123,7 +123,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 			}
 			return nil, jobs.Enqueue(ctx, tx, queued...)
 		},
-		// Only the blocker's own views are brought in line before the answer; the other user's follow by the jobs.
+		// Only the blocker's own projections are brought in line before the answer; the jobs do it for the other user.
 		AfterCommit: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
@@ -155,8 +155,8 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// restrict puts something between two users: at most so many of its kind. ErrUnchanged when it exists already with the same end.
-// It returns the follows that a block ended.
+// restrict adds a restriction between two users, of which the owner can have at most most of one kind. ErrUnchanged when it exists
+// already with the same end. It returns the follows that a block ended.
 func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
 	says := verbs[r.Kind]
 	if r.Owner == r.Other {
@@ -170,7 +170,8 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return nil, err
 	}
-	// Count before the insertion, and judge after it: one that exists already is no excess. The error undoes the insertion.
+	// The count is read before the insertion and checked after it: a restriction that exists already does not exceed the limit.
+	// The error undoes the insertion.
 	had, err := people.CountRestrictions(ctx, tx, r.Kind, r.Owner, most)
 	if err != nil {
 		return nil, err
@@ -224,8 +225,8 @@ func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []
 	return people.Hidden(ctx, s.store, viewer, authors)
 }
 
-// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one, and whether
-// there are more. One more than asked for tells that.
+// Restrictions lists a user's restrictions of one kind, the newest first: at most limit of those made before one. more reports
+// whether there are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)
 	more = len(list) > limit

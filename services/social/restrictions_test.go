@@ -16,7 +16,7 @@ import (
 // forever is a mute without an end.
 var forever time.Time
 
-// showing checks how many posts a reader's feed lists and counts, against the facts too.
+// showing checks how many posts a reader's feed lists and counts, and that the feed agrees with the facts.
 func (n node) showing(when string, reader services.UserID, listed, counted int) {
 	n.TB.Helper()
 	n.Agree(reader)
@@ -25,8 +25,7 @@ func (n node) showing(when string, reader services.UserID, listed, counted int) 
 	}
 }
 
-// What a mute takes out of the list and the number it takes out at once, and unmute brings back what each would have
-// shown without it.
+// A mute changes the list and the count at once, and an unmute makes them what they would be without the mute.
 func TestAMuteIsSeenAtOnce(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -54,7 +53,7 @@ func TestAMuteIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// A mute with a time ends by itself, that of the last word; a job of an older word does nothing.
+// A mute with an end ends by itself, at the end that was set last. The job of an earlier end does nothing.
 func TestAMuteEndsAtItsTime(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -94,7 +93,7 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 	})
 }
 
-// A user who is hidden from sees no posts, old or new, whether they follow already or begin to.
+// A user from whom an author hides sees no posts of the author, old or new, whether they follow already or begin to.
 func TestHidingFromAFollower(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
@@ -165,7 +164,7 @@ func TestABlockEndsFollowsAndConversations(t *testing.T) {
 	})
 }
 
-// unseen checks a user's numbers of groups: likes and follows.
+// unseen checks a user's numbers of unseen groups of likes and follows.
 func (n node) unseen(when string, user services.UserID, likes, follows int) {
 	n.TB.Helper()
 	for _, counts := range n.Document(user).Notifications {
@@ -206,7 +205,7 @@ func TestRefusedRestrictions(t *testing.T) {
 	})
 }
 
-// The limits hold to the last place, and what stands takes none: muting somebody again is allowed when all are taken.
+// A user can reach each limit and not exceed it. Muting somebody again takes no further place, and is allowed at the limit.
 func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 2)
@@ -233,7 +232,7 @@ func TestTheNumberOfRestrictionsIsLimited(t *testing.T) {
 	})
 }
 
-// With the same idempotency key each happens once; with another input it is another mutation.
+// With the same idempotency key each command runs once. The same key with another input is refused.
 func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)
@@ -259,7 +258,7 @@ func TestRestrictionsHappenOnceForTheirKey(t *testing.T) {
 	})
 }
 
-// Of a hundred follows and unfollows of one pair that wait together one job is left, and does the work of all.
+// If the jobs of a hundred follows and unfollows of one pair wait together, only one is claimed, and does the work of all.
 func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -267,7 +266,7 @@ func TestWaitingFollowsOfAPairCollapse(t *testing.T) {
 		n.Post(author)
 		n.Quiet(n.Fanout)
 		const rounds = 50
-		n.Write(func(ctx context.Context, tx *sql.Tx) error { // without their own part: the jobs have it all to do
+		n.Write(func(ctx context.Context, tx *sql.Tx) error { // without AfterCommit: the jobs do all of the work
 			for i := range 2*rounds + 1 {
 				cmd := n.service.Follow(reader, author)
 				if i%2 == 1 {

@@ -1,13 +1,15 @@
 // Package social is the commands of people: follows, mutes, blocks, hidden authors and hosts, profiles. The facts are in services/people.
 //
-// A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the job. The host
-// application is the authority on users: what it names exists from then on, and so does the user of a token. Nobody else makes users.
+// A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the job. The
+// host application is the authority on users: a user exists once the application names them, or once their own token first asks.
+// Nothing else creates users.
 //
 // The path of a follow: Follow checks blocks and the limit and inserts the row. enqueue queues three jobs: the feed's, the
 // notification's and that of the followee's mode. After the commit Reconcile writes the follower's own feed, so that they read
-// what they did; should it fail, the answer comes from SQL and the job repairs the feed.
+// their own change; if it fails, the answer comes from SQL and the job repairs the feed.
 //
-// On failure: a command is committed whole or not at all. A restriction that views do not show yet already holds for every reading from SQL.
+// On failure: a command is committed whole or not at all. A restriction that Redis does not show yet already holds for every read
+// from SQL.
 package social
 
 import (
@@ -32,13 +34,13 @@ type Config struct {
 	Store         *sql.DB
 	People        *people.Memory
 	Fanout        *fanout.Fanout
-	Notifications *notifications.Service // a block and its end recount by it
+	Notifications *notifications.Service // recounts after a block and after its end
 	IDs           *services.IDClock
 
-	MaxFollowees int // how many people one may follow; 0 means 2,000
-	MaxMutes     int // how many one may mute; 0 means 10,000
-	MaxBlocks    int // how many one may block; 0 means 10,000
-	MaxHides     int // from how many one may hide one's posts; 0 means 10,000
+	MaxFollowees int // how many users a user may follow; 0 means 2,000
+	MaxMutes     int // how many users a user may mute; 0 means 10,000
+	MaxBlocks    int // how many users a user may block; 0 means 10,000
+	MaxHides     int // from how many users a user may hide; 0 means 10,000
 
 	OnBlock BlockHook // nil for none
 }
@@ -182,8 +184,9 @@ func (s *Service) Remembered(key string) (number services.UserID, ok bool) {
 	return s.people.RememberedNumber(key)
 }
 
-// Follow is the command by which one user follows another from now on, who is notified. Following again changes
-// nothing. INVALID for oneself, FORBIDDEN while they block the followee, NOT_FOUND while they are blocked, CONFLICT beyond the limit.
+// Follow is the command by which one user follows another from now on. The followee is notified. Following again changes nothing.
+// INVALID for oneself, FORBIDDEN while the follower blocks the followee, NOT_FOUND while the followee blocks the follower, CONFLICT
+// beyond the limit.
 func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "follow", Actor: follower,
@@ -195,7 +198,7 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err := mayFollow(ctx, tx, follower, followee); err != nil {
 				return nil, err
 			}
-			// A follow that exists already is no excess, and needs no more than this statement.
+			// A follow that exists already does not exceed the limit, and needs no more than this statement.
 			following, follows, err := people.CountFollowees(ctx, tx, follower, followee, s.maxFollowees)
 			switch {
 			case err != nil:
@@ -237,7 +240,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unfollow", Actor: follower,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// No lock is needed here: the row itself is the lock, and an end needs no restriction to be as it was.
+			// No further lock is needed: deleting the row locks it, and the end of a follow does not depend on restrictions.
 			deleted, err := people.DeleteFollow(ctx, tx, follower, followee)
 			if err != nil {
 				return nil, err
@@ -310,14 +313,14 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if changedAt, err = people.SetProfile(ctx, tx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			// The nodes' caches go by the log, the copies in Redis by the job: both compare the time of the change.
+			// The log updates the nodes' caches, and the job the copy in Redis: both compare the time of the change.
 			if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, people.ProfileJob(user))
 		},
 		AfterCommit: func(ctx context.Context) error {
-			// This node forgets the old profile at once; the others hear of it by the log.
+			// This node forgets the old profile at once; the others learn of the change from the log.
 			s.people.Changed(user, changedAt)
 			return s.fanout.Projector.Profiles.Project(ctx, user)
 		},

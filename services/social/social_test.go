@@ -14,7 +14,7 @@ import (
 	"tidings/services/people"
 )
 
-// node is the people of one node on real engines.
+// node is the social service of one node on real engines.
 type node struct {
 	*fanouttest.World
 	service *Service
@@ -46,7 +46,7 @@ func (n node) fails(what string, cmd *jobs.Command, code services.Code) {
 	}
 }
 
-// unchanged says that a command finds the state as it asks for.
+// unchanged checks that a command succeeds and changes nothing.
 func (n node) unchanged(what string, cmd *jobs.Command) {
 	n.TB.Helper()
 	if err := n.do(cmd); err != nil || cmd.Changed() {
@@ -96,7 +96,7 @@ func TestRefusedFollowsAndUnfollows(t *testing.T) {
 	})
 }
 
-// The limit holds to the last place, tells its number, and a place that is given back can be taken again.
+// A user can reach the limit and not exceed it. The error names the limit, and an unfollow makes room.
 func TestTheNumberFollowedIsLimited(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(fewFollowees + 2)
@@ -114,7 +114,7 @@ func TestTheNumberFollowedIsLimited(t *testing.T) {
 		n.unchanged("one of those followed, again", n.service.Follow(reader, others[0]))
 		n.Must(n.do(n.service.Unfollow(reader, others[0])))
 		n.Must(n.do(n.service.Follow(reader, others[fewFollowees])))
-		n.Must(n.do(n.service.Follow(others[0], reader))) // being followed is nobody's limit
+		n.Must(n.do(n.service.Follow(others[0], reader))) // followers do not count toward the limit
 	})
 }
 
@@ -125,7 +125,7 @@ func TestTheDefaultLimit(t *testing.T) {
 	}
 }
 
-// Posts from after the follow count; a new follow starts anew.
+// Posts from after the follow count. After an unfollow and a new follow, only those from after the new follow do.
 func TestPostsPublishedAfterTheFollowCount(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(2)
@@ -176,7 +176,7 @@ func TestAUserIDIsAssignedOnce(t *testing.T) {
 	})
 }
 
-// A profile is whole at once for its owner; nil leaves a half of it and "" removes it.
+// Users see a change of their own profile at once. nil leaves a field as it is, and "" removes it.
 func TestProfiles(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		user := n.Users(1)[0]

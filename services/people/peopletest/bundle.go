@@ -42,7 +42,7 @@ func (b *Bundle) MustWrite(fn func(tx *sql.Tx) error) {
 	}
 }
 
-// MakeUsers numbers users with the keys given.
+// MakeUsers makes users with these keys, and returns their IDs.
 func (b *Bundle) MakeUsers(keys ...string) []services.UserID {
 	b.T.Helper()
 	var list []services.UserID
@@ -93,7 +93,7 @@ func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
 	return ended
 }
 
-// planPrefix are the numbers before each step of a plan.
+// planPrefix matches the numbers before each step of a plan.
 var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
 // Plan is how SQLite would run a statement. The bundle is of SQLite. A test looks for the index that the statement is written
