@@ -37,7 +37,7 @@ const (
 // Act is one act.
 type Act struct {
 	ID      services.PostID // has the time at which it began
-	Actor   string          // the subject of the token; "": it names nobody
+	Actor   string          // the subject of the token; "" if it has none
 	Action  string          // the name of the mutation, or of an act of the console or the command line
 	Target  string          // a global ID, or the name of a webhook; "": the installation
 	Details string          // what was set; never a secret

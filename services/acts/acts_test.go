@@ -145,7 +145,7 @@ func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
 	})
 }
 
-// An act is kept whatever it was about: an engine refuses some texts, and long ones are cut.
+// An act is recorded whatever its text is: characters that an engine refuses are replaced, and long texts are cut.
 func TestAnyTextCanBeKept(t *testing.T) {
 	eachKept(t, func(k kept) {
 		for text, want := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// A fan-out that reaches a reader and ends while their page is read, after the inbox was: the page has the post all the same.
+// A fan-out reaches a reader and ends while their page is read, after the inbox was read. The page still has the post.
 func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 	var during func()
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {

@@ -139,7 +139,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	for range 5 {
 		n.publish(author, "newer")
 	}
-	n.settle() // with the log's first turn, which empties the cache
+	n.settle() // includes the first read of the log, which empties the cache
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); err != nil || len(page.Items) != 5 || n.ready(reader, 20) == nil {
 		t.Fatalf("%v, %v", places(page), err)
 	}

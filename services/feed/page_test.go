@@ -190,7 +190,7 @@ func TestWithoutEnginesAPageIsUnavailable(t *testing.T) {
 func TestPagesFromSQLAreThoseFromRedis(t *testing.T) {
 	with, readers := served(t), []services.UserID(nil)
 	rapid.Check(t, func(rt *rapid.T) {
-		if len(readers) == 20 { // enough histories to need the server twice
+		if len(readers) == 20 { // enough histories for the comparison without Redis below
 			return
 		}
 		users := with.Users(4)

@@ -112,8 +112,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	}, nil
 }
 
-// insert writes a post with the mode of its author, which is one look-up however many followers there are. A pulled post is also written to
-// the log, from which every node learns it; pulled is its version there.
+// insert writes a post with the mode of its author, which is one look-up for any number of followers. A pulled post is also
+// written to the log, from which every node learns of it; pulled is its version there.
 func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)

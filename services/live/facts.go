@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// The columns that scanShow reads, in its order. showColumnsOf stands alone where a statement has columns before them.
+	// The columns that scanShow reads, in its order. showColumnsOf is for statements that have other columns before them.
 	showColumnsOf = `s.id, s.host, s.title, s.cover_url, s.replay_url, s.status, s.planned_at, s.started_at, s.ended_at, s.cancelled_at,
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf

@@ -147,7 +147,8 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		sqltest.Equal(b.T, ended(3, start.Add(time.Hour)), true)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, mute); return err })
 		sqltest.Equal(b.T, ended(3, start), false)
-		// A host who hides left the boards that were made before. Later ones never had the host, whatever else the viewer mutes.
+		// A host who hides leaves the boards that were made before the hide. Later boards never had the host, even if the viewer
+		// mutes the host too.
 		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: services.PostIDAt(start.Add(time.Second))}
 		for _, restriction := range []services.Restriction{hide, mute} {
 			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, restriction); return err })

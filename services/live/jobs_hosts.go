@@ -249,7 +249,7 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	if err != nil {
 		return err
 	}
-	// Whether some replay belongs into lists. One job then brings the newest of the host, instead of one for each show.
+	// Whether some replay belongs in lists. Then one job adds the newest replays of the host, instead of one job for each show.
 	spreads := false
 	for _, show := range shows {
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {

@@ -60,8 +60,8 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 	return lists
 }
 
-// BenchmarkBoard reads the first 20 shows of boards of so many hosts, and counts the new shows on them. It also measures the
-// two alternative ways to read a page.
+// BenchmarkBoard reads the first 20 shows of boards of 10, 200 and 2000 hosts, and counts the new shows on them. It also measures
+// the two alternative ways to read a page.
 func BenchmarkBoard(b *testing.B) {
 	m, version := fullMemory(b)
 	for _, count := range []int{10, 200, 2000} {

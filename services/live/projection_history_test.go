@@ -76,7 +76,7 @@ func (w *boardWorld) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay updates the followers with IDs above after, up to to, as they stand when it runs.
+// pushReplay updates the followers with IDs above after and not above to, as they are when it runs.
 func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {

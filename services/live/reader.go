@@ -29,8 +29,8 @@ func (s *Service) replaysFor(session Session, first int) int {
 	return first + 1 + int(min(since, services.Retention))
 }
 
-// readerData reads a viewer's data, with at most so many replays, 0 for the hosts alone. It comes from Redis in one round trip,
-// after a rebuild of what is missing; or from SQL, for example if Redis lacks the viewer's last command.
+// readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. It comes from Redis in one round trip,
+// after a rebuild of a missing document; or from SQL, for example if Redis lacks the viewer's last command.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {
@@ -58,7 +58,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if err != nil && !services.IsUnavailable(err) {
 		return readerData{}, err
 	}
-	// Of Redis' answer only the lease is used, which is no projection of facts.
+	// Of the answer of Redis only the lease is used, because it is not a projection of facts.
 	known := readerData{building: answered}
 	if answered {
 		known.lease = read.Lease
@@ -116,8 +116,8 @@ func (s *Service) factual(ctx context.Context, viewer services.UserID, after Sho
 	return list, nil
 }
 
-// reach catches the cache up with the version of a session, which came in the argument field. INVALID for a version that no node can have
-// made.
+// reach catches the cache up with the version of a session. field names the argument in the error. INVALID for a version that no
+// node can have made.
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()

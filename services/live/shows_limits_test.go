@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// An idempotency key has one effect, also if it is repeated together with a key that was never answered.
+// A command that is repeated under its idempotency key has one effect and one answer. Another input under the key is refused.
 func TestIdempotencyOfShows(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newStage(w)

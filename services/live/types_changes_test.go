@@ -56,7 +56,7 @@ func transition(s Show, name string, now time.Time) (Show, bool, error) {
 // TestTransitions goes through the orders of arrival: the resulting show, or why the transition is refused.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		steps string // @ sets the clock, which begins at 100; a trailing = says that a step changes nothing, ! that it is CONFLICT, ? that it is INVALID
+		steps string // @ sets the clock, which begins at 100. A step ends in = if it changes nothing, ! if it is CONFLICT, ? if it is INVALID
 		want  string
 	}{
 		{"", "UPCOMING plan 60"},

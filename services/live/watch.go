@@ -105,7 +105,7 @@ func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) 
 // follow changes the badges too.
 func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
-	// Past its longest life. No lease tells that, so it is checked at each turn.
+	// Whether the session is past its longest life. No lease tells that, so it is checked at each turn.
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
@@ -115,7 +115,7 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
 	if now := s.clock.Now(); !w.guest && now.Sub(w.renewed) >= w.every()/2 {
-		if !s.renew(ctx, w.session, lease{}) { // whatever was read last: another session may have the slot since
+		if !s.renew(ctx, w.session, lease{}) { // without the lease that was read last: another session may have taken the slot since
 			if err := w.follow(ctx, badges, true); err != nil {
 				return change, err
 			}
@@ -190,8 +190,9 @@ func (w *watcher) follow(ctx context.Context, badges *services.Badges, over bool
 	return nil
 }
 
-// newHosts are the shows of hosts followed since the session was made, which has none of them: those that are live or upcoming,
-// and those that have become replays since. older is how many of their other replays are above the session's first show.
+// newHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows that
+// are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
+// session's first show.
 func (w *watcher) newHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.reader.hosts {

@@ -192,7 +192,7 @@ func IDs(ctx context.Context, r sql.Reader, keys []string) (map[string]services.
 	return numbers, err
 }
 
-// ByID reads users by ID. An unknown ID is absent; so is that of a user who is being erased, whose content is then nobody's.
+// ByID reads users by ID. An unknown ID is absent; so is that of a user who is being erased, whose content then has no author.
 func ByID(ctx context.Context, r sql.Reader, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	users := make(map[services.UserID]services.User, len(numbers))
 	err := r.Each(ctx, usersByNumber, []any{numbers}, func(scan func(...any) error) error {

@@ -26,8 +26,8 @@ UNION ALL SELECT c.follower, c.followee, 1 FROM c CROSS JOIN blocks WHERE blocke
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN mutes WHERE muter = c.follower AND muted = c.followee
 UNION ALL SELECT c.follower, c.followee, 0 FROM c CROSS JOIN hides WHERE author = c.followee AND hides.follower = c.follower`)
 
-	// A hide or a mute alone is enough for not shown, so both are counted anew: if one ends, the other still holds. A mute holds
-	// until its job removes it.
+	// A follow is not shown while there is a mute or a hide. Both are counted anew, because one may end while the other still
+	// holds. A mute holds until its job removes it.
 	showFollow = sql.NewStatement("show a follow", `
 UPDATE follows SET shown = 0 = (SELECT count(*) FROM mutes WHERE muter = $1 AND muted = $2) + (SELECT count(*) FROM hides WHERE author = $2 AND follower = $1)
 WHERE follower = $1 AND followee = $2`)

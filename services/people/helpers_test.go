@@ -29,7 +29,7 @@ type bundle struct {
 	url   string
 }
 
-// each runs a test on both engines, on a new database with a standing clock.
+// each runs a test on both engines, on a new database with a stopped clock.
 func each(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })

@@ -26,7 +26,7 @@ type Memory struct {
 	numbers *changelog.Cache[string, services.UserID]
 }
 
-// NewMemory makes an empty cache for so many people, 0 for 100,000, which follows the log.
+// NewMemory makes an empty cache that follows the log. capacity is how many people it holds; 0 means 100,000.
 func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory {
 	if capacity == 0 {
 		capacity = 100_000
@@ -53,7 +53,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// empty forgets everybody, after the log could not be followed.
+// empty forgets all users, after the log could not be followed.
 func (m *Memory) empty() {
 	m.Clear()
 	m.numbers.Clear()

@@ -92,8 +92,8 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 	})
 }
 
-// The likes of the viewer's own post are all listed but those of users whom the viewer blocks: a notification has told of them, and a
-// user who hides or blocks must not leave a gap. On a post of somebody else such users are left out.
+// All likes of the viewer's own post are listed, except those of users whom the viewer blocks: the viewer was notified of them,
+// and a gap would reveal that a user hides or blocks. On a post of another author users who hide or block are left out.
 func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		const viewer, hider, blocker, blocked, erased, other = 1, 2, 3, 4, 5, 6

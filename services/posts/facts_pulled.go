@@ -107,7 +107,8 @@ var (
 	forgetFanouts = sql.NewStatement("forget fan-outs", `DELETE FROM fanouts WHERE began_at < $1 RETURNING post, author`)
 )
 
-// BeginFanout records that a post's fan-out has begun, in so many chunks. Repeated, it changes nothing: the job that splits it may run twice.
+// BeginFanout records that a post's fan-out has begun, and its number of chunks. Repeated, it changes nothing: the job that
+// splits the fan-out into chunks may run twice.
 func BeginFanout(ctx context.Context, tx *sql.Tx, fanout InFlightFanout, chunks int) error {
 	_, err := tx.Run(ctx, insertFanout, fanout.Post, fanout.Author, chunks, tx.Now)
 	return err
@@ -148,8 +149,8 @@ func fanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (
 	return list, err
 }
 
-// ForgetFanouts deletes fan-outs that began before a time and returns them: a chunk of theirs is a dead job. The caller tells the nodes
-// that they have ended.
+// ForgetFanouts deletes fan-outs that began before a time and returns them: the job of one of their chunks is dead. The caller
+// notifies the nodes that they have ended.
 func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFlightFanout, error) {
 	return fanouts(ctx, tx, forgetFanouts, before)
 }

@@ -16,13 +16,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bundle is a database with posts.
 type bundle struct{ *peopletest.Bundle }
 
-// eachStore runs a test on both engines, each time on a new database with a standing clock.
+// eachStore runs a test on both engines, each time on a new database with a stopped clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
 }
 
-// newBundle opens a database with a standing clock; the test's end closes it.
+// newBundle opens a database with a stopped clock; the test's end closes it.
 func newBundle(t *testing.T, url string) *bundle {
 	t.Helper()
 	return &bundle{peopletest.NewBundle(t, url)}

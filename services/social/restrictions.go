@@ -204,7 +204,7 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 }
 
 // mayFollow is FORBIDDEN while the follower blocks the followee, and NOT_FOUND, as for an unknown user, while the followee blocks
-// the follower: nobody learns that they are blocked. Neither changes until the transaction ends.
+// the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
 func mayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
 		return err

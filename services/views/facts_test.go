@@ -163,7 +163,7 @@ func TestTheNewestItemsHaveAFloor(t *testing.T) {
 	})
 }
 
-// Whatever is reported in whatever order, an item stands at its latest time unless it was removed after that.
+// For any reports in any order, an item is in the view at its latest time, unless it was removed after that.
 func TestViewItemsAreWhatWasReported(t *testing.T) {
 	histories.Fewer(t, 3)
 	sqltest.EachURL(t, func(t *testing.T, url string) {

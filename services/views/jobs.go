@@ -61,7 +61,7 @@ func (s *Service) endRefill(ctx context.Context, view View) error {
 // reconcileItem makes an item in Redis agree with the facts: it is added at its time, or removed and then read again. A missing view stays
 // missing: its next reader builds it.
 func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
-	// at is valid only if the item stands: the time of a removed one is of no use here.
+	// at is valid only if stands is true: the item is in the view.
 	type fact struct {
 		at     time.Time
 		stands bool

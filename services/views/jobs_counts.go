@@ -168,7 +168,7 @@ func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []ser
 	if err != nil {
 		return nil, false, err
 	}
-	// One more than a page: a larger view names nobody, because listing its readers takes as long as the job.
+	// One more than a page: for a larger view everyone is true, because listing its readers takes as long as the job.
 	users, err = readReaders(ctx, s.db, view, 0, s.projector.ActiveSince(), readersPerPage+1)
 	return users, len(users) > readersPerPage, err
 }

@@ -2,8 +2,8 @@
 //
 // An item and the job that projects it are one transaction. A user's position in a view is a row of SQL and never goes back. New
 // items are counted from the newest items of the view, which Redis keeps once for all users, so that reporting an item costs the
-// same whoever looks. A page of views is one query and one round trip, whatever their number. A view that is not in Redis is
-// rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
+// same for any number of readers. A page of views is one query and one round trip, whatever their number. A view that is not in
+// Redis is rebuilt by its next reader, whose counts come from SQL; when Redis does not answer, SQL counts, to the same bound.
 //
 // The new items in the views that a user touched last are a source of their badges: one number. When an item comes or goes, SQL
 // counts it again for each reader who is not dormant, and it is projected as a versioned field. Its version is a sum of numbers

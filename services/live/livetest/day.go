@@ -143,7 +143,7 @@ func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	return out.Flush()
 }
 
-// Board returns the lines that a viewer's board must have if only the first so many shows exist, each with title and status.
+// Board returns the lines that a viewer's board must have if only d.Shows[:shows] exist, each with title and status.
 // cut reports whether older replays exist than boards keep.
 func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	type placed struct {
@@ -181,7 +181,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	return lines, false
 }
 
-// Active counts the live and upcoming shows among the first so many.
+// Active counts the live and upcoming shows in d.Shows[:shows].
 func (d *Day) Active(shows int) (count int) {
 	for _, show := range d.Shows[:shows] {
 		if show.Ended.IsZero() && !show.Cancelled {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Bundle is a database with what tests of facts need around it. A step that fails ends the test. Its clock stands: a test moves it.
+// Bundle is a database with helpers for tests of facts. A step that fails ends the test. Its clock is stopped: a test advances it.
 type Bundle struct {
 	*sql.DB
 	T     *testing.T
@@ -21,13 +21,13 @@ type Bundle struct {
 	URL   string
 }
 
-// EachBundle runs a test on both engines, each time on a new database with a standing clock.
+// EachBundle runs a test on both engines, each time on a new database with a stopped clock.
 func EachBundle(t *testing.T, test func(b *Bundle)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(NewBundle(t, url)) })
 }
 
-// NewBundle opens a database with a standing clock; the test's end closes it.
+// NewBundle opens a database with a stopped clock; the test's end closes it.
 func NewBundle(t *testing.T, url string) *Bundle {
 	t.Helper()
 	clock := sqltest.NewClock()

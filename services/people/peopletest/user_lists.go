@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// WalkUserLists walks lists of users to their ends, some at once, by pages of a size, and returns their positions and the sizes of the
-// pages of each.
+// WalkUserLists walks the lists of owners to their ends, one page of each list at a time, and returns for each owner the
+// positions of the items and the sizes of the pages.
 func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, position func(T) uint64,
 	read func([]services.UserPage) (map[services.UserPage]services.UserList[T], error),
 ) (walked map[services.UserID][]uint64, sizes map[services.UserID][]int) {
@@ -32,7 +32,7 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 				walked[page.Owner] = append(walked[page.Owner], position(item))
 			}
 			sizes[page.Owner] = append(sizes[page.Owner], len(list.Items))
-			// A position that does not fall would be an endless list.
+			// If positions did not fall, the list would have no end.
 			if delete(next, page.Owner); list.More {
 				if list.Next >= page.Before {
 					t.Fatalf("the page after %d is before %d", page.Before, list.Next)
