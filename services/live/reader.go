@@ -30,7 +30,7 @@ func (s *Service) replaysFor(session Session, first int) int {
 }
 
 // readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. It comes from Redis in one round trip,
-// after a rebuild of a missing document; or from SQL, for example if Redis lacks the viewer's last command.
+// after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
 	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
 	if after.Replay {

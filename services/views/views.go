@@ -77,7 +77,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
 	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
-		// The time must be ahead of both clocks: after this node's clock was set back, its IDs still have the later time.
+		// Refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later time.
 		if at.After(tx.Now.Add(clocksDiffer)) && at.After(tx.Moment(s.ids.Now).Add(clocksDiffer)) {
 			return false, services.Errorf(services.Invalid, "at: %s is in the future", at.UTC().Format(time.RFC3339))
 		}
