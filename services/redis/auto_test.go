@@ -102,7 +102,7 @@ func (p *pieces) count() int {
 	return p.n
 }
 
-// one counts a piece, unless it makes a connection: their number is up to the client.
+// one counts a piece, unless it is part of making a connection: the client decides how many connections it makes.
 func (p *pieces) one(first redis.Cmder) {
 	if handshakes(first) || first.Name() == "info" {
 		return

@@ -84,7 +84,7 @@ func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false
 	}
-	// These servers answer, and serve nobody: to wait for each of them would cost as much as for one that is away.
+	// These servers answer but serve nobody: to wait for one would cost as much as to wait for an absent server.
 	return unreachable(err) || redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "MASTERDOWN") ||
 		redis.HasErrorPrefix(err, "max number of clients reached")
 }
@@ -92,7 +92,7 @@ func isOutage(err error) bool {
 // saysNothing reports whether an error says nothing about the server: the caller gave up before the call reached the network,
 // no connection was free, or the call came after Close.
 func saysNothing(err error) bool {
-	// What the network itself reports says something of the server, also where it wraps the end of a context.
+	// An error of the network itself does say something about the server, even if it wraps the end of a context.
 	if _, network := errors.AsType[*net.OpError](err); network {
 		return false
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Beside is a write that is added to the next writes under a context, in their transactions: a record of them, for instance. It is stored
-// exactly if one of these transactions was committed. Make it with WithBeside.
+// Beside is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly if one of
+// these transactions was committed. Make it with WithBeside.
 type Beside struct {
 	write     func(ctx context.Context, tx *Tx) error
 	committed atomic.Bool
@@ -35,7 +35,7 @@ func besideOf(ctx context.Context) *Beside {
 func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
 	both := make([]func(*Tx) error, len(fns))
 	for i, fn := range fns {
-		// The order is that of the facts: what is added may read what the function has written.
+		// fn runs first: the added write may read what fn has written.
 		both[i] = func(tx *Tx) error {
 			if err := fn(tx); err != nil {
 				return err
@@ -50,7 +50,7 @@ func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) 
 // note records the outcome of the functions.
 func (b *Beside) note(errs []error) {
 	for _, err := range errs {
-		// One function of the batch is enough: what it was added to stands.
+		// One function without an error is enough: the write that was added to it is committed.
 		if err == nil {
 			b.committed.Store(true)
 		}

@@ -2,12 +2,12 @@ package sql
 
 import "context"
 
-// A counter is a row that everyone who raises it locks until the commit, so values are given out in the order of the
-// commits.
+// A counter is a row. A transaction that raises it holds its lock until the commit, so values are given out in the order
+// of the commits.
 var (
 	lockCounter = NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 
-	// The rows are made by migrations: a counter of an unknown name raises nothing, and gives 0.
+	// Migrations make the rows: for an unknown name RaiseCounter changes nothing and returns 0.
 	raiseCounter = NewStatement("raise a counter", `UPDATE counters SET value = value + $2 WHERE name = $1 RETURNING value`)
 )
 

@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// Date sets when the event of this function happened: the moment of an ID, 0 for now. Call Date(0) at the end of the function, because the
-// transaction's next function keeps the setting.
+// Date sets when the event of this function happened, as an ID of that moment; 0 is now. Call Date(0) at the end of the function, because
+// the transaction's next function keeps the setting.
 func (tx *Tx) Date(moment services.PostID) { tx.dated = moment }
 
 // Dated is the ID of the moment at which the event happened, 0 for now.
@@ -26,8 +26,8 @@ func (tx *Tx) HappenedAt() time.Time {
 // replayPause is the longest pause between two events of a replay that DueAt allows for.
 const replayPause = 5 * time.Minute
 
-// DueAt is when a job that should run at a time is due: at that time. If the time is over, because the event was reported late, the job
-// waits for replayPause: events from before that time may follow, and the job would otherwise run without them.
+// DueAt is when a job that should run at a time is due: at that time. If the event was reported late, the job is due in replayPause at the
+// earliest: events from before that time may follow, and the job would otherwise run without them.
 func (tx *Tx) DueAt(at time.Time) time.Time {
 	if soonest := tx.Now.Add(replayPause); tx.dated != 0 && at.Before(soonest) {
 		return soonest
@@ -50,7 +50,7 @@ func (tx *Tx) NewIDIn(ctx context.Context, ids *services.IDClock, newest Stateme
 		return id, nil
 	}
 	for {
-		// Only events that are told late share a millisecond: those of one moment get IDs one after the other.
+		// Only events that are reported late share a millisecond: events of one moment get IDs one after the other.
 		first, next := id.OfMillisecond()
 		var taken services.PostID
 		if _, err := tx.One(ctx, newest, []any{first, next}, &taken); err != nil {

@@ -40,7 +40,7 @@ type Statement struct {
 	texts [dialects]string
 }
 
-// NewStatement declares a statement. Its name is its own: a second statement of that name with another text panics.
+// NewStatement declares a statement. Its name is unique: a second statement of that name with another text panics.
 func NewStatement(name, text string) Statement {
 	s := AdHoc(name, text)
 	if other, found := declared.LoadOrStore(name, s); found && other != s {
@@ -106,7 +106,7 @@ func (d dialect) translate(text string) string {
 			return d.locking(strings.Join(words, " "))
 		}
 	})
-	// SQLite writes parameters as ?1. A $ occurs in statements for parameters alone.
+	// SQLite writes parameters as ?1. In statements, $ occurs only in parameters.
 	if d == SQLite {
 		text = limit.ReplaceAllString(text, "LIMIT $$$1 + 0")
 		text = strings.ReplaceAll(text, "$", "?")
@@ -115,7 +115,8 @@ func (d dialect) translate(text string) string {
 }
 
 // limit is a parameter that is the whole LIMIT. SQLite plans by the bound value of such a parameter, and so prepares the
-// statement anew whenever the value changes. That takes longer than most statements do. It does not look into a sum.
+// statement anew whenever the value changes. That takes longer than most statements do. SQLite does not look into a sum,
+// so the translation adds 0.
 var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
 
 // among is {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
@@ -171,7 +172,7 @@ type Insertion struct {
 }
 
 // NewInsertion makes an insertion into a table from its columns, NAME TYPE, NAME TYPE, and what follows the values,
-// such as ON CONFLICT. Its name need not be its own.
+// such as ON CONFLICT. Its name need not be unique.
 func NewInsertion(name, table, columns, tail string) Insertion {
 	var names, kinds, values, lists []string
 	for i, column := range strings.Split(columns, ",") {
@@ -219,15 +220,15 @@ func columnOf[T any](all [][]any, i int) []T {
 	return list
 }
 
-// What a migration says for PostgreSQL alone.
+// The parts of a migration that are for PostgreSQL alone.
 var (
 	tableOption = regexp.MustCompile(`WITH \(fillfactor = \d+\)`)
 	numberKey   = regexp.MustCompile(`(\w+)\s+BIGINT NOT NULL PRIMARY KEY`)
 )
 
-// schema turns a migration, which is written for PostgreSQL, into the engine's own. On SQLite a table with a
-// fill factor becomes one WITHOUT ROWID, which is its primary key's index, and a number that is a primary key
-// becomes the rowid itself.
+// schema translates a migration, which is written for PostgreSQL, for the engine. On SQLite a table with a fill
+// factor becomes a table WITHOUT ROWID, which is the index of its primary key, and a number that is a primary
+// key becomes the rowid itself.
 func (d dialect) schema(text string) string {
 	if d == Postgres {
 		return text
@@ -244,7 +245,7 @@ func (d dialect) schema(text string) string {
 // Rows is a parameter that is a table: see {rows}. Its values are numbers and texts, in the order of the columns.
 type Rows [][]any
 
-// bind turns our words into what the engine's driver takes.
+// bind turns arguments into values that the engine's driver takes.
 func (d dialect) bind(args []any) []any {
 	bound := make([]any, len(args))
 	for i, arg := range args {
@@ -288,8 +289,8 @@ func (d dialect) bindOne(arg any) any {
 	}
 }
 
-// basic turns a value of a named type, or a list of such numbers, which only its feature knows, into what the driver
-// takes. It is slower than the cases of bindOne, which are the types that every package shares.
+// basic turns a value of a named type that only its feature knows, or a list of such numbers, into a value that the
+// driver takes. It is slower than the cases of bindOne, which are the types that every package shares.
 func (d dialect) basic(value any) any {
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.String:

@@ -29,7 +29,7 @@ func TestStatementsInBothDialects(t *testing.T) {
 	}
 }
 
-// An address of a file names no host, whatever system its path is of.
+// The address of a file names no host, on any system.
 func TestPathsInAddressesOfFiles(t *testing.T) {
 	for path, want := range map[string]string{"/data/tidings.db": "/data/tidings.db", "C:/data/tidings.db": "/C:/data/tidings.db"} {
 		if got := uriPath(path); got != want {
@@ -76,7 +76,7 @@ func TestParametersInBothDialects(t *testing.T) {
 	}
 }
 
-// A feature's own types are nowhere in this package.
+// This package does not know the types of a feature, and binds them by their kind.
 func TestParametersOfUnknownTypes(t *testing.T) {
 	type (
 		word   string
@@ -96,7 +96,7 @@ func TestParametersOfUnknownTypes(t *testing.T) {
 	}
 }
 
-// Every word of the migrations that SQLite lacks has to be turned into one of its own.
+// Every word of the migrations that SQLite lacks must be translated.
 func TestSchemaForSQLite(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil || len(files) == 0 {

@@ -31,7 +31,7 @@ func (tx *Tx) runEnds(ctx context.Context) error {
 		}
 		values[k.end] = append(values[k.end], k.value)
 	}
-	// An end may keep values for no other end: there is one turn.
+	// An end must not keep values for another end: the ends run once.
 	tx.kept = nil
 	for _, end := range ends {
 		if err := end.run(ctx, tx, values[end]); err != nil {

@@ -25,7 +25,7 @@ func Fault(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	// A function's own refusal, or an error that has its meaning already.
+	// A function's own refusal, or an error that has its meaning already, stays as it is.
 	if _, known := errors.AsType[*services.Error](err); known {
 		return err
 	}
@@ -104,8 +104,8 @@ func conflicting(err error) bool {
 	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLong)
 }
 
-// lost reports whether the connection went away, and not the caller's time. Before COMMIT is sent nothing of the transaction stands then;
-// afterwards nobody knows.
+// lost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, nothing of the transaction stands
+// then; if it was, nobody knows.
 func lost(ctx context.Context, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))

@@ -19,7 +19,7 @@ import (
 	"tidings/services"
 )
 
-// What the examination finds fault with.
+// The limits beyond which the examination finds fault.
 const (
 	oldestPostgres = 140000      // server_version_num
 	clockTolerance = time.Second // a node stops taking requests at 2 s
@@ -79,13 +79,13 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	var standby, readOnly, synced, creates bool
 	var now int64
 	asked := x.clock.Now()
-	// It stops at what keeps it from asking further, and goes on after what it finds fault with.
+	// An error of this query ends the examination, since nothing more can be asked; a fault in its answer does not.
 	err := s.db.QueryRowContext(ctx, postgresFacts).Scan(&version, &name, &standby, &readOnly, &synced, &most, &creates, &encoding, &now)
 	if err != nil {
 		x.add(services.Failure, Fault("read the settings of "+s.name, err).Error(), "Give the user the right to connect to the database and to use its schema.")
 		return
 	}
-	// What the question took bounds the error of the comparison of clocks below.
+	// The duration of the query bounds the error of the comparison of clocks below.
 	took := x.clock.Now().Sub(asked)
 	x.check(version < oldestPostgres, services.Warning, fmt.Sprintf("%s, version %s", s.name, name),
 		"Use PostgreSQL 14 or newer: older ones hold the row locks of a node that died for longer.")
@@ -101,7 +101,7 @@ func (x *examination) postgres(ctx context.Context, s *DB) {
 	}
 	x.check(most < 2*defaultMaxConns, services.Warning, fmt.Sprintf("max_connections is %d, and a node uses up to %d", most, defaultMaxConns+1),
 		fmt.Sprintf("Allow %d for each node, and some for yourself.", defaultMaxConns+1))
-	// The server read its clock at some time between the question and the answer: the middle is the best guess, and the error is at most
+	// The server read its clock at some time between the query and the answer: the middle is the best guess, and the error is at most
 	// took.
 	ahead := asked.Add(took / 2).Sub(FromMicros(now))
 	x.check(ahead.Abs() > clockTolerance+took, services.Failure, fmt.Sprintf("the clocks of this machine and of the server differ by %s", ahead.Abs().Round(time.Millisecond)),
@@ -189,7 +189,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	}
 	if s.db, err = sql.Open("sqlite", dsn); err == nil {
 		defer func() { _ = s.db.Close() }() // it was only read
-		// quick_check reads all pages and compares no index with its table: minutes less for a large file.
+		// quick_check reads all pages and compares no index with its table, which saves minutes for a large file.
 		var verdict string
 		if err = s.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err == nil && verdict != "ok" {
 			err = errors.New(verdict)
@@ -207,7 +207,7 @@ func (x *examination) sqlite(ctx context.Context, s *DB, file string) {
 	x.tables(ctx, s.db)
 }
 
-// disk checks the space of a folder's file system. A full disk is the one fault of SQLite that is easy to see before.
+// disk checks the space of a folder's file system. A full disk is the one fault of SQLite that is easy to foresee.
 func (x *examination) disk(folder string) {
 	free, err := freeSpace(folder)
 	if err != nil {
@@ -217,8 +217,8 @@ func (x *examination) disk(folder string) {
 	x.check(free < lowDisk, services.Warning, fmt.Sprintf("%s are free in %s", humanize.IBytes(free), services.Quote(folder)), "Make room: without it writes are refused.")
 }
 
-// holderOf names the process that has a SQLite file open, "" if none has. It tries for a shared lock, so two
-// examinations do not meet.
+// holderOf names the process that has a SQLite file open, "" if none has. It tries for a shared lock, so that two
+// examinations do not take each other for the holder.
 func holderOf(path string) string {
 	file, err := os.Open(path + ".lock")
 	if err != nil {

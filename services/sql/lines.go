@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Lines reads with any SQL, one line a row: for tests and tools.
+// Lines runs any SQL and returns one line for each row: for tests and tools.
 func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []string, err error) {
 	found, err := r.db.query(ctx, AdHoc("test", text).texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
@@ -33,7 +33,7 @@ func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []st
 	return lines, found.Err()
 }
 
-// Columns has a name for each value of the rows, none where there are no rows.
+// Columns returns an empty name for each column, and nil if there are no rows.
 func (h *heldRows) Columns() ([]string, error) {
 	if len(h.rows) == 0 {
 		return nil, nil

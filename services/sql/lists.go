@@ -6,14 +6,15 @@ import (
 	"tidings/services"
 )
 
-// MostHidden is how many rows that the viewer may not see a page of a list skips. After that many the page is short, and reports that more
-// follows.
+// MostHidden is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many the page is
+// short, and reports that more follows.
 const MostHidden = services.Retention
 
-// ReadLists reads pages of lists, as a viewer may see them, by one statement. It has the parameters pages, the greatest
-// size and one more, and the viewer, and selects the rows of each page in the order of its list. ask is the parameters
-// of a page after its index, and its size. read reads a row: the index of its page, the item with its position, and
-// where the page ends if not at an item. The zero position is a row without an item, the zero end that of the list.
+// ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
+// pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list. ask
+// returns the parameters of a page that follow its index, and its size. read reads a row: the index of its page, the item
+// with its position, and where the page ends if it does not end at an item. A zero position means that the row has no
+// item, a zero end that the list ends there.
 //
 // Many lists are read for one request, such as the likes of each post of a page: one statement for all of them is one
 // round trip. Rows that the viewer may not see are skipped in SQL, at most MostHidden of a page, so that a list of
@@ -26,7 +27,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		row, size := ask(page)
 		asked[i], sizes[i], longest = append([]any{i}, row...), size, max(longest, size)
 	}
-	// Rows and ends of a page that has nothing are zero, which is no position of any list.
+	// none is the zero position, which no item of any list has. The end of a page without rows stays zero.
 	var none P
 	lists, ends := make([]services.List[P, T], len(pages)), make([]P, len(pages))
 	err := r.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {
@@ -35,7 +36,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		if err != nil {
 			return err
 		}
-		// One item more than the page wants only tells that more follow: Next stays at the last one shown.
+		// An item beyond the size of the page only tells that more follow: Next stays at the last item of the page.
 		if ends[i] = end; position != none {
 			if lists[i].Items = append(lists[i].Items, item); len(lists[i].Items) <= sizes[i] {
 				lists[i].Next = position
@@ -57,8 +58,8 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// UserLists is ReadLists for lists of users, the greatest position first. read reads an item after the columns before it, and its position:
-// 0 for no item.
+// UserLists is ReadLists for lists of users, the greatest position first. read scans the columns of first and those of an item, and returns
+// the item with its position: 0 for no item.
 func UserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPage]services.UserList[T], error) {

@@ -18,7 +18,7 @@ func lockFile(path string) (io.Closer, error) {
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 	}
 	held, err := tryLock(file, true)
-	// The number of the other process is for the operator. It may be missing: the other one may just have begun.
+	// The error names the other process for the operator. Its ID may be missing: the process may just have begun.
 	if held {
 		holder := readHolder(file)
 		_ = file.Close()
@@ -32,13 +32,13 @@ func lockFile(path string) (io.Closer, error) {
 		_ = file.Close()
 		return nil, services.Wrapf(services.Unavailable, err, "the database file %s cannot be locked", path)
 	}
-	// The file stays open: closing it would let go of the lock.
+	// The file stays open: closing it would release the lock.
 	return file, nil
 }
 
-// writeHolder writes this process's number into the lock file.
+// writeHolder writes the ID of this process into the lock file.
 func writeHolder(file *os.File) error {
-	// The former holder's number may be longer.
+	// The former holder's ID may be longer.
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
@@ -46,7 +46,8 @@ func writeHolder(file *os.File) error {
 	return err
 }
 
-// readHolder is for the message alone: the lock is what counts.
+// readHolder returns the process that the lock file names, as " by process ID", or "". It is for messages alone: only the lock itself
+// counts.
 func readHolder(file *os.File) string {
 	var text [20]byte
 	n, err := file.ReadAt(text[:], 0)

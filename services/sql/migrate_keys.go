@@ -14,7 +14,7 @@ import (
 // valid ref: an import allowed any text. Other keys stay in the column import_key, which nothing else reads but the export.
 const keysMigration = 75
 
-// importedTables are the tables with keys of imports, and who created their rows.
+// importedTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
 var importedTables = []struct{ kind, table, owner string }{
 	{services.PostType, "posts", "author"},
 	{services.ShowType, "shows", "host"},
@@ -41,7 +41,7 @@ func keysToRefs(ctx context.Context, r Runner) error {
 		label := AdHoc("name "+t.table, fmt.Sprintf(`INSERT INTO refs (type, object, ref, owner, url, data)
 			SELECT '%[1]s', id, import_key, %[3]s, '', '' FROM %[2]s WHERE import_key <> '' AND NOT {in import_key $1 TEXT} ORDER BY id
 			ON CONFLICT DO NOTHING`, t.kind, t.table, t.owner))
-		// The text of a key was free, and a ref has rules: what breaks them stays a key alone.
+		// A key could be any text, but a ref has rules: a key that breaks them does not become a ref.
 		invalid := []string{}
 		err := r.Each(ctx, keys, nil, func(scan func(...any) error) error {
 			var key string
@@ -54,8 +54,8 @@ func keysToRefs(ctx context.Context, r Runner) error {
 		if err != nil {
 			return err
 		}
-		// Both leave out a ref that is taken. Labelled objects go first: the second statement then finds their rows and
-		// leaves them.
+		// Both statements leave out a ref that is taken. Labelled objects go first: the second statement then finds their
+		// rows and leaves them.
 		for _, st := range []Statement{name, label} {
 			if _, err := r.Run(ctx, st, invalid); err != nil {
 				return err

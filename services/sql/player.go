@@ -34,8 +34,8 @@ func (s step) same(text string, args []any) bool {
 	return s.text == text && reflect.DeepEqual(s.args, args)
 }
 
-// errWaits is the panic that stops a function where it needs an unknown answer. As an error, a function might handle it
-// and go on.
+// errWaits is the panic that stops a function where it needs an unknown answer. If it were returned as an error, a
+// function might handle it and go on.
 var errWaits = errors.New("store: the answer to a statement is not known yet")
 
 // player answers the statements of a function from the last pass where it can, and records them for the next pass. It
@@ -64,12 +64,13 @@ func (p *player) believes() bool {
 	return true
 }
 
-// changed reports whether a statement of this run may have changed a row: all may but plain queries, and those that found no row to change.
+// changed reports whether a statement of this run may have changed a row. Every statement may, except plain queries and statements that
+// found no row to change.
 func (p *player) changed() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
 		text := strings.TrimSpace(s.text)
 		known := s.answer != nil && s.answer.err == nil
-		// The count of a WITH says nothing of what stands in it.
+		// The count of a WITH statement does not include the writes in its WITH clause.
 		return !known || strings.HasPrefix(text, "WITH") || s.answer.changed > 0 && !strings.HasPrefix(text, "SELECT")
 	})
 }
@@ -102,7 +103,7 @@ func (p *player) next(text string, args []any, rows bool) answer {
 	switch {
 	case now.answer != nil:
 		return *now.answer
-	// The function cannot go on without the rows. A count it can: guess.
+	// Without the rows the function cannot go on. Without a count it can: the count is guessed.
 	case rows:
 		p.waits = true
 		panic(errWaits)
@@ -125,14 +126,14 @@ func (p *player) query(_ context.Context, text string, args []any) (found, error
 	return &heldRows{rows: got.rows}, got.err
 }
 
-// exec answers a statement of which only the count of rows is known to the function.
+// exec answers a statement of which the function sees only the number of changed rows.
 func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, error) {
 	got := p.next(text, args, false)
 	return driver.RowsAffected(got.changed), got.err
 }
 
-// readAnswer reads the answer to the next statement of a pass. All rows are read at once: the connection has the
-// answers of the other statements behind them.
+// readAnswer reads the answer to the next statement of a pass. All rows are read at once: the answers to the other
+// statements follow them on the connection.
 func readAnswer(results pgx.BatchResults) (got answer) {
 	rows, err := results.Query()
 	if err != nil {
@@ -152,7 +153,7 @@ func readAnswer(results pgx.BatchResults) (got answer) {
 		}
 		got.rows = append(got.rows, values)
 	}
-	// After the last row only: the tag of a statement comes behind its rows.
+	// The tag of a statement comes after its rows, so it is read last.
 	got.err, got.changed = rows.Err(), rows.CommandTag().RowsAffected()
 	return got
 }
@@ -206,8 +207,8 @@ func (h *heldRows) Scan(into ...any) error {
 	return nil
 }
 
-// assign stores a value of PostgreSQL as database/sql does when it scans: the functions of a batch scan both, and must not see a
-// difference. A value that does not fit is an error, and is never cut.
+// assign stores a value of PostgreSQL as database/sql does when it scans: a function runs in a batch or alone, and must not see a
+// difference. A value that does not fit is an error, and is never truncated.
 func assign(into, value any) error {
 	if scanner, ok := into.(sql.Scanner); ok {
 		return scanner.Scan(value)

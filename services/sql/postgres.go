@@ -54,7 +54,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 		return services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(cfg.URL))
 	}
 	s.name = fmt.Sprintf("PostgreSQL database %s of user %s at %s:%d", config.Database, config.User, config.Host, config.Port)
-	// The driver's default waits for as long as the system does for a machine that is gone, which is minutes.
+	// By default the driver waits for an absent machine as long as the system does, which is minutes.
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}

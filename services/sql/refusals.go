@@ -14,7 +14,7 @@ import (
 	"tidings/services"
 )
 
-// An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on the Store
+// An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on, the DB
 // reports that it takes no writes, until a test write, which Watch makes each second, is on disk again. Only a real write can
 // tell: a node that does not write learns nothing, and an update that matches no row proves nothing.
 
@@ -43,8 +43,8 @@ func (s *DB) noteRefusal(errs []error) {
 	}
 }
 
-// Refused says of an error that the engine is there and has no room, or may not write. It is narrower than UNAVAILABLE:
-// an engine that is away refuses nothing.
+// Refused reports whether an error means that the engine answers, but has no room or may not write. It is narrower than
+// UNAVAILABLE: an engine that does not answer refuses nothing.
 func Refused(err error) bool {
 	// 53100 is a full disk, 25006 a database that is read only, 58030 an I/O error.
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -67,7 +67,7 @@ func (s *DB) CheckWrites(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	// SQLite's log may have filled the disk. It is copied into the file after a commit only, and none fits any more.
+	// SQLite's log may have filled the disk. It is copied into the file only after a commit, and no commit fits any more.
 	if _, err := s.EmptyLog(ctx); err != nil {
 		s.log.Debug("the write-ahead log cannot be emptied", "error", err)
 	}

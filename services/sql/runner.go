@@ -64,7 +64,7 @@ func (r Runner) Each(ctx context.Context, st Statement, args []any, scan func(in
 	return Fault(st.name, rows.Err())
 }
 
-// One reads the first row, if there is one. Without a row into is left as it was.
+// One reads the first row, if there is one. Without a row, into is left as it was.
 func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error) {
 	// The other rows are read to their end, so that their error is not lost.
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
@@ -128,8 +128,8 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 // readsLeft is the key of the counter of LimitReads.
 type readsLeft struct{}
 
-// LimitReads bounds how many more reads of a context the Store answers on PostgreSQL, and forbids it writes. Beyond the bound
-// it returns UNAVAILABLE without a query. It is for callers that read much in bulk and can do without the rest.
+// LimitReads bounds, on PostgreSQL, how many more reads a DB answers under a context, and forbids writes under it. Beyond the
+// bound a read is UNAVAILABLE without a query. It is for callers that read much in bulk and can do without the rest.
 func LimitReads(ctx context.Context, reads int) context.Context {
 	left := &atomic.Int64{}
 	left.Store(int64(reads))
@@ -147,7 +147,7 @@ func mayRead(ctx context.Context) error {
 	return nil
 }
 
-// mayWrite refuses a limited context: whoever can do without reads can do without a write.
+// mayWrite refuses a limited context: a caller that can do without reads can do without a write.
 func mayWrite(ctx context.Context) error {
 	if ctx.Value(readsLeft{}) != nil {
 		return errTooManyReads
@@ -190,8 +190,8 @@ type preparedPool struct {
 	prepared sync.Map // text -> *sql.Stmt
 }
 
-// statement prepares a text once. Of two that do so at the same time one is closed again. Statements are never dropped:
-// the program has a few hundred.
+// statement prepares a text once. If two callers prepare it at the same time, one of the two statements is closed again.
+// Statements are never dropped: the program has a few hundred.
 func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	if known, ok := p.prepared.Load(text); ok {
 		return known.(*sql.Stmt), nil
@@ -224,7 +224,7 @@ func (p *preparedPool) exec(ctx context.Context, text string, args []any) (sql.R
 	return st.ExecContext(ctx, args...)
 }
 
-// preparedConn is SQLite's one writing connection. Whoever uses it holds the writer's turn.
+// preparedConn is SQLite's one writing connection. Only the holder of the writer's turn uses it.
 type preparedConn struct {
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt

@@ -8,28 +8,28 @@ import (
 	"slices"
 )
 
-// SQLite keeps the bytes of deleted rows until it needs their place, in the free parts of pages and in free pages. It can overwrite them at
-// each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor what was deleted
-// before that was switched on. So nothing is done in ordinary writes: Scrub overwrites it all, when somebody has to be forgotten.
+// SQLite keeps the bytes of deleted rows until it needs their space, in the free parts of pages and in free pages. It can overwrite them at
+// each deletion (secure_delete), but not the copies that stay behind when it moves rows within a page or splits it, nor rows deleted before
+// secure_delete was switched on. So ordinary writes overwrite nothing: Scrub overwrites it all, when a user has to be forgotten.
 //
 // Scrub takes the file in parts of some pages. It reads a part through the table sqlite_dbpage, in one snapshot, and finds the
 // bytes that belong to nothing (scrub_format.go): in pages of trees, in free pages, and behind the end of overflow chains. Pages
-// in which such bytes are not zero are looked at again within a write transaction, and written with zeros there. What is not
-// understood for sure is left alone: to keep a deleted name is bad, and to lose a row is worse.
+// in which such bytes are not zero are read again within a write transaction, which overwrites the bytes with zeros. A page that
+// is not understood for sure is left alone: to keep a deleted name is bad, and to lose a row is worse.
 
 // Scrubbed is a part of a file that was scrubbed. The caller keeps Next, so that a restart goes on there.
 type Scrubbed struct {
 	Next  int64 // the position of the next part
 	More  bool  // there is a next part
-	Pages int   // in which something was left
+	Pages int   // pages in which deleted data was left
 }
 
 // ErrUnknownPages is the error of Scrub for a file whose pages it does not know for sure: one of 128 GiB or more, one with auto_vacuum, and
 // one whose list of free pages is not as it should be.
 var ErrUnknownPages = errors.New("the pages of the file are not as they should be")
 
-// Damage says what is wrong with a SQLite file, "" for nothing. It reads the whole file. A damaged file must not be scrubbed: pages
-// that somebody can still read may be in the list of free ones.
+// Damage says what is wrong with a SQLite file, "" for nothing. It reads the whole file. A damaged file must not be scrubbed: its list
+// of free pages may contain pages that are in use.
 func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	if s.Dialect != SQLite {
 		return "", nil
@@ -51,19 +51,19 @@ func (s *DB) Damage(ctx context.Context) (what string, err error) {
 	return what, Fault("check the file", rows.Err())
 }
 
-// Scrub overwrites what deleted and changed rows have left in the next part of a SQLite file, from the page behind after on. It reads
-// beside the writer, and writes pages that have something left, a few at a time. PostgreSQL does the like by itself (VACUUM): there,
-// nothing is to be done. A page that is not as it should be is left alone.
+// Scrub overwrites the data that deleted and changed rows have left in the next part of a SQLite file, which begins behind the page number
+// after. It reads beside the writer, and writes the pages that have such data, a few at a time. A page that is not as it should be is left
+// alone. PostgreSQL overwrites deleted rows by itself (VACUUM): there, Scrub does nothing.
 //
-// What is left in a page moves to another page when rows move between the two, so that one round can miss it where others write at the
-// same time. A second round finds that. The old content of a page is in the write-ahead log until EmptyLog.
+// Data that is left in a page moves to another page when rows move between the two, so one round can miss it while others write. A second
+// round finds it. The old content of a page is in the write-ahead log until EmptyLog.
 func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) {
 	if s.Dialect != SQLite {
 		return part, nil
 	}
 	var left []int64
 	var file fileFormat
-	read, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of the part is read of one snapshot
+	read, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // the whole part is read in one snapshot
 	if err != nil {
 		return part, Fault("scrub", err)
 	}
@@ -84,7 +84,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 			return part, err
 		}
 	}
-	// Also of pages that could not be understood: the caller goes on, and Pages counts only what was found.
+	// The part is done even if some of its pages could not be understood: Pages counts only those in which data was found.
 	next := after + scrubPages
 	return Scrubbed{Next: next, More: next < file.pages, Pages: len(left)}, nil
 }
@@ -93,7 +93,7 @@ func (s *DB) Scrub(ctx context.Context, after int64) (part Scrubbed, err error) 
 func (s *DB) Scrubs() bool { return s.Dialect == SQLite }
 
 // EmptyLog copies SQLite's write-ahead log into the file and truncates it, between two transactions. false: a reader, such as a backup,
-// still needs a part of the log, or another process holds a lock; try again later. Elsewhere it is true.
+// still needs a part of the log, or another process holds a lock; try again later. On PostgreSQL it does nothing and returns true.
 func (s *DB) EmptyLog(ctx context.Context) (emptied bool, err error) {
 	if s.Dialect != SQLite {
 		return true, nil
@@ -114,7 +114,7 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 		return false, Fault("empty the log", err)
 	}
 	defer rows.Close()
-	// SQLite answers with one row: whether it was kept from emptying, and how far it came.
+	// SQLite answers with one row: whether something kept it from emptying the log, and how far it came.
 	var stopped, pages, copied int
 	for rows.Next() {
 		if err := rows.Scan(&stopped, &pages, &copied); err != nil {
@@ -124,10 +124,10 @@ func (w *writer) emptyLog(ctx context.Context) (emptied bool, err error) {
 	return stopped == 0 && rows.Err() == nil, Fault("empty the log", rows.Err())
 }
 
-// These bound a part: the pages that are read, and those that one transaction looks at again and writes.
+// The limits of a part: the pages that are read, and those that one transaction reads again and writes.
 const (
 	scrubPages  = 1024
-	scrubWrites = 32 // rows with long overflow chains hold others longest: 385 ms was seen with 128
+	scrubWrites = 32 // rows with long overflow chains delay other writes most: 385 ms was seen with 128
 )
 
 // pages reads pages by their numbers; those behind the end are absent.
@@ -136,7 +136,7 @@ func pages(ctx context.Context, q queryer, numbers []int64, each func(number int
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
-	// The list drives the join, so that each page is read by its number and not the table by its order.
+	// The list drives the join, so that SQLite reads each page by its number instead of scanning the table.
 	rows, err := q.query(ctx, `SELECT p.pgno, p.data FROM json_each(?1) AS j CROSS JOIN sqlite_dbpage AS p WHERE p.pgno = j.value`, []any{string(list)})
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 	if err := pages(ctx, q, []int64{1}, func(_ int64, head []byte) { next = file.head(head) }); err != nil || !file.known() {
 		return file, err
 	}
-	// The list of free pages is a chain of trunk pages. list ends it where a trunk comes twice.
+	// The list of free pages is a chain of trunk pages. file.list ends the chain where a trunk comes twice.
 	for next > 0 {
 		trunk := next
 		next = 0
@@ -183,7 +183,7 @@ func readFormat(ctx context.Context, q queryer, first, last int64) (file fileFor
 	return file, nil
 }
 
-// leftIn are the pages from first to last in which something is left, or in whose overflow pages.
+// leftIn returns the pages from first to last that have deleted data in them or in their overflow pages.
 func leftIn(ctx context.Context, q queryer, file fileFormat, first, last int64) (left []int64, err error) {
 	numbers := make([]int64, 0, last-first+1)
 	for number := first; number <= last; number++ {
@@ -197,11 +197,11 @@ func leftIn(ctx context.Context, q queryer, file fileFormat, first, last int64) 
 	return slices.Compact(left), err
 }
 
-// overwrite overwrites what is left in pages, in the order of their numbers, and in their overflow pages, as they are in this transaction.
+// overwrite overwrites the deleted data in pages and in their overflow pages, as they are in this transaction. numbers is sorted.
 func overwrite(ctx context.Context, q queryer, numbers []int64) error {
 	file, err := readFormat(ctx, q, numbers[0], numbers[len(numbers)-1])
-	// The file is looked at again in the transaction: it may have changed since, also from one that is known to one
-	// that is not.
+	// The file is examined again in the transaction: it may have changed since, and its pages may no longer be
+	// understood.
 	if err != nil || !file.known() {
 		return err
 	}
@@ -211,33 +211,33 @@ func overwrite(ctx context.Context, q queryer, numbers []int64) error {
 	})
 }
 
-// scrubbedPage is a page as it should be.
+// scrubbedPage is a page whose deleted data is overwritten.
 type scrubbedPage struct {
 	number int64
 	data   []byte
 }
 
-// scrubbed finds the pages among some, and among their overflow pages, in which something is left. found is called with
-// the number among the given ones, and the page without it. found is called after all pages are read: SQLite must not
-// write a table that it reads.
+// scrubbed finds the pages with deleted data among the given ones and their overflow pages. found gets the given page to
+// which such a page belongs, and the page with that data overwritten. It is called after all pages are read: SQLite must
+// not write a table that it reads.
 func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, found func(of int64, page scrubbedPage) error) error {
 	var dirty []scrubbedPage
 	var of []int64
 	var chains []chain
 	clean := func(owner, number int64, data []byte, holes []hole) {
-		// zero has written into data, which is the page as it should be.
+		// zero has written into data, which is now the page without deleted data.
 		if zero(data, holes) {
 			dirty, of = append(dirty, scrubbedPage{number, data}), append(of, owner)
 		}
 	}
 	err := pages(ctx, q, numbers, func(number int64, data []byte) {
 		holes, more := file.holes(number, data)
-		// Overflow pages do not say what they are: only the chain from its row does.
+		// An overflow page cannot be recognised by its content, only by the chain from its row.
 		chains = append(chains, more...)
 		clean(number, number, data, holes)
 	})
 	for err == nil && len(chains) > 0 { // each turn reads the next page of every chain
-		// By the page, because the answers come in no order. Two chains never share a page in a file that is whole.
+		// The chains by their next page, because the pages come in no order. Two chains never share a page in a file that is whole.
 		waiting, next := map[int64]chain{}, []int64{}
 		for _, c := range chains {
 			waiting[c.next] = c
@@ -259,7 +259,7 @@ func scrubbed(ctx context.Context, q queryer, file fileFormat, numbers []int64, 
 	return err
 }
 
-// errorsOf is the first error; a transaction that has ended already is none.
+// errorsOf is the first error. That a transaction has ended already (ErrTxDone) is none.
 func errorsOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil && err != sql.ErrTxDone {

@@ -20,7 +20,7 @@ type brokenFile struct {
 
 const brokenPage = 4096
 
-// newBrokenFile has a table of leaves with five rows, one of rows with two overflow pages each, and free pages.
+// newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free pages.
 func newBrokenFile(t *testing.T) brokenFile {
 	f := brokenFile{t, filepath.Join(t.TempDir(), "x.db")}
 	f.with(func(db *sql.DB) {
@@ -106,7 +106,7 @@ func firstOverflow(t *testing.T, data []byte) []byte {
 	return nil
 }
 
-// damages are what may happen to a file, and whether a scrub refuses all of it.
+// damages are kinds of damage to a file, and whether a scrub refuses the whole file.
 var damages = map[string]struct {
 	do      func(t *testing.T, data []byte)
 	refused bool
@@ -146,7 +146,7 @@ var damages = map[string]struct {
 	}, false},
 }
 
-// A damaged file is found damaged. Should it be scrubbed all the same, nothing that somebody can read is overwritten.
+// Damage reports a damaged file. If the file is scrubbed all the same, nothing that can still be read is overwritten.
 func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// This file knows SQLite's file format (https://sqlite.org/fileformat2.html) as far as it says which bytes of a page
-// hold nothing.
+// This file knows the part of SQLite's file format (https://sqlite.org/fileformat2.html) that tells which bytes of a
+// page hold nothing.
 //
 // A file is pages of one size. A page of a tree, of a table or an index, looks like this:
 //
@@ -20,7 +20,7 @@ import (
 // each of which begins with the number of the next. Pages that belong to no tree are in a list of trunk pages, each of
 // which names some free ones.
 
-// fileFormat is what the pages of a file are.
+// fileFormat describes the pages of a file.
 type fileFormat struct {
 	pages  int64
 	usable int  // bytes of a page that SQLite uses
@@ -30,12 +30,12 @@ type fileFormat struct {
 	counted     int64          // pages that the list should have
 	listed      int64          // pages that it has
 	trunks      map[int64]bool // pages that list the free pages
-	first, last int64          // the pages about which free knows
-	free        map[int64]bool // pages that are listed there
+	first, last int64          // the pages that free covers
+	free        map[int64]bool // free pages from first to last
 }
 
-// maxFilePages is how many pages a file has at most whose first bytes tell pages of trees from overflow pages: 128 GiB
-// of 4 KiB each. Those begin with the number of another page.
+// maxFilePages is 128 GiB in pages of 4 KiB. In a smaller file the first byte of a page tells pages of trees from
+// overflow pages: those begin with the number of another page, whose first byte is then below that of any tree page.
 const maxFilePages = 1 << 25
 
 // known reports whether the pages of the file are understood; otherwise nothing of it may be touched. Before head has
@@ -59,7 +59,7 @@ func (f *fileFormat) head(data []byte) (list int64) {
 func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	f.trunks[number] = true
 	f.listed++
-	// A page of the list has the number of the next one, how many free pages it lists, and these.
+	// A page of the list has the number of the next one, how many free pages it lists, and their numbers.
 	count := number32(data[4:])
 	if count > int64(f.usable)/4-2 {
 		f.damaged = true
@@ -81,19 +81,19 @@ func (f *fileFormat) list(number int64, data []byte) (next int64) {
 	return next
 }
 
-// hole is a part of a page that holds nothing: from a byte to before another one.
+// hole is a part of a page that holds nothing: the bytes from from to before to.
 type hole struct{ from, to int }
 
-// chain is what follows of a row that does not fit its page: the next overflow page, and how many bytes are in it and
-// behind it.
+// chain is the rest of a row that does not fit into its page: the next overflow page, and how many bytes of the row are
+// in that page and in those behind it.
 type chain struct {
 	of   int64 // the page of the row
 	next int64
 	left int
 }
 
-// follow reads the next overflow page of a chain. The chain after it has no next page at the end, where the rest of the
-// page is a hole.
+// follow reads the next overflow page of a chain, and returns the chain behind it. Behind the last page it has no next
+// page, and the rest of the last page is a hole.
 func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
 	if c.left > usable-4 {
 		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
@@ -112,8 +112,8 @@ const (
 	tableLeaf   = 13
 )
 
-// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none: every
-// byte of it is either a hole, a pointer, or in exactly one cell or free block, or nothing of it is touched.
+// holes finds the holes of a page, and the chains that begin in it. A page that is not as it should be has none: if two
+// of its cells or free blocks overlap, or one lies outside of the content, nothing of the page is touched.
 func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 	switch {
 	case f.trunks[number]:
@@ -130,7 +130,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 		cells = 12
 	case indexLeaf, tableLeaf:
 	default:
-		return nil, nil // an overflow page, one of a list, or the first of all, which has the names of the tables only
+		return nil, nil // an overflow page, one of a list, or page 1, which has the names of the tables only
 	}
 	// The header has the first free block, the number of cells, and where the content begins; 0 means 65,536.
 	block, count, content := number16(data[1:]), number16(data[3:]), number16(data[5:])
@@ -149,7 +149,7 @@ func (f *fileFormat) holes(number int64, data []byte) ([]hole, []chain) {
 		if block < content || block+4 > f.usable {
 			return nil, nil
 		}
-		// A free block has the place of the next one and its size. The blocks rise; anything else is damage.
+		// A free block has the offset of the next one and its own size. The offsets rise; anything else is damage.
 		next, size := number16(data[block:]), number16(data[block+2:])
 		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !used.take(block, block+size) {
 			return nil, nil
@@ -178,8 +178,8 @@ type usedBytes struct {
 	content int // where the first of them can begin
 }
 
-// take adds a part of the page, from a byte to before another one. false: a byte of it is used already, or lies before
-// the content.
+// take adds the bytes from from to before to. false: one of them is used already, or lies before the content or behind
+// the usable bytes.
 func (b usedBytes) take(from, to int) bool {
 	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
@@ -190,8 +190,8 @@ func (b usedBytes) take(from, to int) bool {
 	return true
 }
 
-// cell is how many bytes of a page a cell has, and the chain of what does not fit there. size is 0 if it is not as it
-// should be.
+// cell is how many bytes of a page a cell takes, and the chain of the bytes that do not fit there. size is 0 if the cell
+// is not as it should be.
 func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if at+4 > f.usable {
 		return 0, c
@@ -221,7 +221,7 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 		return max(4, head+int(payload)), c
 	}
 	local := least + (int(payload)-least)%(f.usable-4)
-	// The format: a row is cut so that its last overflow page is as full as can be, if that leaves no more than most here.
+	// By the format a row is cut so that its last overflow page is full, if no more than most bytes stay here then.
 	if local > most {
 		local = least
 	}
@@ -231,7 +231,7 @@ func (f *fileFormat) cell(data []byte, kind byte, at int) (size int, c chain) {
 	return head + local + 4, chain{next: number32(rest[local:]), left: int(payload) - local}
 }
 
-// zero overwrites holes with zeros, and reports whether there was anything.
+// zero overwrites holes with zeros, and reports whether they had any other byte.
 func zero(data []byte, holes []hole) (changed bool) {
 	for _, h := range holes {
 		part := data[h.from:h.to]
@@ -243,7 +243,7 @@ func zero(data []byte, holes []hole) (changed bool) {
 	return changed
 }
 
-// varint reads a number of SQLite's variable length, and returns what is behind it: nil if the number is cut off.
+// varint reads a number in SQLite's variable-length encoding, and returns the bytes behind it: nil if the number is cut off.
 func varint(data []byte) (value uint64, rest []byte) {
 	for i := 0; i < 9 && i < len(data); i++ {
 		if i == 8 {

@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// mark is what deleted rows are made of; a piece of it that is left is found.
+// mark is the text in the rows that are deleted. The tests look for piece, so that a part of a mark is found too.
 const (
 	mark  = "zqxvMARK"
 	piece = "zqxvM"
@@ -66,7 +66,7 @@ func (f *scrubFile) text(of string) string {
 	return strings.Repeat(of, 1+length/len(of))
 }
 
-// change is a random change: most rows stay, and are those of others.
+// change is a random change. Most rows have no mark, and stay when the marked ones are deleted.
 func (f *scrubFile) change() string {
 	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
 	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.last+1)
@@ -85,7 +85,8 @@ func (f *scrubFile) change() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.last*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.text(of))
 }
 
-// at is where the name of a row begins with the mark: whose row is marked has marked texts only.
+// at is the position of the mark in the name of a row that may get a text: 1, or 0 for a name without it. So marked texts are only in
+// marked rows.
 func (f *scrubFile) at(of string) int {
 	if of == mark {
 		return 1
@@ -110,7 +111,7 @@ func (f *scrubFile) forget() {
 	f.do(`DELETE FROM rowed WHERE instr(name, '`+mark+`') > 0`, `DELETE FROM keyed WHERE instr(name, '`+mark+`') > 0`, `DROP TABLE dropped`)
 }
 
-// scrub scrubs the whole file so often, and empties the log.
+// scrub scrubs the whole file in so many rounds, and empties the log.
 func (f *scrubFile) scrub(rounds int) {
 	f.Helper()
 	for range rounds {
@@ -126,7 +127,7 @@ func (f *scrubFile) scrub(rounds int) {
 	}
 }
 
-// rows are all rows, and whether the file is sound.
+// rows are all rows. A damaged file ends the test.
 func (f *scrubFile) rows() (all []string) {
 	f.Helper()
 	for _, text := range []string{`PRAGMA integrity_check`, `SELECT * FROM rowed ORDER BY id`, `SELECT * FROM keyed ORDER BY id`, `SELECT name FROM rowed ORDER BY name, text`} {
@@ -211,7 +212,7 @@ func TestScrubOverwritesALongListOfFreePages(t *testing.T) {
 	}
 }
 
-// While the file is scrubbed others write. Nothing of theirs is lost, and what was deleted before is gone after two rounds.
+// Others write while the file is scrubbed. None of their rows is lost, and rows deleted before are gone after two rounds.
 func TestScrubBesideOtherWrites(t *testing.T) {
 	f := newScrubFile(t, 2)
 	f.changes(1000)

@@ -1,9 +1,9 @@
 // Package sql is the engine of SQL: the only importer of database/sql. It knows no feature: the facts and their
 // statements are those of the packages above it.
 //
-// It guarantees that a write that was answered is on disk, that what one transaction writes is there whole or not at
-// all, and that both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one
-// suite of tests. Times are kept to the microsecond. It is safe for concurrent use.
+// It guarantees that a write that was answered is on disk, that a transaction is stored whole or not at all, and that
+// both engines, SQLite and PostgreSQL, do the same: one set of statements, one set of migrations, one suite of tests.
+// Times are kept to the microsecond. It is safe for concurrent use.
 //
 // When an engine does not do the work (no connection, a full disk, a deadline) the error is UNAVAILABLE and nothing is
 // half-done; a commit whose answer was lost may or may not stand, so that a repeated write has to be harmless. When the
@@ -17,7 +17,7 @@
 //   - PostgreSQL runs a single function as usual (write.go), and the functions of a batch in passes that send the statements of all
 //     of them in one round trip (together.go, player.go).
 //
-// What a transaction does once at its end, whatever its functions were, is an End (ends.go).
+// An End (ends.go) is work that a transaction does once at its end, for all of its functions.
 package sql
 
 import (
@@ -55,7 +55,7 @@ type DB struct {
 	Runner // for reads
 	name   string
 	Node   string // this node's name; "" on SQLite
-	Tokens string // what the tokens of this process begin with
+	Tokens string // the beginning of the tokens of this process
 	clock  services.Clock
 	log    *slog.Logger
 	db     *sql.DB // PostgreSQL: everything; SQLite: the readers
@@ -172,6 +172,6 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
-// Queued is how many writes wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: PostgreSQL has no
-// writer that anybody could wait for.
+// Queued is how many writes wait for SQLite's writer, short and long ones together. It is for tests, on SQLite alone: on PostgreSQL writes
+// wait for no common writer.
 func (s *DB) Queued() int { return len(s.writer.short) + len(s.writer.long) }

@@ -20,28 +20,28 @@ import (
 // the statements of that pass, the result is the same as if they had run one by one, and it is committed.
 //
 // A function goes on where it needs no rows: a statement that only changes rows is not waited for, but its count is guessed, and checked
-// afterwards. Where functions need rows, a long batch prefetches them: it asks for these rows alone, and repeats nothing of what stands before
-// them, so the answers are guesses too. It begins with a short pass and some prefetches, and then most functions have their statements together:
-// the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before it. A wrong guess
-// costs a pass and is never committed.
+// afterwards. Where functions need rows, a long batch prefetches them: it asks for these rows alone, and does not repeat the statements
+// before them, so the answers are guesses too. It begins with a short pass and some prefetches, and then most functions have all their
+// statements: the pass that sends all of them is often the last. Since a pass keeps the order, a function sees the writes of those before
+// it. A wrong guess costs a pass and is never committed.
 //
 // Two functions that each read a row and then write another take two round trips, where one by one they would take four and more:
 //
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
-// If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, behind a
-// savepoint, and a third pass sends f2 alone.
+// If f1 has written b, the second answer to f2's read differs from the first, and so may its write. Then f1 is final, with a
+// savepoint after it, and a third pass sends f2 alone.
 
 // maxPasses is the number of passes without a newly settled function after which the next function runs alone, statement by
-// statement. What it locks stays locked, so that others who keep changing the same rows cannot delay the batch forever. After
-// maxAlone such functions the rest of the batch runs statement by statement.
+// statement. The rows that it locks stay locked, so that other transactions that keep changing the same rows cannot delay the
+// batch forever. After maxAlone such functions the rest of the batch runs statement by statement.
 const (
 	maxPasses = 16
 	maxAlone  = 4
 )
 
-// script records the steps of a function's last run. Of final functions it is the record of what stands in the transaction.
+// script records the steps of a function's last run. For a final function these are the statements that stand in the transaction.
 type script struct {
 	steps   []step
 	waits   bool // the run ended because it needs the answer of its last step
@@ -61,8 +61,8 @@ type together struct {
 	first   time.Time // the time of the first function
 	fns     []func(*Tx) error
 	scripts []script
-	ids     [][]services.PostID // of each call of NewID, those of all functions
-	moments [][]time.Time       // of each function, those of its calls of Moment
+	ids     [][]services.PostID // ids[k][i] is the ID of the call k of NewID by the function i
+	moments [][]time.Time       // moments[i] are the times of the calls of Moment by the function i
 
 	base       int  // functions before it are final: they are settled and a savepoint follows them
 	cut        int  // the next pass puts a savepoint before this function
@@ -70,10 +70,10 @@ type together struct {
 	begun      bool // the transaction has begun
 	committing bool // COMMIT may have been sent: after an error nobody knows whether the transaction stands
 	aborted    bool // an error of a statement ended the last round trip
-	prefetched int  // how often, of the whole batch
-	passes     int  // since base last moved
+	prefetched int  // the number of prefetches of the whole batch
+	passes     int  // the number of passes since base last moved
 	alones     int  // functions that were run alone
-	singly     bool // the rest runs alone; also when a statement could not be sent, so that only its own function fails
+	singly     bool // each further function runs alone; also set when a statement could not be sent, so that only its own function fails
 }
 
 // tryTogether runs the functions of a batch in one transaction. again is as in tryPostgres: one function that PostgreSQL aborted in favour of
@@ -185,8 +185,8 @@ func (t *together) conflict() error {
 	return nil
 }
 
-// play runs the functions that are not final with the answers known so far. After a prefetch only those that waited have new ones, and the end
-// may get more from them.
+// play runs the functions that are not final with the answers known so far. After a prefetch it runs only those that waited, which have new
+// answers, and the last function, since the others may have kept more for the ends.
 func (t *together) play(prefetched bool) {
 	var all []kept
 	sure := true // all functions before are final or settled
@@ -224,7 +224,7 @@ func (t *together) playOne(i int, p *player) (now script) {
 	}
 	now.failed = t.call(i)
 	now.steps, now.waits = p.steps, p.waits
-	// What it returned after the stop says nothing: it has not reached its end.
+	// The error of a function that was stopped means nothing: the function has not reached its end.
 	if now.waits {
 		now.failed = nil
 	}
@@ -232,14 +232,14 @@ func (t *together) playOne(i int, p *player) (now script) {
 		now.kept = t.tx.kept
 	}
 	now.idle, now.undone = !p.changed(), before.undone
-	// Settled: this run asked what was sent, and believes says that each answer is PostgreSQL's. What it changed stands or is undone, as it
-	// should be.
+	// Settled: this run issued the statements that were sent, and by believes each answer is PostgreSQL's. Its changes stand, or are undone
+	// if it failed.
 	sent := t.begun && len(before.steps) == len(now.steps) && (now.idle || now.undone == (now.failed != nil))
 	now.settled = sent && !now.waits && p.believes()
 	return now
 }
 
-// call runs a function as Store.call does, and stops it where it needs an unknown answer.
+// call runs a function as DB.call does, and stops it where it needs an unknown answer.
 func (t *together) call(i int) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil && cause != any(errWaits) {

@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// This file is what a batch sends to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that functions wait for,
-// or one function statement by statement. What the answers mean for the functions is in together.go and player.go.
+// This file has the round trips of a batch to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that
+// functions wait for, or one function statement by statement. What the answers mean for the functions is in together.go and player.go.
 
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes, and two that share some of them,
 // such as likes of one post, would wait for each other, change each other's answers, and so take many passes more.
@@ -28,22 +28,22 @@ func (t *together) undo() []string {
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + longBatches + ")", "SAVEPOINT batch"}
 	case !t.begun:
 		return []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SAVEPOINT batch"}
-	// The savepoint of the last pass hides that of the base: it is left before the base can be rolled back to.
+	// The savepoint of the last pass hides that of the base, and must be released before a rollback to the base.
 	case t.placed:
 		return []string{"ROLLBACK TO SAVEPOINT batch", "RELEASE SAVEPOINT batch", "ROLLBACK TO SAVEPOINT batch"}
 	}
 	return []string{"ROLLBACK TO SAVEPOINT batch"}
 }
 
-// How often a long batch prefetches. The first ones lead most functions to their ends. After them a pass leads on as many functions, in the
-// same round trip as it checks others, so that a prefetch only saves something when there is nothing to check. Short batches have too little to
-// repeat, and a prefetch locks rows in another order than a pass does.
+// How often a long batch prefetches. The first prefetches lead most functions to their ends. After them a pass advances as many functions,
+// and checks others in the same round trip, so that a prefetch only saves something when there is nothing to check. Short batches have too
+// little to repeat, and a prefetch locks rows in another order than a pass does.
 const (
 	firstPrefetches = 3
 	maxPrefetches   = 6 // so that a batch takes hardly more round trips than without them
 )
 
-// roundTrip is the statements of one round trip. Each is a step of a function, or one of the batch's own, which has none.
+// roundTrip is the statements of one round trip. Each is a step of a function, or a statement of the batch itself, whose step is nil.
 type roundTrip struct {
 	batch pgx.Batch
 	asked []*step
@@ -58,8 +58,8 @@ func (r *roundTrip) queue(of *step, text string, args ...any) {
 func (t *together) send(ctx context.Context, r *roundTrip) error {
 	err := t.read(t.conn.SendBatch(ctx, &r.batch), r.asked)
 	t.begun = t.conn.PgConn().TxStatus() != 'I'
-	// A statement that could not be sent does not say whose it is, and what was run before it is not known: one by one, from the first on, only
-	// its own function fails.
+	// When a statement could not be sent, neither its function nor the statements that were run before it are known. So all functions run
+	// one by one, from the first on, and only the function of that statement fails.
 	if err != nil && !services.IsUnavailable(err) && !t.conn.IsClosed() {
 		t.singly, t.begun, t.placed, t.aborted, t.base, t.cut = true, false, false, false, 0, 0
 		return t.control(ctx, "ROLLBACK")
@@ -101,9 +101,9 @@ func (t *together) onlyWaits() bool {
 	return !slices.ContainsFunc(t.scripts, func(s script) bool { return !s.settled && !s.waits })
 }
 
-// prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it costs what it
-// asks. The answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those of the last
-// pass. The next pass undoes the prefetch and checks them.
+// prefetch asks for the rows that functions wait for, as the transaction has them now. Nothing is rolled back or repeated, so it costs only
+// these statements. The answers are guesses: the writes of the function itself and of those before it may not have been sent, or are those
+// of the last pass. The next pass undoes the prefetch and checks the answers.
 func (t *together) prefetch(ctx context.Context) error {
 	r := &roundTrip{}
 	for _, script := range t.scripts[t.base:] {
@@ -116,8 +116,8 @@ func (t *together) prefetch(ctx context.Context) error {
 	for _, step := range r.asked {
 		step.believed = false
 	}
-	// A failure ends the transaction. It says nothing of the function, which may only lack what it wrote before: a pass knows, so there is no
-	// further prefetch.
+	// A failure aborts the transaction. It does not show that the function fails, because earlier writes of the function may not have been
+	// sent. Only a pass can tell, so there is no further prefetch.
 	if t.aborted {
 		t.prefetched = maxPrefetches
 	}
@@ -142,8 +142,8 @@ func (t *together) pass(ctx context.Context) error {
 			r.queue(mark, "SAVEPOINT batch")
 		}
 		script := &t.scripts[i]
-		// A function that fails is undone alone: its statements stand between savepoints of their own. One that changed no row has only locks to
-		// give back, which are held until the commit as those of its neighbours are.
+		// A function that fails is undone alone: its statements stand behind a savepoint of their own. If it changed no row, it is not
+		// undone: that would only release its locks, which may as well be held until the commit, as those of the other functions are.
 		script.undone = script.failed != nil && !script.idle
 		if script.undone {
 			r.queue(nil, savepoint)
@@ -167,7 +167,7 @@ func (t *together) pass(ctx context.Context) error {
 	return err
 }
 
-// controlAll runs statements one by one: after an error of one, the next may still be needed.
+// controlAll runs statements one by one, up to the first error.
 func (t *together) controlAll(ctx context.Context, texts []string) error {
 	for _, text := range texts {
 		if err := t.control(ctx, text); err != nil {
@@ -177,7 +177,7 @@ func (t *together) controlAll(ctx context.Context, texts []string) error {
 	return nil
 }
 
-// read takes the answers of a round trip. The error of a statement ends it: the statements after it were not run.
+// read takes the answers of a round trip. The error of a statement ends the round trip: the statements after it were not run.
 func (t *together) read(results pgx.BatchResults, asked []*step) error {
 	t.aborted = false
 	for _, step := range asked {
@@ -185,8 +185,8 @@ func (t *together) read(results pgx.BatchResults, asked []*step) error {
 		if got.err != nil {
 			server, ok := errors.AsType[*pgconn.PgError](got.err)
 			_, unsent := errors.AsType[pgx.ErrPreprocessingBatch](got.err)
-			// The transaction as a whole is lost: the connection, a conflict, a statement of the batch's own, or one of which nobody knows whose
-			// it is, because all were prepared before the first was run.
+			// The whole transaction is lost: by the connection, a conflict, a statement of the batch itself, or a statement whose function
+			// is not known, because all were prepared before the first was run.
 			if !ok || unsent || step == nil || conflicting(got.err) || unavailableState(server.Code) {
 				_ = results.Close() // the error is known already
 				return Fault("run a batch", got.err)

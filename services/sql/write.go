@@ -15,8 +15,8 @@ import (
 // Tx is one write transaction, or one part of a shared one. It is valid until its function returns and must not leave the
 // goroutine that it was given to.
 type Tx struct {
-	// Now is the one time of one function of WriteAll: UTC, to the microsecond. The next function's is one microsecond later,
-	// so that the facts of a batch sort in the order of its functions.
+	// Now is the time of one function of WriteAll: UTC, to the microsecond. The time of the next function is one microsecond
+	// later, so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
 	// dated is the ID of the moment at which the event of this function happened, see Date; 0: it happens now.
@@ -54,7 +54,7 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 // NewID makes an id for a row of this transaction. When a function is run again in its transaction it gets the same id: every
 // argument of a statement must come from arguments, from reads, from Now, from Moment or from NewID.
 //
-// Of an event in the past it is always the ID of its moment.
+// For an event in the past the ID is always that of its moment.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	if tx.dated != 0 {
 		return tx.dated
@@ -76,7 +76,7 @@ func (tx *Tx) Moment(read func() time.Time) time.Time {
 
 // Write runs fn in a transaction and returns after the commit is on disk. An error of fn rolls everything back and is returned
 // as it is; a panic does too and becomes INTERNAL. fn may run more than once, so it must touch only tx and variables that it
-// sets afresh, and it must not call the Store. UNAVAILABLE when the engine did not do it; after a lost connection the commit
+// sets afresh, and it must not call the DB. UNAVAILABLE when the engine did not do it; after a lost connection the commit
 // may stand all the same.
 func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.WriteAll(ctx, []func(*Tx) error{fn})[0]
@@ -120,11 +120,11 @@ func repeat(err error, n int) []error {
 	return errs
 }
 
-// writeTries is how often a PostgreSQL transaction runs that conflicts with others: once and 5 times more.
+// writeTries is how often a PostgreSQL transaction that conflicts with others runs at most: once and 5 times more.
 const writeTries = 6
 
-// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as after a deadlock, of
-// which it ends one side; also after this process stood still, and after a connection that was lost before COMMIT.
+// writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with one side
+// of a deadlock; also after this process stood still, and after a connection that was lost before COMMIT.
 func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	if err := mayWrite(ctx); err != nil {
 		return repeat(err, len(fns))
@@ -149,7 +149,7 @@ func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error) []error {
 	}
 }
 
-// sleep waits, and returns why the context ended if it did before.
+// sleep waits. If the context ends before, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -172,7 +172,8 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 		return []error{Fault("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
-	// After BEGIN, which may have waited for a connection: a time from before would lie behind those of later transactions.
+	// The time is taken after BEGIN, which may have waited for a connection: an earlier time would precede those of transactions that began
+	// meanwhile.
 	tx := s.newTx(1, transaction{dbTx})
 	if err := s.call(fn, tx); err != nil {
 		return end(err)

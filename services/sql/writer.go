@@ -14,8 +14,8 @@ import (
 // groupSize is how many functions share a transaction at most. One WriteAll is never split.
 const groupSize = 256
 
-// A request of more than fewFunctions functions is long, such as a batch of an ingest, and so is one that writes for many: see Bulk.
-// Somebody waits for a short one, so it shares no transaction with a long one, and waits for one of them at most: the two take turns.
+// A request of more than fewFunctions functions, such as a batch of an ingest, is long, and so is one under Bulk. A user waits for a short
+// request, so it shares no transaction with a long one, and waits for one of them at most: the two kinds take turns.
 const fewFunctions = 20
 
 // bulk is the key of the mark of Bulk.
@@ -37,13 +37,13 @@ const (
 // savepoints of their own, so that many callers share one wait for the disk. It never waits for more to come: while one
 // group is written the next one gathers. Short and long requests have a queue each, see fewFunctions.
 //
-// A request passes through three hands. write queues it and waits; gather takes it, unless its caller has given up;
-// attempt runs its functions and commits them with those of the group. Exactly one of caller and writer takes it, by
-// its flag taken, so that functions either run and are waited for, or never run.
+// A request passes through three functions. write queues it and waits; gather takes it, unless its caller has given up;
+// attempt runs its functions and commits them with those of the group. Either the caller or the writer takes it, by its
+// flag taken, so that functions either run and are waited for, or never run.
 type writer struct {
 	store *DB
 	db    *sql.DB
-	turn  sync.Mutex // held by whoever uses conn: a group, or the emptying of the log
+	turn  sync.Mutex // held while conn is used: by a group, or by the emptying of the log
 	conn  *preparedConn
 	short chan *request
 	long  chan *request
@@ -83,7 +83,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
-	// Until here the pragma of the address holds, by which the migrations wait longer.
+	// Until here the busy_timeout of the address applies, so the migrations wait longer.
 	if err := w.control(lockTry); err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
@@ -93,7 +93,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 
 // close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
-	// begin of the DB refuses by now, so nobody sends on the closed channels.
+	// DB.begin refuses writes by now, so nobody sends on the closed channels.
 	close(w.short)
 	close(w.long)
 	<-w.done
@@ -104,8 +104,8 @@ func (w *writer) close() error {
 }
 
 // write queues the functions and waits for them. A caller whose ctx ends before their turn is answered at once, and one whose
-// ctx ends while another process locks the file is answered soon; their functions never run. After that they wait, since only
-// the commit can tell the result.
+// ctx ends while another process locks the file is answered soon; their functions never run. Once the transaction has begun,
+// callers wait, since only the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	r, queue := &request{ctx: ctx, fns: fns, size: len(fns), done: make(chan struct{})}, w.short
 	if ctx.Value(bulk{}) != nil {
@@ -114,7 +114,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	if r.size > fewFunctions {
 		queue = w.long
 	}
-	// The queue is bounded: behind it callers wait for a place, and their contexts bound that too.
+	// The queue is bounded. When it is full callers wait for a place, and their contexts bound that wait too.
 	select {
 	case queue <- r:
 	case <-ctx.Done():
@@ -148,7 +148,7 @@ func (w *writer) run() {
 		if first == nil {
 			break
 		}
-		if queue == now { // it is the other one's turn
+		if queue == now { // the next turn is the other queue's
 			now, other = other, now
 		}
 		w.commit(gather(first, queue))
@@ -225,7 +225,7 @@ func (w *writer) commit(group []*request) {
 		}
 		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
 		_ = w.control("ROLLBACK")
-		// Alone, each learns whether it was the one.
+		// All of the group fail: nobody knows which function it was.
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
 			r.end()
@@ -338,8 +338,8 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	return false
 }
 
-// gaveUp is the reason why SQLite dropped a whole transaction: the function's own error has it, since later statements only
-// find that there is no transaction any more.
+// gaveUp is the reason why SQLite dropped a whole transaction. The function's own error tells it: later statements only find
+// that there is no transaction any more.
 func gaveUp(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed

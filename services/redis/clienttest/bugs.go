@@ -82,7 +82,7 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 				}
 				defer change.script.Replace(strings.Replace(change.script.Source, change.old, change.new, 1))()
 			}
-			// What the bug before has left must not help to find this one.
+			// Data that the previous bug has left must not help to find this one.
 			if err := c.Commands().FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ import (
 // Patience is a read timeout that no loaded machine exceeds.
 const Patience = 10 * time.Second
 
-// OpenBy opens a Client, or what stands above one, that the test's end closes. It tries for long: a busy machine may miss a short
-// ReadTimeout.
+// OpenBy opens a Client, or a value built on one, that the test's end closes. It retries for up to Patience: a busy machine may miss a
+// short ReadTimeout.
 func OpenBy[C io.Closer](tb testing.TB, options redis.Options, open func(redis.Options) (C, error)) (c C) {
 	tb.Helper()
 	options = withDefaults(tb, options)
@@ -60,8 +60,8 @@ func Each(t *testing.T, run func(t *testing.T, c *redis.Client)) {
 	redistest.Each(t, func(t *testing.T, url string) { run(t, Open(t, redis.Options{URL: url, ReadTimeout: Patience})) })
 }
 
-// EveryScriptIsLoaded fails the test for a script of files that is not loaded, or whose source is not the engine's library, whole
-// parts and the script itself, and for a part that no script has. Parts are the files whose name begins with "lib".
+// EveryScriptIsLoaded fails the test for a script of files that is not loaded, for one whose source is anything but the engine's library,
+// whole parts and then the script itself, and for a part that no script has. Parts are the files whose name begins with "lib".
 func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
 	t.Helper()
 	paths, err := fs.Glob(files, "lua/*.lua")

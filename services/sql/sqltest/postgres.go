@@ -31,8 +31,8 @@ type Server struct {
 	made    atomic.Int64
 }
 
-// keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary is
-// no more, however it went.
+// keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary has
+// ended in whatever way.
 const keeperScript = `"$1/postgres" -D "$2/data" -k "$2" & server=$!
 read -r word
 case "$word" in kill) kill -KILL $(head -1 "$2/data/postmaster.pid") ;; *) kill -INT $server ;; esac
@@ -48,7 +48,7 @@ max_wal_size = 256MB
 autovacuum_naptime = 10s
 `
 
-// careless settings do not wait for the disk: what tests kill is processes and not the machine.
+// careless settings do not wait for the disk: tests kill processes, and not the machine.
 const careless = settings + `
 fsync = off
 full_page_writes = off
@@ -65,7 +65,7 @@ func Postgres(tb testing.TB) (url string) {
 	return server.copyOf(tb, templateName)
 }
 
-// NewServer starts a server for one test alone, that may Stop, Kill and Start it. The test's end stops it.
+// NewServer starts a server for one test alone, which may Stop, Kill and Start it. The test's end closes it.
 func NewServer(tb testing.TB) *Server {
 	tb.Helper()
 	server, err := startServer(careless)
@@ -87,7 +87,7 @@ func (s *Server) Create(ctx context.Context, name string) (url string, err error
 	return s.url(name), s.create(ctx, name, "template0")
 }
 
-// Database is the URL of a new database of the server, without tables: whoever opens it makes them.
+// Database is the URL of a new database of the server, without tables: sql.Open makes them.
 func (s *Server) Database(tb testing.TB) (url string) {
 	tb.Helper()
 	return s.copyOf(tb, "template0")
@@ -104,12 +104,12 @@ func (s *Server) copyOf(tb testing.TB, template string) (url string) {
 	return s.url(name)
 }
 
-// create makes a database of a name.
+// create makes a database as a copy of a template.
 func (s *Server) create(ctx context.Context, name, template string) error {
 	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template)
 }
 
-// Lock takes a table of a database away from everybody until release or the test's end: who reads or writes it waits.
+// Lock locks a table of a database until release or the test's end: every read and write of it waits.
 func Lock(tb testing.TB, url, table string) (release func()) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), url)
@@ -124,7 +124,7 @@ func Lock(tb testing.TB, url, table string) (release func()) {
 	return release
 }
 
-// Stop ends the server as an administrator would: what runs is broken off, what was answered is kept.
+// Stop ends the server as an administrator would: running statements are aborted, answered ones are kept.
 func (s *Server) Stop() { s.end("stop") }
 
 // Kill ends the server by kill -9.
@@ -226,7 +226,7 @@ func (s *Server) takeAccount() error {
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = s.dir
-	// A group of its own, so that a Ctrl-C at the tests reaches the server through its keeper alone.
+	// A process group of its own, so that a Ctrl-C at the tests reaches the server through its keeper alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.account}
 	return cmd
 }
@@ -243,8 +243,8 @@ func (s *Server) start() error {
 	}
 }
 
-// tryStart runs the server once. again says that another try may help: what is left of a server that was killed
-// takes a moment to end.
+// tryStart runs the server once. again says that another try may help: the remaining processes of a server that was
+// killed take a moment to end.
 func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	log, err := os.OpenFile(filepath.Join(s.dir, "server.log"), os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	}
 }
 
-// end tells the keeper how the server shall end, and waits for both. Without a word the data goes too.
+// end tells the keeper how the server shall end, and waits for both. The empty word deletes the data too.
 func (s *Server) end(word string) {
 	if s.leash == nil {
 		return

@@ -54,8 +54,8 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 	}
 }
 
-// A test's database has the tables that the program would make, so that it makes none; a server's own has none yet. One line says that
-// they were made.
+// The database of a test has all tables already, so the program makes none. A new file, or a database of a new server, has none: one log
+// line says that they were made.
 func TestTablesAreThereAlready(t *testing.T) {
 	for name, c := range map[string]struct {
 		url   string

@@ -42,7 +42,7 @@ var sharedServer = sync.OnceValues(func() (*Server, error) {
 	return server, err
 })
 
-// makeTables lets the program make its tables in an empty database. No test's context: it is for all of them.
+// makeTables lets the program make its tables in an empty database. It uses no test's context, because all tests share the result.
 func makeTables(url string) error {
 	s, err := sql.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {

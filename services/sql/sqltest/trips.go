@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Trips counts the round trips of all connections that go through it to a PostgreSQL server, how often a client asked and
-// waited for the end of the answer, and the statements in them.
+// Trips counts the round trips of all connections that go through it to a PostgreSQL server, and the statements in them. In a
+// round trip a client asks and waits for the end of the answer.
 type Trips struct {
 	listener   net.Listener
 	config     *pgx.ConnConfig
@@ -31,7 +31,7 @@ type Trips struct {
 	open []net.Conn
 }
 
-// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it answers. It
+// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. It
 // ends with the test.
 func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 	tb.Helper()
@@ -52,14 +52,14 @@ func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.PathEscape(config.User), listener.Addr(), config.Database), t
 }
 
-// Take answers how many round trips there were since it was asked last.
+// Take returns the number of round trips since its last call.
 func (t *Trips) Take() int { return int(t.count.Swap(0)) }
 
-// TakeStatements answers how many statements were run since it was asked last. A simple query counts as one.
+// TakeStatements returns the number of statements that were run since its last call. A simple query counts as one.
 func (t *Trips) TakeStatements() int { return int(t.statements.Swap(0)) }
 
-// Cut ends all connections, as the death of their client does. There are no new ones either: a client that lives would ask the server
-// over one to cancel what runs.
+// Cut ends all connections, as the death of their client does. It accepts no new ones either: a client that is still alive would use one to
+// ask the server to cancel its statement.
 func (t *Trips) Cut() {
 	_ = t.listener.Close()
 	t.mu.Lock()
@@ -70,7 +70,7 @@ func (t *Trips) Cut() {
 	t.open = nil
 }
 
-// LoseCommit lets the next COMMIT reach the server, and its client learn nothing of it: the connection is gone.
+// LoseCommit lets the next COMMIT reach the server, but closes the connection of its client before the answer.
 func (t *Trips) LoseCommit() { t.loses.Store(true) }
 
 // accept makes a pair of connections for each client.
@@ -104,7 +104,7 @@ func (t *Trips) accept() {
 	}
 }
 
-// forward copies what a client says, message by message. A Sync or a simple query is what it waits after.
+// forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these is a round trip.
 func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
 		if _, err := io.ReadFull(client, head); err != nil {
