@@ -76,7 +76,7 @@ func (l Listpack) raise(ctx context.Context, master *redis.Client) error {
 		if err != nil {
 			return err
 		}
-		// An unknown name is no error: CONFIG GET answers with what matches it.
+		// An unknown name is no error: CONFIG GET answers with the settings that match it, here with none.
 		value, known := values[name]
 		if !known {
 			continue

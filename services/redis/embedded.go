@@ -16,7 +16,7 @@ const embeddedTick = time.Second
 // embeddedServer is a Redis within this process, on a loopback port with a password of this run.
 type embeddedServer struct {
 	redis    *miniredis.Miniredis
-	addr     string // read once: the server takes its one lock to answer the question
+	addr     string // kept here, because the server takes its one lock to return it
 	password string
 	stop     context.CancelFunc
 	ticking  sync.WaitGroup

@@ -66,7 +66,7 @@ func (e *epoch) value() string {
 	return noEpoch
 }
 
-// begin numbers a question before it is sent. Its answer may come after that of a later one: see lineage.
+// begin numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
 func (e *epoch) begin() (turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Client) lineageOf(info *redis.StringCmd) (id string, err error) {
 // CheckEpoch asks every master for its lineage: one round trip. If one of them does not answer, or is no longer a master, the
 // epoch stays.
 func (c *Client) CheckEpoch(ctx context.Context) error {
-	// It belongs to this process, and its data ends with it: its lineage never changes.
+	// The embedded Redis and its data end with this process, so its lineage never changes.
 	if c.mode == modeEmbedded {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		ids[c.AddrOf(master)] = id
-		// A server that is a replica by now would leave a gap: the next turn finds its successor.
+		// A server that has become a replica has no lineage of its own: the next check finds the new master.
 		whole = whole && id != ""
 		return err
 	})
@@ -199,7 +199,7 @@ func (c *Client) AddrOf(master *redis.Client) string {
 }
 
 // Epoch is the epoch that data must carry to be trusted. Read it after the answers that it is compared with: by then every
-// connection that they came through has reported its server's history.
+// connection that they came through has reported its server's lineage.
 func (c *Client) Epoch() string { return c.epoch.value() }
 
 // EpochToBuild is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
@@ -211,8 +211,7 @@ func (c *Client) EpochToBuild(ctx context.Context) string {
 			defer cancel()
 			return nil, c.CheckEpoch(ctx)
 		})
-		// The caller waits for the shared question and not for its own time alone: without an answer the last epoch is
-		// used.
+		// The question is shared with other callers, and goes on when this caller's time is up.
 		select {
 		case <-ctx.Done():
 		case <-done: // without an answer the last epoch is used

@@ -14,7 +14,7 @@ import (
 	"tidings/services"
 )
 
-// What the examination finds fault with.
+// The limits beyond which the examination finds fault.
 const (
 	clockTolerance = time.Second           // a node stops taking requests at 2 s
 	slowAnswer     = 20 * time.Millisecond // a badge query waits for two answers
@@ -25,7 +25,7 @@ func Examine(ctx context.Context, options Options) []services.Finding {
 	options = options.withDefaults()
 	x := &examination{}
 	_, missing := exec.LookPath(serverProgram)
-	// A server of this process's own is not started for the examination: whether it could be is all there is to see.
+	// The examination starts no server of its own: it only checks whether the program is installed.
 	switch options.URL {
 	case modeAuto, modePrivate:
 		switch {
@@ -57,10 +57,10 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "redis", Text: text, Advice: advice})
 }
 
-// server examines a Redis that a URL names. What stops one check may be what the operator looks for, so it becomes a
-// finding.
+// server examines a Redis that a URL names. An error that stops a check may be the fault that the operator looks for, so
+// it becomes a finding.
 func (x *examination) server(ctx context.Context, options Options) {
-	// dial connects lazily: the first question below is what meets an absent server.
+	// dial connects lazily: only the ping below finds an absent server.
 	c, at, err := dial(ctx, options)
 	defer func() { _ = c.Close() }() // it was only read
 	if err == nil {

@@ -12,12 +12,12 @@ import (
 // Absent stands for a field that a hash does not have. No field has this value.
 const Absent = "\x00absent"
 
-// Fields are the names of fields to read of many hashes. Mostly they are most of the fields that the hashes have: a read asks for the
-// whole hash, which takes Redis half as long as looking up each of thirty names, and is as much shorter to send.
+// Fields are the names of fields to read from many hashes. Mostly they are most of the fields that a hash has. Then a read asks for the
+// whole hash, which takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
 	commands
 	names  []string
-	places map[string]int // by name; nil: the names are few, and are looked up each
+	places map[string]int // by name; nil: the names are few, and Redis looks up each
 }
 
 // NewFields prepares the names of most fields of a hash.
@@ -43,7 +43,7 @@ func NewFewFields(names []string) *Fields {
 	return f
 }
 
-// OneField makes a read of one field. It is for one read.
+// OneField makes a read of one field, to be used once.
 func OneField(name string) *Fields {
 	return &Fields{commands: commands{args: []any{"HMGET", "", name}}, names: []string{name}}
 }
@@ -59,7 +59,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 		values, err := c.shared.HGetAll(ctx, key).Result()
 		return fields.ordered(into, values), err
 	}
-	// The command comes from a pool, with its arguments in place but for the key.
+	// The command comes from a pool, with all of its arguments except the key.
 	one := fields.take(key)
 	err := c.fields.process(ctx, one)
 	reply := one.command.Val()
@@ -200,7 +200,7 @@ func replyBulk(text string) (bulk, rest string, ok bool) {
 	return rest[:length], rest[length+len("\r\n"):], true
 }
 
-// refusedRead is an error that Redis answered: the library does not look for one in a reply that it leaves unread.
+// refusedRead is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
 type refusedRead string
 
 // Error is the refusal as Redis sent it, with its prefix: IsWrongType and Unavailable look into it.

@@ -13,15 +13,15 @@ import (
 
 // The limits of batches.
 const (
-	// Two batches keep the server busy while the answers to the other one are read. 256 reads of a document are about
-	// 100 KB of answers.
+	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
+	// about 100 KB of answers.
 	fieldBatches = 2 // that may be under way at a time
 	fieldBatch   = 256
 )
 
-// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds few batches under way leads
-// one itself, at once. The others wait; when a batch has ended, the first of them leads the next one, with all that have come
-// since. So a batch is as large as the server is slow.
+// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than fieldBatches under
+// way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next one, with those
+// that wait by then. So the slower the server, the larger the batches.
 type fieldReads struct {
 	client  redis.UniversalClient
 	readers *guard
@@ -54,7 +54,7 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	if r.readers.refuses() {
 		return gobreaker.ErrOpenState
 	}
-	// Alone, its own deadline holds: a batch goes on without the caller.
+	// A read with less time is sent alone, bounded by its own deadline: a batch has no deadline of a single caller.
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.longest {
 		return r.client.Process(ctx, read{once{one.command}})
 	}
@@ -80,7 +80,7 @@ func (r *fieldReads) join(one *fieldRead) {
 		r.mu.Lock()
 	}
 	var room [16]*fieldRead
-	// It leads: with itself, it takes those who wait, the longest first.
+	// This read leads a batch of itself and of the waiting reads, those that have waited longest first.
 	others := min(len(r.waiting), fieldBatch-1)
 	batch := append(append(room[:0], one), r.waiting[:others]...)
 	r.forget(others)
@@ -99,11 +99,11 @@ func (r *fieldReads) send(batch []*fieldRead) {
 	_, _ = pipe.Exec(r.ctx) // each command has its own error
 }
 
-// ended lets the first of the waiting reads lead, and reports to the batch, except to its leader.
+// ended lets the first of the waiting reads lead, and signals all reads of the batch, except its leader, that they are answered.
 func (r *fieldReads) ended(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
-		// The batch's place goes on to it, so leading stays as it is.
+		// The next batch takes the place of the ended one, so leading stays as it is.
 		r.waiting[0].signal <- true
 		r.forget(1)
 	} else {

@@ -111,7 +111,7 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 		if trips.Count() != 2 {
 			t.Errorf("%d round trips for two reads", trips.Count())
 		}
-		// Keys of the wrong type are lost data: nobody sees the others before they are emptied.
+		// Keys of the wrong type are lost data. They are emptied before any answer is handed on.
 		for _, wrong := range []int{1, 299} {
 			if err := c.Commands().Set(t.Context(), keys[wrong], "a", 0).Err(); err != nil {
 				t.Fatal(err)
@@ -151,7 +151,8 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 	}
 }
 
-// refuseCommand takes a command from the user of a client on every server, until the test ends: others use the cluster too.
+// refuseCommand forbids a command to the user of a client on every server. The test's end allows it again, because other tests use the
+// cluster too.
 func refuseCommand(t *testing.T, c *Client, command string) error {
 	set := func(ctx context.Context, rule string) error {
 		on := func(ctx context.Context, server *redis.Client) error {
@@ -216,7 +217,7 @@ func TestFieldReadsEndWithoutADeadlineToo(t *testing.T) {
 	}
 }
 
-// A batch that panics must not take the turn with it.
+// After a batch that panics, other reads must be able to lead batches.
 func TestFieldReadsOutliveAPanic(t *testing.T) {
 	c, fields := connect(t, Options{URL: redistest.NewServer(t).URL()}), NewFields([]string{"a"})
 	broken := &panicking{}
@@ -251,7 +252,7 @@ func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// Both protocols, in the order of the names and in another one, with fields that nobody asked for.
+// Replies of both protocols are read, with the fields in the order of the names or in another one, and with fields that were not asked for.
 func TestRepliesOfHashes(t *testing.T) {
 	fields := NewFields([]string{"a", "bc", "d"})
 	for _, c := range []struct {

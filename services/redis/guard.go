@@ -71,8 +71,7 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	if probe {
 		g.probing = false
 	}
-	// What a read learned after the guard tripped, from a server that still answered then, must not end the pause: only
-	// a probe's answer does.
+	// An answer to a read that began before the guard tripped must not end the pause: only a probe's answer does.
 	switch {
 	case timedOut && probe:
 		g.until = g.now().Add(guardLongPause)
@@ -169,7 +168,7 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 	defer cancel()
 	err = send(bounded)
 	ended = true
-	// A caller who allowed less time than the guard says nothing about the server, and neither does one who gave up.
+	// The time-out of a caller with less time than the guard allows says nothing about the server, and neither does a caller that gave up.
 	timedOut := isTimeout(err)
 	h.end(probe, timedOut && !own && ctx.Err() == nil, !timedOut && !saysNothing(err))
 	return err

@@ -20,7 +20,7 @@ import (
 // behind, so a silence of three seconds costs no more than delay.
 const (
 	hintFormat       = 1    // the first byte of a message
-	causeFormat      = 2    // the first byte of one with a cause: its length, the cause, and then a message without one
+	causeFormat      = 2    // the first byte of a message with a cause; the cause's length, the cause, and a message without one follow
 	hintsPerMessage  = 4096 // bounds one message to 64 KB
 	hintPing         = time.Second
 	hintSilence      = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
@@ -39,7 +39,7 @@ type Hint struct {
 // hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
 type hintReceivers struct {
 	mu sync.RWMutex
-	// next is the number of the next receiver: numbers are never used again, so that remove takes away its own alone.
+	// next is the number of the next receiver. Numbers are never used again, so that remove removes its own receiver alone.
 	next      int
 	receivers map[int]func([]Hint, trace.Cause)
 }
@@ -51,7 +51,7 @@ func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 	if h.receivers == nil {
 		h.receivers = map[int]func([]Hint, trace.Cause){}
 	}
-	// A number and not the function, which cannot be compared.
+	// Receivers are known by a number, because functions cannot be compared.
 	id := h.next
 	h.next++
 	h.receivers[id] = receive
@@ -126,7 +126,7 @@ func withCause(cause trace.Cause, message []byte) []byte {
 
 // cutCause undoes withCause.
 func cutCause(message string) (cause trace.Cause, rest string) {
-	// What is no whole cause is left to decodeHints, which refuses it.
+	// A message without a cause stays as it is. So does one whose cause is cut off, which decodeHints refuses.
 	if len(message) < 2 || message[0] != causeFormat || len(message) < 2+int(message[1]) {
 		return trace.Cause{}, message
 	}
@@ -196,7 +196,8 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	// Either end, of ctx or of the Client, ends the loop.
 	defer context.AfterFunc(c.ctx, cancel)()
 	defer c.hints.add(receiver.Documents)()
-	// No other node exists. Resync is called all the same, as after every subscription.
+	// There are no hints from others: the embedded Redis has no other nodes, and a node without an ID has no channel. Resync is called all
+	// the same, as after every subscription.
 	if c.mode == modeEmbedded || c.id == "" {
 		receiver.Resync()
 		<-ctx.Done()

@@ -19,12 +19,12 @@ func UserKey(user services.UserID, part string) string {
 	return string(append(key, part...))
 }
 
-// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and end by themselves. The cleaner drops
-// those that would never end.
+// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and expire. The cleaner drops those that
+// would never expire.
 type KeyFamily struct {
 	Prefix string                 // before every name
 	Mark   string                 // a member that every key of the family has
-	Ours   func(rest string) bool // whether what follows the prefix may be of the family: others may keep keys in the same Redis
+	Ours   func(rest string) bool // whether a key with this rest behind the prefix may be of the family: other programs may use the same Redis
 }
 
 // keyFamilies are filled by package variables, before main. Nothing changes them afterwards.
@@ -40,7 +40,7 @@ func RegisterKeys(family KeyFamily) KeyFamily {
 	return family
 }
 
-// FamilyOf is the registered family that a key may be of. A family is known by its prefix, and its own check decides.
+// FamilyOf is the registered family with the prefix of a key. found is whether its Ours accepts the rest of the key.
 func FamilyOf(key string) (family KeyFamily, found bool) {
 	for _, family := range keyFamilies {
 		if rest, found := strings.CutPrefix(key, family.Prefix); found {

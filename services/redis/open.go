@@ -57,7 +57,7 @@ type Client struct {
 // quiet drops the library's log, which reports every failed dial: this package logs what an operator needs.
 type quiet struct{}
 
-// Printf passes the library's lines on where the operator asks for everything.
+// Printf passes the library's lines on if the operator logs at the level debug.
 func (quiet) Printf(ctx context.Context, format string, values ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, fmt.Sprintf(format, values...))
@@ -101,8 +101,8 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	return nil, failure
 }
 
-// dial makes a Client of options with all their defaults, and starts the server that they ask for. No other one is asked yet. With
-// an error it returns what there is so far.
+// dial makes a Client of options with all their defaults, and starts the server that they ask for. It asks no other server yet. With
+// an error it returns the parts that it has made so far.
 func dial(ctx context.Context, options Options) (c *Client, at *target, err error) {
 	c = &Client{id: options.Node, time: options.Clock, log: options.Log, grown: make(chan struct{}, 1)}
 	c.epoch.form = options.Form
@@ -188,7 +188,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	if at.mode != modeEmbedded {
 		within /= 2
 	}
-	// The embedded Redis has none: SQL is no faster way on the same processor. A cluster has one for each node.
+	// The embedded Redis has no guard: SQL is no faster on the same processor. A cluster has one for each node.
 	if at.mode == modeSingle || at.mode == modePrivate || at.mode == modeSentinel {
 		c.readers = newGuard(within)
 		c.redis.AddHook(guardHook{c.readers})
@@ -208,7 +208,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 // named Redis does not answer now. A Redis that refuses writes is ready, because it still serves others and may
 // recover.
 func (c *Client) ready(ctx context.Context) error {
-	// First the cheapest question, so that an absent Redis is named as such and not by the step that met it.
+	// The ping comes first, so that the error for an absent Redis says so, and does not name a later step.
 	if err := c.Ping(ctx); err != nil {
 		return err
 	}

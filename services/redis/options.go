@@ -66,7 +66,7 @@ const (
 	poolTimeout         = 100 * time.Millisecond // a longer one only moves the queue from the caller into the pool
 	clusterReload       = time.Second            // the library's default takes 59 s to leave a dead master
 	clusterRedirects    = 3
-	connectionsPerCPU   = 32 // callers without one wait in no order, and some too long
+	connectionsPerCPU   = 32 // with fewer, callers wait for a connection in no order, and some too long
 	// A page of a feed is an answer of a few KB, a batch of documents of a hundred.
 	bufferBytes = 32 << 10
 	// A moved slot is asked for at its new place after a pause between these two.

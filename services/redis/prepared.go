@@ -32,10 +32,10 @@ type KeyRead struct {
 // commands are a read's commands, which lack only the key.
 type commands struct {
 	pool *sync.Pool // of *fieldRead; nil: they are used once
-	args []any      // of the one command, without a pool
+	args []any      // without a pool: the arguments of the one command
 }
 
-// prepare says what the arguments of commands are. The second one will be the key.
+// prepare sets the function that makes the arguments of a command. The second argument will be the key.
 func (c *commands) prepare(args func() []any) {
 	c.pool = &sync.Pool{New: func() any { return newFieldRead(args()) }}
 }
@@ -106,7 +106,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 }
 
 // sentRead is the commands of one ReadEach, as they were taken from their pools and as the library takes them. Each second a node
-// reads of every user who is watched, so the lists are used again.
+// reads keys of every user who is watched, so the lists are used again.
 type sentRead struct {
 	reads    []*fieldRead
 	commands []redis.Cmder
@@ -114,7 +114,7 @@ type sentRead struct {
 
 var sentReads = sync.Pool{New: func() any { return new(sentRead) }}
 
-// send reads each key, whose replies stay unread. The error is UNAVAILABLE. forget must follow.
+// send sends the reads in one round trip, and does not parse the replies. The error is UNAVAILABLE. forget must follow.
 func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
 	for _, read := range reads {
 		one := read.Of.take(read.Key)
@@ -126,7 +126,7 @@ func (s *sentRead) send(ctx context.Context, c *Client, reads []KeyRead) error {
 	return err
 }
 
-// reply is what Redis answered to a read.
+// reply is the answer to a read, as Redis sent it.
 func (s *sentRead) reply(i int) []byte { return s.reads[i].command.Val() }
 
 // forget returns the commands to their pools, without their replies.
@@ -184,8 +184,8 @@ func NewRange(from, to int, reverse bool) *Range {
 	return r
 }
 
-// TextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first. It is for
-// one read.
+// TextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first, to be used
+// once.
 func TextRange(greatest, least string, count int) *Range {
 	r := &Range{commands: commands{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
 	r.plain = func(ctx context.Context, p Pipeliner, key string) {
@@ -194,7 +194,7 @@ func TextRange(greatest, least string, count int) *Range {
 	return r
 }
 
-// parse reads a reply: the members, none for a key that there is not.
+// parse reads a reply: the members, none for a key that does not exist.
 func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 	text := string(reply)
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {

@@ -76,7 +76,7 @@ func TestRepliesOfRanges(t *testing.T) {
 	}
 }
 
-// What a server refuses is an error of the whole read, on a cluster too.
+// A read that a server refuses is an error of the whole call, on a cluster too.
 func TestRangesReturnRefusals(t *testing.T) {
 	for kind, url := range map[string]string{"redis": redistest.Redis(t), "cluster": redistest.Cluster(t)} {
 		c := connect(t, Options{URL: url})

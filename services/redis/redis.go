@@ -4,7 +4,7 @@
 //
 // It guarantees that a read of several keys is one round trip, that a call ends when its context ends, and that every
 // registered script is loaded into every master, or sent in full until it is. Everything in Redis can be rebuilt from
-// the facts in SQL: an answer from here is a view, never a fact.
+// the facts in SQL: the data here is a projection, never a fact.
 //
 // If Redis does not answer, every call fails with the code UNAVAILABLE, at first within the read timeout, and at once
 // after the breaker has opened; the breaker tries again twice a second. Reads wait half as long, because callers can

@@ -44,7 +44,7 @@ func (c *Client) Trusted() error {
 	return nil
 }
 
-// noteRefusal looks whether an answer refuses a write. It sees every error of every command, so a job's refused write
+// noteRefusal records an answer that refuses a write. It sees every error of every command, so a job's refused write
 // counts at once.
 func (c *Client) noteRefusal(err error) {
 	for _, prefix := range refusedPrefixes {

@@ -2,12 +2,12 @@ package redis
 
 import "context"
 
-// A key whose type something else has changed is lost data. Read and Change empty what such a key belongs to and try once more.
+// A key whose type something else has changed is lost data. Read and Change empty the projection of such a key and try once more.
 // The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds. Pipeline
 // and Run do not repair: the audit must be able to count such keys.
 
-// EmptyBy sets what empties the projections that keys of the wrong type belong to, before the first use of the Client. Without
-// it each key is deleted alone.
+// EmptyBy sets the function that empties the projections to which keys of the wrong type belong. Call it before the first use of
+// the Client. Without it each key is deleted alone.
 func (c *Client) EmptyBy(empty func(ctx context.Context, keys []string) error) { c.empty = empty }
 
 // Read is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
@@ -38,7 +38,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	var again []int
 	var wrong []string
 	var repeated []Call
-	// Which of a script's keys it was Redis does not say. All belong to one user, and the first names them.
+	// Redis does not say which of a script's keys it was. All belong to one user, and the first names the user.
 	for i, reply := range replies {
 		if IsWrongType(reply.Err) {
 			again, repeated, wrong = append(again, i), append(repeated, calls[i]), append(wrong, calls[i].Keys[0])
@@ -50,7 +50,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	if err := c.emptyAll(ctx, wrong); err != nil {
 		return replies, err
 	}
-	// Only what failed is repeated: the others may have moved on.
+	// Only the failed calls are repeated: the projections of the others may have changed since.
 	repetitions, err := c.Run(ctx, s, repeated)
 	for i, reply := range repetitions {
 		replies[again[i]] = reply
@@ -58,7 +58,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	return replies, err
 }
 
-// emptyAll empties what the keys belong to, by the function of EmptyBy.
+// emptyAll empties the projections of the keys with the function of EmptyBy, or deletes the keys.
 func (c *Client) emptyAll(ctx context.Context, keys []string) error {
 	c.Log().Warn("keys in Redis have the wrong type: their projections are emptied and rebuilt", "keys", len(keys))
 	if c.empty != nil {

@@ -32,8 +32,8 @@ type Stamp uint64
 // String is the stamp as scripts take it.
 func (s Stamp) String() string { return strconv.FormatUint(uint64(s), 10) }
 
-// Results runs a script that returns {status, n, short, nodes...} as Change does. One failed call fails them all: the scripts,
-// and therefore the callers, may be repeated without harm.
+// Results is Change for a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and
+// therefore the callers, may be repeated without harm.
 func (c *Client) Results(ctx context.Context, script *Script, calls []Call) ([]Result, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Client) Result(ctx context.Context, script *Script, call Call) (Result,
 	return results[0], nil
 }
 
-// ParseResult reads what a script returned as {status, n, short, nodes...}. What follows the status counts with Applied alone.
+// ParseResult reads what a script returned as {status, n, short, nodes...}. The values after the status count only with Applied.
 func ParseResult(value any) (result Result, err error) {
 	parts, ok := value.([]any)
 	if !ok || len(parts) == 0 {
@@ -88,7 +88,7 @@ func ParseResult(value any) (result Result, err error) {
 	return result, nil
 }
 
-// Stamps runs a script that returns a stamp as Change does. One failed call fails them all.
+// Stamps is Change for a script that returns a stamp. One failed call fails them all.
 func (c *Client) Stamps(ctx context.Context, script *Script, calls []Call) ([]Stamp, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {

@@ -27,7 +27,7 @@ func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
 }
 
-// roundTripsChain is a count and the one around it. Both are counted: a request's and that of one of its parts.
+// roundTripsChain is a count and the one around it. A round trip adds to both, such as that of a request and that of one of its parts.
 type roundTripsChain struct {
 	own   RoundTrips
 	outer *roundTripsChain

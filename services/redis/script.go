@@ -42,7 +42,7 @@ func RegisterScript(name string, parts ...string) *Script {
 // replacing is held to replace a script's text, and to read the texts of all: a Client may be loading them in the background.
 var replacing sync.RWMutex
 
-// Replace gives the script another text until restore is called: tests inject bugs so. Nothing may run the script meanwhile.
+// Replace gives the script another text until restore is called: tests inject bugs with it. Nothing may run the script meanwhile.
 func (s *Script) Replace(source string) (restore func()) {
 	set := func(text Script) {
 		replacing.Lock()
@@ -106,7 +106,7 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 // runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
 func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
 	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
-	// The texts go out for all calls of the part: which of them have run is not known for each.
+	// All calls of the part are sent again, with the text: it is not known for each whether it has run.
 	if missing {
 		c.scriptsMissing()
 		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
@@ -193,8 +193,8 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	return commands, err
 }
 
-// once is a command that the cluster client sends to a master one time (and on, if a slot has moved). By default it tries a
-// silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as lost.
+// once is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default it
+// tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as lost.
 type once struct{ redis.Cmder }
 
 // NoRetry is the library's interface for such commands.
@@ -219,7 +219,7 @@ func (a *answered) SetErr(err error) {
 
 // loadScripts loads the registered scripts into every master, one round trip each.
 func (c *Client) loadScripts(ctx context.Context) error {
-	// An EVALSHA before the load finds no script, and is sent again with its text: the load only saves that.
+	// An EVALSHA before the load finds no script, and is sent again with its text: the load only saves this second sending.
 	load := func(ctx context.Context, master *redis.Client) error {
 		if len(loaded) == 0 {
 			return nil

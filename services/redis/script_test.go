@@ -229,7 +229,7 @@ func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 	}
 }
 
-// A Client loads the scripts in the background when a master has lost them: that a test replaces one meanwhile is no data race.
+// A Client loads the scripts in the background when a master has lost them. To replace a script meanwhile is no data race.
 func TestReplaceAScriptWhileAllAreLoaded(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})

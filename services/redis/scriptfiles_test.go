@@ -32,7 +32,7 @@ func TestAMissingScriptFilePanics(t *testing.T) {
 	ScriptFiles{fstest.MapFS{}}.Load("no_such_script")
 }
 
-// Without an owner of the keys' parts, a key of the wrong type is deleted alone.
+// Without a function of EmptyBy, a key of the wrong type is deleted alone.
 func TestAKeyOfTheWrongTypeIsDeletedAndTriedAgain(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	for range 2 {

@@ -54,8 +54,8 @@ func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 	}
 }
 
-// Chain numbers steps whose scripts take their step as the first argument and note it, see note in lua/lib.lua. It returns the
-// last one: a script that finds it noted knows that no step is missing. Without steps it is NoStep.
+// Chain numbers steps, whose scripts take the number as the first argument and note it, see note in lua/lib.lua. It returns the
+// last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStep.
 func Chain(steps []Step) (last string) {
 	// At random: the chain of another rebuild of the same user must not continue this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)

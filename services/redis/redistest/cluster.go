@@ -63,7 +63,7 @@ func takeIdle(tb testing.TB) []*Server {
 		servers, idle.clusters = idle.clusters[last], idle.clusters[:last]
 	}
 	idle.mu.Unlock()
-	// All get the test first: Flush reports to it.
+	// All servers get the new test first, because Flush reports to it.
 	for _, s := range servers {
 		s.tb = tb
 	}
@@ -76,7 +76,7 @@ func takeIdle(tb testing.TB) []*Server {
 // giveBack keeps a whole cluster for a later test and removes any other. The test may have left a server paused: it is
 // resumed first.
 func giveBack(servers []*Server) {
-	// Elsewhere a server that is kept would outlive the test binary.
+	// Where diesWithUs is false, a server that is kept would outlive the test binary.
 	whole := diesWithUs
 	for _, s := range servers {
 		if whole && s.command != nil {

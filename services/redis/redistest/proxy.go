@@ -15,7 +15,7 @@ type Proxy struct {
 	target   string
 	work     sync.WaitGroup
 
-	// mu guards the faults and the links: each piece of data asks for its fate under it.
+	// mu guards the faults and the links. The fate of each piece of data is decided under it.
 	mu          sync.Mutex
 	links       map[*link]struct{}
 	delay       time.Duration
@@ -106,7 +106,7 @@ func (p *Proxy) accept() {
 		}
 		l := &link{client: client, server: server}
 		p.set(func() {
-			// It came while the proxy was closing: nobody would close it later.
+			// The connection came while the proxy was closing: nobody would close it later.
 			if p.closed {
 				l.close()
 				return

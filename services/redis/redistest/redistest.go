@@ -72,13 +72,13 @@ func NewServer(tb testing.TB) *Server {
 	return s
 }
 
-// newServer starts a server whose end the caller sees to.
+// newServer starts a server. The caller must remove it.
 func newServer(tb testing.TB, settings string) *Server {
 	tb.Helper()
 	return newServerAs(tb, settings, false)
 }
 
-// newServerAs starts a data server or a sentinel. A port that was free a moment ago may be taken by now: it tries some.
+// newServerAs starts a data server or a sentinel. A port that was free a moment ago may be taken by now, so it tries several.
 func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	tb.Helper()
 	path, err := exec.LookPath(program)
@@ -223,7 +223,7 @@ func (s *Server) do(run func(context.Context, *redis.Client) error) error {
 	return run(ctx, client)
 }
 
-// must is do, and fails the test.
+// must is do, and fails the test on an error.
 func (s *Server) must(what string, run func(context.Context, *redis.Client) error) {
 	s.tb.Helper()
 	if err := s.do(run); err != nil {
