@@ -40,8 +40,9 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return found.value, ok && found.known
 }
 
-// Each hands over the value of every key, in their order, and reports whether all were there: it ends at the first that is not. found
-// must not use the cache. It is for pages, whose values are nearly always here: no map is made.
+// Each calls found with the value of each key, in the order of the keys. It ends at the first value that is missing or stale, and reports
+// whether there was none. found must not use the cache. It is for pages, whose values are nearly always cached: unlike GetAll it makes no
+// map.
 func (c *Cache[K, V]) Each(keys []K, found func(i int, value V)) (all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +82,8 @@ func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, value := range read {
-		// What was read from SQL is shown to this reader even if the log already tells of a newer change: it was true
-		// when the read began.
+		// A value from SQL is shown to this reader even if the log already tells of a newer change: it was true when the
+		// read began.
 		if c.put(key, value) || keys == nil {
 			found[key] = value
 		}
@@ -102,8 +103,8 @@ func (c *Cache[K, V]) Keep(key K, value V) {
 	c.put(key, value)
 }
 
-// put answers false for a copy that is known to be stale. Peek does not count as a use, so that a flood of changes
-// evicts nothing.
+// put adds a value. It returns false for a copy that is known to be stale. Peek does not count as a use, so that a flood
+// of changes evicts nothing.
 func (c *Cache[K, V]) put(key K, value V) bool {
 	at := c.changedAt(value)
 	if had, ok := c.items.Peek(key); ok && had.at.After(at) {
@@ -114,7 +115,7 @@ func (c *Cache[K, V]) put(key K, value V) bool {
 }
 
 // Changed records that a value changed at a time. A copy of that time or later stays. The note takes the place of the
-// value, and may push out another one.
+// value, and may evict another value.
 func (c *Cache[K, V]) Changed(key K, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@
 //
 // One change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
 // entry. The commit signals; the node wakes its Follower and hints at the other nodes. Each of them reads the entries
-// after its version (Following), applies them, and tells whom it concerns: all users (OnShared), or the readers of what
-// has changed (Readers, OnMoved).
+// after its version (Following), applies them, and notifies the users concerned: all users (OnShared), or the readers of
+// a changed key (Readers, OnMoved).
 package changelog
 
 import (
@@ -40,7 +40,7 @@ type Kind struct {
 	// returns false: then memory is reloaded. nil: memory is reloaded on any change.
 	Apply func(entries []Entry) bool
 	// Followed runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
-	// when memory is at the end of the log. It is for state that time changes, and for notifications. nil: nothing runs.
+	// when memory is at the end of the log. It is for state that changes with time, and for notifications. nil: nothing runs.
 	Followed func(err error)
 	// Shared says that changes of this kind concern all users: OnShared is called.
 	Shared bool
@@ -121,7 +121,7 @@ func New(cfg Config) *Follower {
 // Clock is the node's clock.
 func (f *Follower) Clock() services.Clock { return f.clock }
 
-// Logger is where memories log.
+// Logger is the logger for the owners of kinds and turns.
 func (f *Follower) Logger() *slog.Logger { return f.logger }
 
 // Register adds a kind. Kinds are followed in the order of their registration. It panics when the name is taken.

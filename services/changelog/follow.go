@@ -67,7 +67,7 @@ func (k *Following) follow(ctx context.Context) (changes int, loaded bool, err e
 			k.current.Store(false)
 			continue
 		}
-		// The version is stored after the change: who sees the version also sees what it stands for.
+		// The version is stored after the changes: a reader that sees the version also sees its changes.
 		if len(entries) > 0 {
 			k.version.Store(entries[len(entries)-1].Version)
 		}
@@ -128,7 +128,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// step runs one turn; what fails is tried again at the next one.
+// step catches up with the log once. A failure is logged, and the next turn tries again.
 func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
 	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
 		f.logger.Warn("the changelog could not be read; the node cache may be out of date", "error", err)

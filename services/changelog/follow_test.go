@@ -148,7 +148,7 @@ func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 	}
 }
 
-// Trimmed entries and entries that do not say what changed are in the state that is loaded.
+// After a gap, or an entry that does not say what changed, memory is loaded anew and has every change.
 func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 	for name, change := range map[string]func(*fakeLog){
 		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
@@ -286,7 +286,7 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 		if s.heads.Load() != 1 {
 			t.Errorf("%d looks for hints of one moment, want 1 at once", s.heads.Load())
 		}
-		<-time.After(time.Minute) // of the bubble
+		<-time.After(time.Minute) // by the fake clock of synctest
 		synctest.Wait()
 		if s.heads.Load() != 2 {
 			t.Errorf("%d looks in the end, want another for the last hint", s.heads.Load())

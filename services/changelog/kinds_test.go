@@ -47,7 +47,7 @@ func TestAFailureConcernsItsOwnKind(t *testing.T) {
 	}
 }
 
-// A turn runs everything in its order; a hint runs the log and the work after each read of it.
+// A turn reads the log and runs all work, in order; a hint reads the log and runs only the work of AfterRead.
 func TestTurnsRunAtTheirMoments(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)

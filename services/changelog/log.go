@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Entry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on. Payload
-// is the owner's own: JSON, or a time of AppendChange.
+// Entry is one rare change that every node keeps in memory. Version counts the entries of its kind from 1 on. The owner
+// of the kind defines Payload: JSON, or a time of AppendChange.
 type Entry struct {
 	Kind    string
 	Version uint64
@@ -69,7 +69,7 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	if payload == nil {
 		payload = []byte{}
 	}
-	// After the commit, this node's follower and the other nodes hear of it.
+	// The commit notifies this node's follower and the other nodes.
 	tx.Signal()
 	added, err := tx.Run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	if err == nil && added == 0 {

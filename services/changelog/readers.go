@@ -12,8 +12,8 @@ import (
 // NotifyGap is the time between two notifications of one key: the first change is notified at once.
 const NotifyGap = 100 * time.Millisecond
 
-// Readers finds the users to notify when something changes that is counted on read: those who are watched on this node and
-// are shown it. It is safe for concurrent use.
+// Readers finds the users to notify when a key changes that is counted on read: the users who are watched on this node and are
+// shown the key. It is safe for concurrent use.
 type Readers[K comparable] struct {
 	clock  services.Clock
 	notify func([]services.UserID)
@@ -146,6 +146,6 @@ func (r *Readers[K]) Notify() {
 		})
 	}
 	r.mu.Unlock()
-	// Without the lock: who is notified may call Follow.
+	// The lock is released first, because a notified function may call Follow.
 	r.notify(users)
 }

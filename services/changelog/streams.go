@@ -19,8 +19,8 @@ type Stream struct {
 func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
 
 // Learned is, for each user who is watched here, how many shared changes this node has applied: the sum over all
-// streams. It is the second half of a badge's version. A sum and not a maximum, because each change has to move it, in
-// whatever order a node learns of them.
+// streams. It is the second half of a badge's version. It is a sum and not a maximum, because each change must raise it,
+// in whatever order a node learns of the changes.
 func (f *Follower) Learned(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
 	for _, stream := range f.streams {

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Short work goes ahead of long work. A mutation leaves a few jobs, and somebody waits for what they do; an ingest of 500 events
+// Short work goes ahead of long work. A mutation leaves a few jobs, and a user waits for their effect; an ingest of 500 events
 // leaves hundreds. In one queue, in the order of arrival, the push after a post would wait behind all jobs of a burst. So a job of
-// a small commit is due headStart earlier than the job of a large one, and is claimed before each that has waited for less. Neither
-// is claimed later than it could be otherwise, and none waits for ever: a job of bulk work goes first after headStart. A worker of
-// its own claims these jobs, because the other one runs up to claimLimit jobs before it claims again.
+// a small commit is due headStart earlier than a job of a large one, and is claimed before every such job that has waited for less
+// than headStart. Both kinds can be claimed at once, and none waits for ever: after headStart a job of bulk work goes first. A
+// separate worker claims the jobs that go ahead, because the worker of all short jobs runs up to claimLimit of them before it claims
+// again.
 
 // How far short work goes ahead, and how much of it at once.
 const (
@@ -28,7 +29,7 @@ func withAhead(ctx context.Context) context.Context { return context.WithValue(c
 // isAhead reports whether the jobs that are enqueued with a context go ahead.
 func isAhead(ctx context.Context) bool { return ctx.Value(aheadKey{}) != nil }
 
-// inherit makes the jobs that jobs enqueue go ahead if all of these do.
+// inherit makes the jobs that are enqueued with the returned context go ahead if all of the given jobs do.
 func inherit(ctx context.Context, jobs ...Job) context.Context {
 	for _, job := range jobs {
 		if !job.Ahead {

@@ -40,7 +40,7 @@ func keysOf(claimed []jobs.Job) (keys []string) {
 }
 
 // The jobs of a small commit go ahead of those of a burst that waits: a worker of their own claims them alone, and the worker of all
-// short jobs claims them first. So do the jobs that they enqueue; those of the burst's jobs do not.
+// short jobs claims them first. The jobs that they enqueue go ahead too; the jobs that the burst's jobs enqueue do not.
 func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var done []string
@@ -77,7 +77,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	})
 }
 
-// No job waits for ever behind those that go ahead, and none goes ahead of its own time.
+// No job waits for ever behind those that go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
 	n := small(t, nil, does("a", nothing))
 	n.commitAll(burst, "a", "long")

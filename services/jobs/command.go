@@ -19,8 +19,8 @@ type Command struct {
 	// key. Input is required with a Key: the same key with another input is refused. See inputHash.
 	Key   string
 	Input any
-	// Sent is the input as it was sent, if Input has IDs in place of what the client sent, such as refs; nil if it has not. A
-	// repetition of either is the same request: what a ref names may have come, or gone, since the first time.
+	// Sent is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with
+	// the same Input or the same Sent is a repetition: the object that a ref names may have come, or gone, since the first time.
 	Sent any
 	// Subject is the global ID of the object that the input names; "" for none. With Sent, it is remembered, for a repetition
 	// whose ref names nothing any more.
@@ -48,8 +48,9 @@ type Command struct {
 	unchanged bool
 }
 
-// Refused is the command of a request that was refused before it had one: it only gives the refusal. It is committed as any
-// other is, so that the key of the request remembers the refusal, or gives the answer that it had before. See Remembers.
+// Refused is the command of a request that was refused before its own command was made: it only returns the refusal. It is
+// committed like any other, so that the key of the request remembers the refusal, or gives the answer that it has already. See
+// Remembers.
 func Refused(actor services.UserID, refusal error) *Command {
 	return &Command{Actor: actor, Apply: func(context.Context, *sql.Tx) ([]string, error) { return nil, refusal }}
 }
@@ -165,7 +166,7 @@ func (c *Command) recall(ctx context.Context, tx *sql.Tx, scope string, asks Rem
 		return services.Errorf(services.Conflict, "idempotencyKey: %s was used for another mutation within %s", services.Quote(c.Key), IdempotencyFor)
 	}
 	c.ids, c.refusal, c.unchanged = had.IDs, had.Refusal, had.Unchanged
-	// The subject of the first time: what a ref names may be another object now, or none.
+	// The subject stays that of the first request: the ref may name another object now, or none.
 	if had.Subject != "" {
 		c.Subject = had.Subject
 	}

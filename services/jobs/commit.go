@@ -12,7 +12,7 @@ import (
 
 // Commit is the only way to run mutations. It commits the facts and jobs of each command in one transaction, grouped; then
 // it updates the actors' own views, for at most 300 ms; then it answers. A command that fails does not affect the others;
-// errs[i] is of cmds[i].
+// errs[i] is the error of cmds[i].
 func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	few := len(cmds) <= manyCommands
 	if few {
@@ -25,7 +25,7 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	errs = e.db.WriteAll(ctx, writes)
 	for i, cmd := range cmds {
 		switch {
-		// The transaction of such a command was rolled back, or had its part undone: it succeeded all the same.
+		// The writes of such a command were rolled back, but it counts as successful.
 		case errors.Is(errs[i], ErrUnchanged):
 			errs[i], cmd.unchanged = nil, true
 		case errs[i] == nil && cmd.refusal != nil:
@@ -42,8 +42,8 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 }
 
 // Up to manyCommands commands that are committed together are short work, and their jobs go ahead of those of bulk work, such as an
-// ingest of 500 events. Beyond it, the jobs update the actors' own views, except for updates that need no SQL and the first few
-// reads: each single read would cost several round trips to PostgreSQL.
+// ingest of 500 events. After more commands, the jobs update the actors' own views, except for updates that need no SQL or are within
+// the first readsOfMany reads: each single read would cost several round trips to PostgreSQL.
 const (
 	manyCommands = 20
 	readsOfMany  = 3
@@ -64,7 +64,7 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		ctx = sql.LimitReads(ctx, readsOfMany)
 	}
 	var group errgroup.Group
-	// Several actors are those of one ingest. Eight at a time leave connections to the requests of others.
+	// Only an ingest has several actors. Eight at a time leave connections for the requests of others.
 	group.SetLimit(8)
 	for _, list := range byActor {
 		group.Go(func() error {

@@ -190,7 +190,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 						return nil, err
 					}
 					ids, err := apply(ctx, tx)
-					return append(ids, fmt.Sprint(i)), err // the caller's
+					return append(ids, fmt.Sprint(i)), err // tells this caller's answer from those of others
 				}
 				cmds[i] = o
 				together.Go(func() { errs[i] = n.commit(o) })

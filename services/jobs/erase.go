@@ -33,9 +33,9 @@ var (
 // for later, such as the ends of mutes, are deleted.
 const soon = time.Minute
 
-// Erase are the steps that remove the idempotency keys of a user, their name in those of others, and the jobs that name them.
-// except is a kind that stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed by
-// another one.
+// Erase are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name
+// the user. except is a kind that stays. Due jobs still bring views in line, so they run: a pass that finds such a job is followed
+// by another one.
 func Erase(except string) []erase.Step {
 	return []erase.Step{
 		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
@@ -49,8 +49,8 @@ func Erase(except string) []erase.Step {
 
 var refusalsBound = erase.Bound("idempotency", "at")
 
-// unnameRefusals takes the user's key out of what the keys of others remember: a refusal says whom its request did not find. The
-// code and the argument stay, so a repetition is refused as before.
+// unnameRefusals removes the user's key from the refusals that the idempotency keys of others remember: such a refusal names the user
+// that its request did not find. The code and the argument stay, so a repetition is refused as before.
 func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	end, last, err := refusalsBound(ctx, tx, at.After)
 	if err != nil {

@@ -144,8 +144,8 @@ func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) err
 	})
 }
 
-// FinishHeld deletes jobs that are done and says how many it deleted: those whose lease was lost are not among them,
-// they will be done again.
+// FinishHeld deletes jobs that are done and says how many it deleted. It does not delete jobs whose lease was lost: they
+// will be done again.
 func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		finished, err = FinishInTx(ctx, tx, jobs)

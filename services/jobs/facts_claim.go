@@ -52,14 +52,15 @@ func claimJobs(kinds int) sql.Statement {
 var claims sync.Map
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
-// the newest, as old as the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get the
-// same job. An error may come with jobs: the answer to the commit was lost, and this node may hold them. Release returns
+// the newest, with the age of the oldest, and deletes the others. On PostgreSQL several nodes claim concurrently and never get
+// the same job. An error may come with jobs: the answer to the commit was lost, and this node may hold them. Release returns
 // them to the queue.
 func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time.Duration) ([]Job, error) {
 	return claimWaiting(ctx, s, kinds, limit, lease, 0)
 }
 
-// claimWaiting is Claim for jobs that have been due for some time: since headStart, those that go ahead.
+// claimWaiting is Claim for jobs that have been due for at least waited. For headStart these are the jobs that go ahead, and others that
+// have waited for so long.
 func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil
@@ -91,7 +92,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 				return err
 			}
 		}
-		// The beginning names this process, so that its successor knows the jobs that it left.
+		// The token begins with the text of this process, so that the next process knows the jobs that this one left.
 		token := s.Tokens + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {

@@ -13,11 +13,11 @@ import (
 // IdempotencyFor is how long an idempotency key is kept. A client that repeats a request later gets a new effect.
 const IdempotencyFor = 24 * time.Hour
 
-// ErrRemembered is what Remember returns when the key exists already: Recall returns its result.
+// ErrRemembered is the error of Remember when the key exists already: Recall returns its result.
 var ErrRemembered = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
 
-// A row is claimed before the command runs and filled in after it, in one transaction: who reads the row reads a whole
-// answer.
+// A row is claimed before the command runs and filled in after it, in one transaction: other transactions only see a row
+// with a whole answer.
 var (
 	// It changes a row only if the key is new or expired. A key in use changes nothing, and the count of rows says so.
 	remember = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)

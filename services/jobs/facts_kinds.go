@@ -7,7 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Both read a whole table: they are for operators.
+// Both statements read a whole table: they are for operators.
 var (
 	jobsByKind = sql.NewStatement("count jobs by kind", `SELECT kind, count(*), count(CASE WHEN token <> '' THEN 1 END), count(CASE WHEN tries > 0 THEN 1 END),
 			min(created_at) FROM jobs GROUP BY kind ORDER BY kind`)
@@ -40,7 +40,7 @@ func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error)
 	if err != nil {
 		return nil, err
 	}
-	// A kind may have dead jobs alone.
+	// A kind may have no jobs but dead ones.
 	err = s.Each(ctx, deadByKind, nil, func(scan func(...any) error) error {
 		var kind string
 		var dead int

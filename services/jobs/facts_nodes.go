@@ -23,7 +23,7 @@ var (
 
 	forgetNodes = sql.NewStatement("forget nodes", `DELETE FROM nodes WHERE beat_at < {database clock} - $1`)
 
-	// The condition on the name looks useless and names the partial index of leased jobs, which most jobs are not in.
+	// The condition node <> '' looks redundant, but it selects the partial index of leased jobs, which does not have most jobs.
 	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 

@@ -10,7 +10,7 @@ import (
 var (
 	lastJob = sql.NewStatement("the last job", `SELECT COALESCE(max(id), 0) FROM jobs`)
 
-	// Few jobs are of a kind that is revived.
+	// It reads the jobs of the kind one by one: a kind that is revived has few.
 	jobOfKey = sql.NewStatement("a job of a key", `SELECT id FROM jobs WHERE kind = $1 AND key = $2 LIMIT 1`)
 
 	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)

@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// The times of heartbeats. A read that is wrong for longer than a second would break a promise: silentAfter and two
-// beats stay below.
+// The times of heartbeats. A count that is wrong for longer than a second would break a promise, so silentAfter and two
+// beats together stay below a second.
 const (
 	// beatEvery is the time between two heartbeats. They cost a round trip each and no wait for the disk.
 	beatEvery = 200 * time.Millisecond
@@ -263,8 +263,8 @@ func (d *inDoubt) add(jobs []Job) {
 	d.jobs = append(d.jobs, jobs...)
 }
 
-// giveBack releases them. Jobs that were claimed again or finished meanwhile no longer have this node's token, and do not
-// change.
+// giveBack releases the jobs in doubt. Jobs that were claimed again or finished meanwhile no longer have this node's token,
+// and do not change.
 func (d *inDoubt) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs

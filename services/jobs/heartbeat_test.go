@@ -41,8 +41,8 @@ func (n *node) takes() []jobs.Job {
 	return n.claim()
 }
 
-// While a node that holds jobs is silent, the counts that they change are named, and no others. Then they are freed, and named
-// until they are done.
+// While a node that holds jobs is silent, Behind names the counts that the jobs change, and no others. Then the jobs are freed, and
+// Behind names their counts until they are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	n, other := two(t)
 	heart := n.Heartbeat()
@@ -88,7 +88,7 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	}
 }
 
-// While the jobs of a silent node cannot be read, any count may lack a change. Once they are done, none does.
+// While the jobs of a silent node cannot be read, any count may lack a change. Once the jobs are done, no count does.
 func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false

@@ -113,10 +113,9 @@ func (i *inFlight) remaining(ctx context.Context, e *Engine) (affectedJobs, erro
 	return remaining, nil
 }
 
-// readOverdue removes the jobs that are done and adds all overdue ones, a part at a time. Overdue jobs need not be
-// unclaimed: a node that hangs in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine
-// does not answer, jobs are claimed and released again and again. Until all are read, every count may lack the effect of one
-// of them.
+// readOverdue removes the jobs that are done and adds all overdue ones, a part at a time, claimed or not: a node that hangs
+// in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not answer, jobs are
+// claimed and released again and again. Until all are read, every count may lack the effect of one of them.
 func (i *inFlight) readOverdue(ctx context.Context, e *Engine) error {
 	bounded, cancel := context.WithTimeout(ctx, overdueWithin)
 	defer cancel()
@@ -144,7 +143,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	if err == nil {
 		ids, err = Overdue(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
 	}
-	// Only new ones are read: what a job changes does not change.
+	// Only new ones are read: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known
@@ -166,7 +165,7 @@ func (i *inFlight) findOverdue(ctx context.Context, e *Engine) error {
 	return err
 }
 
-// show makes jobs the ones that Behind answers from.
+// show sets the jobs from which Behind answers.
 func (i *inFlight) show(jobs affectedJobs) {
 	i.jobs = jobs
 	i.shown.Store(i.behind())

@@ -16,7 +16,7 @@ import (
 // defined.
 const hashVersion = 2
 
-// asked is what the command's key remembers of the request before there is an answer.
+// asked is the part of Remembered that is known before the answer: the hashes of the request and, with Sent, its subject.
 func (c *Command) asked() (asks Remembered, err error) {
 	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.Sent == nil {
 		return asks, err
@@ -26,9 +26,9 @@ func (c *Command) asked() (asks Remembered, err error) {
 	return asks, err
 }
 
-// sameRequest reports whether two requests under one key are the same: one of the inputs of the one is an input of the other.
-// Each may have two, one with the IDs of objects and one with their refs, as it was sent; where a ref named nothing, there is
-// only the second.
+// sameRequest reports whether two requests under one key are the same: whether they have an input in common. A request may have
+// two inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, it has only the
+// second.
 func (r Remembered) sameRequest(other Remembered) bool {
 	for _, one := range [][]byte{r.BodyHash, r.SentHash} {
 		if len(one) > 0 && (bytes.Equal(one, other.BodyHash) || bytes.Equal(one, other.SentHash)) {
@@ -154,9 +154,9 @@ func sortedFields(of reflect.Type) []inputField {
 }
 
 // fitsUnversioned reports whether a stored answer of the previous release, which hashed requests differently, can belong to
-// this command. Such an answer distinguishes requests by the type of the ids that they made, and otherwise trusts the key,
-// for the 24 hours that keys are remembered: after a CONFLICT, a client that repeats a request across an upgrade would
-// believe that it was refused.
+// this command. It compares the types of the IDs that the two made, and otherwise trusts the key, for the 24 hours that keys
+// are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would believe that it was
+// refused.
 func (c *Command) fitsUnversioned(had Remembered) bool {
 	if len(had.BodyHash) != sha256.Size {
 		return false

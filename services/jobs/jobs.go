@@ -56,7 +56,7 @@ type Engine struct {
 	wakeUp  map[Class]chan struct{}
 	prompt  chan struct{} // wakes the worker of the jobs that go ahead
 
-	// These guard themselves.
+	// These fields need no further lock.
 	stale    staleViews
 	inDoubt  inDoubt
 	inFlight inFlight
@@ -91,8 +91,8 @@ func (e *Engine) Wake() {
 	signal(e.wakeUp[Short])
 }
 
-// wakeAhead is Wake after a commit whose jobs go ahead. The worker of all short jobs is left alone: it would claim the same jobs.
-// It looks at the queue by itself in time, and helps if there are more than the other worker can do.
+// wakeAhead is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the same
+// jobs. That worker checks the queue by itself, and helps if there are more jobs than the other worker can do.
 func (e *Engine) wakeAhead() {
 	signal(e.prompt)
 	signal(e.wakeUp[Bulk])

@@ -40,7 +40,7 @@ type Kind struct {
 
 // Changes are the counts in documents that jobs of a kind change.
 type Changes struct {
-	// stated tells NoCounts from a kind whose author forgot to say.
+	// stated distinguishes NoCounts from a kind that does not state its counts.
 	stated  bool
 	sources []services.Source
 	users   UsersOf

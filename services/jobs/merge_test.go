@@ -19,7 +19,7 @@ type projection struct {
 	changes int // of shown
 }
 
-// merge is the merge of a projection, which calls before before each step.
+// merge makes the Merge of a projection. Before each step it calls before with the name of the step.
 func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
 	return jobs.Merge[int, int]{
 		Name: func() string { return "the copy" },

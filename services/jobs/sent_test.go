@@ -10,7 +10,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// A request that named objects by refs is the same by their IDs, and the same as it was sent, whatever the refs name by then. A
+// A request that named objects by refs is repeated with their IDs, or with the same refs, whatever the refs name by then. A
 // repetition has the subject of the first time.
 func TestARequestIsTheSameByItsRefs(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
@@ -71,7 +71,7 @@ func TestARequestIsTheSameByItsRefs(t *testing.T) {
 	})
 }
 
-// What a key does not remember leaves it free, also where there was no command.
+// A refusal that its key does not remember leaves the key free, also if the request had no command of its own.
 func TestARefusalWithoutACommand(t *testing.T) {
 	n := small(t, nil)
 	for _, code := range services.Codes {

@@ -60,7 +60,7 @@ func (s *staleViews) note(cmd *Command) {
 		actor = &owed{updates: map[string]*update{}}
 	}
 	if actor.updates[kind] == nil {
-		// The update is forgotten, and the actor may for a moment read a view without their change. The job brings it.
+		// The update is not recorded: until its job has run, the actor may read a view without the change.
 		if s.count == maxStale {
 			return
 		}
@@ -141,7 +141,7 @@ func (e *Engine) OwesUpdate(user services.UserID) bool {
 	return e.stale.of[user] != nil
 }
 
-// StaleAmong is ViewsStale for several users, who share its time; nil when no user's views are stale.
+// StaleAmong is ViewsStale for several users, whose tries share its time; nil when no user's views are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
 	if e.stale.users.Load() == 0 {
 		return nil

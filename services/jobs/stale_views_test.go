@@ -12,7 +12,8 @@ import (
 
 var errMissed = errors.New("missed")
 
-// An actor's views are stale from the answer to an update that failed until one has succeeded, and no other user's are.
+// An actor's views are stale from the answer to a command whose update failed until an update has succeeded. The views of other users are
+// not.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := small(t, nil)
 	ctx := t.Context()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Throttle keeps the passes over one thing apart, so that the jobs that request a pass wait for the next one and merge. It knows only the
+// Throttle keeps the passes over one key apart, so that the jobs that request a pass wait for the next one and merge. It knows only the
 // passes of this process. Its zero value is ready, and it is safe for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex

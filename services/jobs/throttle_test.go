@@ -8,7 +8,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// The first pass is due at once, later ones when the gap has passed; each thing has its own turns.
+// The first pass is due at once, later ones when the gap has passed. The passes of each key are independent.
 func TestAThrottleKeepsPassesApart(t *testing.T) {
 	var throttle jobs.Throttle[string]
 	now := time.Unix(1000, 0)

@@ -14,9 +14,9 @@ import (
 // MaxTries is the number of failures of its own after which a job is dead.
 const MaxTries = 5
 
-// The limits of workers. claimLimit is that of short jobs: workers of chunks claim one at a time, so that nodes share
-// them. retryAfter is multiplied by the number of tries, jobParallel is of one worker, and finishWithin bounds what is
-// done after the process was asked to stop.
+// The limits of workers. claimLimit is for short jobs: workers of chunks claim one at a time, so that nodes share them.
+// retryAfter is multiplied by the number of tries. jobParallel is how many jobs one worker runs at a time. finishWithin
+// bounds claims and the settling of jobs after the process was asked to stop.
 const (
 	claimLimit   = 1000
 	retryAfter   = 2 * time.Second
@@ -108,7 +108,7 @@ func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 // outlive returns a context that ends some time after ctx, or when it is canceled.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	// The timer starts when ctx ends. The second case lets the goroutine go when the caller is done before.
+	// The timer starts when ctx ends. The second case ends the goroutine if the caller is done before the timer.
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
@@ -124,8 +124,8 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	}
 }
 
-// keepLeases renews the leases at half their time until the work is done. It also tries to renew jobs that are settled
-// by then: they have no lease of this token any more.
+// keepLeases renews the leases at half their time until the work is done. For jobs that are settled by then this has no
+// effect, because they no longer have this token.
 func (e *Engine) keepLeases(ctx context.Context, jobs []Job) {
 	ticker := time.NewTicker(e.cfg.Lease / 2)
 	defer ticker.Stop()
