@@ -19,8 +19,8 @@ type At struct {
 	User  services.UserID
 	Key   string
 	After int64 // where the run before ended; 0: the beginning
-	// Late says that a pass has gone before. What is then left of removed things, which other users' jobs have read meanwhile, goes
-	// as well.
+	// Late says that this is not the first pass. Then the rest of removed things, which the jobs of other users have read meanwhile,
+	// is removed as well.
 	Late bool
 }
 
@@ -48,7 +48,7 @@ const (
 )
 
 // Rows is the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by which the
-// subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for what the other counts include.
+// subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for rows that other counts include.
 func Rows(kind, table, column, keys string) Step {
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s WHERE %[2]s = $1 LIMIT $2)`, table, column, keys))

@@ -1,18 +1,18 @@
 // Package erasures removes users: a job runs the steps that the features declare, see services/erase.
 //
-// The transaction that begins an erasure deletes the row of the user. From then on nobody reads them, their key is refused, and
-// what they published is hidden. All the rest is removed by a job, one bounded transaction at a time; each records where it
-// ended, so that the job goes on from there when a process dies. The steps are repeated until a pass of them finds nothing,
+// The transaction that begins an erasure deletes the row of the user. From then on nobody can read the user, the key is refused,
+// and what the user published is hidden. All the rest is removed by a job, one bounded transaction at a time; each records where
+// it ended, so that the job goes on from there when a process dies. The steps are repeated until a pass of them finds nothing,
 // because a request or a job that was under way may still add something. Then the key is forgotten, and is free again. On SQLite
-// the bytes of what was deleted are overwritten at last, see scrub.
+// the bytes of the deleted rows are overwritten at last, see scrub.
 //
-// The path of an erasure: Begin writes its row and its job, and every node hears of it by the changelog and closes the user's sockets
+// The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's sockets
 // (learn, gone). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the next one.
 // After the last pass the erasure ends (end), or first goes through the steps of scrub, which erasures at the same time share (round).
 //
-// On failure: a job that fails is tried again, and repeats nothing but the step that failed. When it was given up, Begin for the
-// same key gives the erasure another job. The key stays refused until no row has anything of the user: nothing of a former user
-// passes to the next one.
+// On failure: a job that fails is tried again, and repeats nothing but the step that failed. When the job is dead, Begin for the
+// same key gives the erasure another one. The key stays refused until no row has anything of the user: nothing of a former user
+// passes to the next user with the key.
 package erasures
 
 import (
@@ -36,8 +36,8 @@ import (
 // JobKind is the kind of the job; its key is the user.
 const JobKind = "erase"
 
-// logKind is the kind of log entry for an erasure that begins. It says nothing of the user, because the log outlives the erasure:
-// nodes read the pending ones instead.
+// logKind is the kind of log entry for an erasure that begins. The entry does not name the user, because the log outlives the
+// erasure: nodes read the pending erasures instead.
 const logKind = "erasure"
 
 // Config is what New needs.
@@ -52,13 +52,13 @@ type Config struct {
 	Logger *slog.Logger
 	// Steps are those of all features, in the order in which they run. Their names are stored, so a name means the same in every release.
 	Steps []erase.Step
-	// Grace is how long after the beginning requests of the user may still be under way: the last pass begins later. 0 means 30 s.
+	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
 	Grace time.Duration
-	// Gone is called on every node when an erasure has begun, and again if the node has met the user since; nil for none.
+	// Gone is called on every node when an erasure has begun, and again if the node cache has got the user again since; nil for none.
 	Gone func(key string)
 }
 
-// Service removes users. It is safe for concurrent use. All that must outlive the process is in SQL: what is here saves work.
+// Service removes users. It is safe for concurrent use. All that must outlive the process is in SQL: the fields only save work.
 type Service struct {
 	cfg    Config
 	places map[string]int // the index of each step
@@ -70,7 +70,7 @@ type Service struct {
 	scrubbing scrubbing
 }
 
-// Erasure is one erasure: what was removed so far, by kind. It stays readable by its name when it is done, and then says of whom nothing.
+// Erasure is one erasure: what was removed so far, by kind. It stays readable by its name when it is done, without the user.
 type Erasure struct {
 	Name    string // by which ByName finds it
 	BeganAt time.Time
@@ -89,7 +89,7 @@ func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, places: map[string]int{}, leaving: map[services.UserID]bool{}}
 	for i, step := range cfg.Steps {
 		if _, taken := s.places[step.Name]; taken {
-			// A position that is stored would mean either of them.
+			// A stored position could mean either of them.
 			panic("erasures: two steps are named " + step.Name)
 		}
 		s.places[step.Name] = i
@@ -99,7 +99,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Begin begins to erase the user of a key. Until the end, Begin answers how far that is. NOT_FOUND if nobody has the key.
+// Begin begins to erase the user of a key. Until the erasure ends, Begin returns how far it is. NOT_FOUND if nobody has the key.
 func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	erasure, user, err := Begin(ctx, s.cfg.DB, key)
 	if err == nil && user != 0 {
@@ -109,8 +109,8 @@ func (s *Service) Begin(ctx context.Context, key string) (Erasure, error) {
 	return erasure, err
 }
 
-// Begin leaves the rest to the nodes that serve the database: the command line calls it beside a server. user is 0 if the erasure
-// had begun before.
+// Begin begins to erase the user of a key, and leaves the rest to the nodes that serve the database: the command line calls it
+// beside a server. user is 0 if the erasure had begun before.
 func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user services.UserID, err error) {
 	if err := services.CheckUserKey(key); err != nil {
 		return erasure, 0, err
@@ -158,7 +158,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserKeyed(JobKind, user))
 }
 
-// begun is the erasure of a key that goes on. If its job is dead, to ask again gives it another one.
+// begun is the erasure of a key, if it has not ended. If its job is dead, begun enqueues another one.
 func begun(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
 	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
 		return erasure, found, err
@@ -186,7 +186,7 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 // learn makes this node forget the users who are being erased. It is called for each entry of the log, at the start, and when a
 // node has missed entries: so it reads all erasures that go on and not one.
 func (s *Service) learn(ctx context.Context) error {
-	// All of them: of an erasure that has ended meanwhile nothing names the user.
+	// The documents of all users: an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
 	err := s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
@@ -207,8 +207,8 @@ func (s *Service) learn(ctx context.Context) error {
 	return err
 }
 
-// gone makes this node forget a user who is being erased, and closes what they have open: when it first hears of the erasure, and
-// when the cache met the user again since, because a request that had read the ID before gave it back.
+// gone makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when it first learns of
+// the erasure, and again when the cache has got the user again since, from a request that had read the ID before.
 func (s *Service) gone(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
 	s.cfg.Redis.ForgetDocument(user)
@@ -221,7 +221,7 @@ func (s *Service) gone(user services.UserID, key string) {
 	}
 }
 
-// Kinds are the kinds of what was removed, in the order of their names.
+// Kinds are the names of the kinds of which something was removed, sorted.
 func (e Erasure) Kinds() []string {
 	kinds := []string{}
 	for kind, n := range e.Removed {

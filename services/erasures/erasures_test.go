@@ -118,7 +118,7 @@ func TestANodeForgetsAUserWhoIsLeavingAgain(t *testing.T) {
 	}
 }
 
-// The badge document that a node keeps of its last readers goes with them: it has to be read from Redis again.
+// A node forgets the badge document that it keeps of a user who is being erased: the document has to be read from Redis again.
 func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{}, nothing("nothing"))
 	_, err := w.Projector.RebuildDocument(t.Context(), w.user)
@@ -148,8 +148,8 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	}
 }
 
-// A node that does not read the log while a user is erased, as one that hangs, finds entries that say nothing: it forgets everybody,
-// and does not take the ID of its cache for that of whoever has the key now.
+// A node that does not read the log while a user is erased, such as one that hangs, later finds entries that name nobody. It forgets all
+// users, so it does not take the ID in its cache for that of the user who has the key now.
 func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, people.EraseLog(people.LogProfile, nodecache.LogPull))
 	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
@@ -182,8 +182,8 @@ func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 	}
 }
 
-// An erasure whose job was given up, by an error that has been mended since, goes on when somebody asks for it again; while it has a job,
-// to ask adds none.
+// An erasure whose job is dead, because of an error that has been mended since, goes on when it is asked for again. While it has a job,
+// asking for it adds none.
 func TestToAskAgainRevivesAnErasure(t *testing.T) {
 	broken := true
 	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.At) (erase.Done, error) {
@@ -216,7 +216,7 @@ func TestToAskAgainRevivesAnErasure(t *testing.T) {
 	}
 }
 
-// Of requests at the same time one begins the erasure, and the others answer it.
+// Of several concurrent requests one begins the erasure, and the others return the same one.
 func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
 	w := newWorld(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}, nothing("nothing"))
 	for range 10 {
@@ -239,7 +239,7 @@ func TestRequestsAtOnceBeginOneErasure(t *testing.T) {
 	}
 }
 
-// A name that no erasure can have is one that none has, also where the database refuses the text.
+// A name that no erasure can have is not found, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})

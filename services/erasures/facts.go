@@ -13,10 +13,10 @@ var (
 	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
 
-	// Without the row no statement that joins users shows anything of theirs.
+	// Without the row no statement that joins users shows anything of the user.
 	deleteUser = sql.NewStatement("delete a user", `DELETE FROM users WHERE number = $1`)
 
-	// The lock makes requests at once wait for the one that deletes the row.
+	// The lock makes concurrent requests wait for the one that deletes the row.
 	lockKey = sql.NewStatement("lock a user by key", `SELECT number FROM users WHERE key = $1 {for update}`)
 
 	erasureByName = sql.NewStatement("an erasure", `SELECT id, began_at, done_at, counts FROM erasures WHERE id = $1`)
@@ -34,10 +34,10 @@ var (
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
 
-	// By id, which lock has found: the row is held.
+	// By the ID that lock has read: the row is locked.
 	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
-	// The row that stays has counts and times, and nothing of whom.
+	// The row that stays has counts and times, and does not name the user.
 	endErasure = sql.NewStatement("end an erasure", `UPDATE erasures SET user_number = 0, key = '', step = '', done_at = $2 WHERE id = $1`)
 )
 
@@ -54,8 +54,8 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
 }
 
-// lock reads how far the erasure of a user is, and keeps other workers from moving it until this transaction ends: two may have
-// the job when the lease of one ran out. errNone if there is none.
+// lock reads how far the erasure of a user is, and keeps other workers from moving it until this transaction ends: two workers
+// may have the job when the lease of one ran out. errNone if there is no erasure.
 func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at place, err error) {
 	var began int64
 	var counts string

@@ -12,8 +12,8 @@ import (
 const roundHeld = time.Minute
 
 // round is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to its step when it
-// began: what they left behind was there by then. Those that come later wait for the next one. Without that, twenty erasures at
-// once would read a large file twenty times. After a restart an erasure ends its round alone.
+// began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next round. Without
+// rounds, twenty erasures at once would read a large file twenty times. After a restart an erasure ends its round alone.
 type round struct {
 	leader       string   // whose job scrubs; "" while there is no round
 	serves       []string // the erasures, the leader among them
@@ -22,7 +22,7 @@ type round struct {
 }
 
 var (
-	// after is 0 only in those that have not begun the step: others end it alone.
+	// after is 0 only in erasures that have not begun the step: the others end it alone.
 	scrubWaits = sql.NewStatement("erasures that wait for a round", `SELECT id FROM erasures WHERE user_number > 0 AND step = $1 AND after = 0`)
 
 	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)
@@ -31,8 +31,8 @@ var (
 	moveServed = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
 )
 
-// join makes an erasure the leader of a round, if there is none. wait is how long to wait for the end of another's, and 0 if the
-// caller may scrub. A caller who has been told to scrub calls pause at the end of the part.
+// join makes an erasure the leader of a round, if there is no round. wait is how long to wait for the round of another erasure,
+// and 0 if the caller may scrub. A caller that may scrub calls pause at the end of the part.
 func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err error) {
 	s.scrubbing.Lock()
 	defer s.scrubbing.Unlock()
@@ -42,9 +42,9 @@ func (s *Service) join(ctx context.Context, at place) (wait time.Duration, err e
 		r.busy = true
 		return 0, nil
 	case r.leader != "" && (r.busy || now.Sub(r.moved) < roundHeld) && at.after == 0:
-		// The more there are, the less often each asks.
+		// The more erasures there are, the less often each asks.
 		return min(time.Second+time.Duration(len(r.serves))*20*time.Millisecond, longestWait), nil
-	case at.after > 0: // it had begun before this node did, or stood still
+	case at.after > 0: // the erasure had begun the step before this node started, or stood still
 		return 0, nil
 	}
 	serves, err := sql.Column[string](ctx, s.cfg.DB, scrubWaits, at.step)

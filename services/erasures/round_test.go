@@ -89,7 +89,7 @@ func (c *crowd) rounds() int {
 	return strings.Count(c.said.String(), "a round over the database's file has ended")
 }
 
-// forgets wants nothing of anybody in the file and the log.
+// forgets checks that the file and its log have nothing of the users, and that the server logged no warning.
 func (c *crowd) forgets() {
 	c.TB.Helper()
 	for _, name := range []string{c.file, c.file + "-wal"} {
@@ -106,7 +106,8 @@ func (c *crowd) forgets() {
 	}
 }
 
-// Erasures at once share the rounds over the file: twenty cost no more of them than one and those that came too late for its first.
+// Concurrent erasures share the rounds over the file: twenty take the two rounds of one erasure, and at most two more for those that came
+// too late for its first.
 func TestErasuresShareRounds(t *testing.T) {
 	c := newCrowd(t, 20)
 	c.end(func() {})
@@ -116,7 +117,7 @@ func TestErasuresShareRounds(t *testing.T) {
 	}
 }
 
-// Whoever comes to the scrub while a round is on is served by the next one, not by the rest of this one.
+// An erasure that comes to the scrub during a round is served by the next round, and not by the rest of this one.
 func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 	c := newCrowd(t, 2)
 	comes := func(erasure string) {

@@ -10,9 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// After the last pass no row has anything of the user, but a file of SQLite still has the bytes of the rows. So there follow, only there,
-// one step after the other: the file is scrubbed; the key, which was refused until then, is taken from the erasure and is free; the
-// file is scrubbed again, for the key, and for what moved between two pages during the first round; the write-ahead log is emptied. Each
+// After the last pass no row has anything of the user, but a file of SQLite still has the bytes of the rows. So on SQLite further steps
+// follow: the file is scrubbed; the key, which was refused until then, is removed from the erasure and is free; the file is scrubbed
+// again, for the key, and for bytes that moved between two pages during the first round; the write-ahead log is emptied. Each step
 // records where it is, as the steps of features do.
 const (
 	scrubFile  = "scrub the file"
@@ -32,7 +32,7 @@ func (at place) scrubs() bool {
 	return at.step == scrubFile || at.step == scrubAgain || at.step == emptyLog
 }
 
-// scrubbing is what this node's erasures share: one at a time scrubs. SQLite has one process, so this node has them all.
+// scrubbing is the state that this node's erasures share: one at a time scrubs. SQLite serves one process, so this node has all erasures.
 type scrubbing struct {
 	sync.Mutex
 	logged int // pages that were written since the log was emptied
@@ -40,8 +40,8 @@ type scrubbing struct {
 	round  round
 }
 
-// scrub does the next part of these steps. wait is how long the next one has to wait. done is true when the erasure is. The part
-// is scrubbed before its position is saved: a crash in between repeats it, which does no harm.
+// scrub does the next part of these steps. wait is how long the part after it has to wait. done is true when the erasure is done.
+// The part is scrubbed before its position is saved: a crash in between repeats it, which does no harm.
 func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
 	if at.step == emptyLog {
 		return s.emptyLog(ctx, user, at)
@@ -92,7 +92,8 @@ func (s *Service) scrub(ctx context.Context, user services.UserID, at place) (do
 	return false, 0, err
 }
 
-// emptyLog is the last step of scrub: the log has the pages as they were before they were overwritten. Here after counts the tries.
+// emptyLog is the last step of scrub: the log has the pages as they were before they were overwritten. In this step at.after counts the
+// tries.
 func (s *Service) emptyLog(ctx context.Context, user services.UserID, at place) (done bool, wait time.Duration, err error) {
 	emptied, fault := s.cfg.DB.EmptyLog(ctx)
 	next := at
@@ -125,10 +126,10 @@ func (s *Service) moveOn(ctx context.Context, user services.UserID, at place, do
 	return moved && err == nil, err
 }
 
-// scrubPart scrubs the next part of the file. given says why it is given up: the file is damaged, or a reader holds the log, which would
-// grow by as much as is overwritten. wait is how long to wait for such a reader.
+// scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not understood, or a
+// reader holds the log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
 func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, given string, wait time.Duration, err error) {
-	// Before the first page is overwritten: a damaged file would lose more by it. The check reads the whole file.
+	// The check comes before the first page is overwritten, because a scrub may damage a damaged file further. It reads the whole file.
 	if at.step == scrubFile && at.after == 0 {
 		damage, err := s.cfg.DB.Damage(ctx)
 		if damage != "" && s.cfg.Logger != nil {
@@ -141,7 +142,7 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 	now := &s.scrubbing
 	now.Lock()
 	defer now.Unlock()
-	// What is overwritten is in the log until that is emptied. Without this a scrub of a large file would double it on the disk.
+	// Overwritten pages are in the log until it is emptied. Without this a scrub of a large file would double it on the disk.
 	if now.logged >= logPages {
 		emptied, err := s.cfg.DB.EmptyLog(ctx)
 		switch {
@@ -156,7 +157,7 @@ func (s *Service) scrubPart(ctx context.Context, at place) (part sql.Scrubbed, g
 		}
 	}
 	part, err = s.cfg.DB.Scrub(ctx, at.after)
-	// No later try would know them either.
+	// A later try would not understand the pages either.
 	if errors.Is(err, sql.ErrUnknownPages) {
 		return part, err.Error(), 0, nil
 	}

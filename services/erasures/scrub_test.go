@@ -68,7 +68,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 			t.Errorf("with a reader that ends: %v, the log says %s", ends, said.String())
 		}
 		log, err := os.Stat(strings.TrimPrefix(url, "sqlite:") + "-wal")
-		if w.Must(err); ends && log.Size() > 64<<10 { // what ends the erasure is written behind it
+		if w.Must(err); ends && log.Size() > 64<<10 { // the end of the erasure is written to the log after it was emptied
 			t.Errorf("the log has %d bytes", log.Size())
 		}
 	}
@@ -103,8 +103,8 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	}
 }
 
-// While a reader holds the log, what is overwritten makes it longer. Beyond a bound the scrub waits for the reader, goes on once it has
-// ended, and is given up otherwise.
+// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader, goes on once the reader
+// has ended, and is given up otherwise.
 func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer

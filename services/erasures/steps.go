@@ -80,11 +80,11 @@ func (s *Service) again(ctx context.Context, job jobs.Job, user services.UserID,
 	return s.cfg.Jobs.Replace(ctx, job, []jobs.NewJob{next})
 }
 
-// errNone says that there is no erasure of the user any more. To run it is success.
+// errNone says that there is no erasure of the user any more. For run this is success.
 var errNone = errors.New("the erasure is done")
 
-// step runs one step in one transaction with the new position, but none of scrub. done is true when the erasure is. at is where
-// the erasure is afterwards.
+// step runs one step of a feature and saves the new position, in one transaction. It leaves the steps of scrub alone. done is true
+// when the erasure is done. at is where the erasure is afterwards.
 func (s *Service) step(ctx context.Context, user services.UserID) (at place, done bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		done = false
@@ -114,7 +114,7 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at place, don
 			at.step, at.after = s.cfg.Steps[index+1].Name, 0
 		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
 			if s.cfg.DB.Scrubs() {
-				at.step, at.after, at.ended = scrubFile, 0, true // others that began with it come to the same round
+				at.step, at.after, at.ended = scrubFile, 0, true // run waits then, so that erasures that began together come to the same round
 				break
 			}
 			done = true

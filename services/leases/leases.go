@@ -1,15 +1,15 @@
 // Package leases gives each row of a table to one node at a time, which works on it: a webhook, the devices of Web
 // Push.
 //
-// It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as whoever holds it
-// begins nothing that may last beyond Until, and records what it did only where the row still has its token.
+// It guarantees that no two nodes hold a row at the same time, by the database's clock, as long as the holder begins no
+// work that may last beyond Until, and records its results only while the row still has its token.
 //
-// On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains lets
-// go of its rows at once. While SQL does not answer, the work waits.
+// On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains
+// releases its rows at once. While SQL does not answer, the work waits.
 //
 // The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a goroutine of its own. The
-// worker's first act is Hold, by which the nodes compete: one of them gets the row, the others hear ErrDeposed and end.
-// The winner calls Hold again before each piece of work, which renews the lease in time.
+// worker first calls Hold, by which the nodes compete: one of them gets the row, the others get ErrDeposed and end. The
+// winner calls Hold again before each piece of work, which renews the lease in time.
 package leases
 
 import (
@@ -40,12 +40,12 @@ type Table struct{ free, take, resign sql.Statement }
 // NewTable makes the statements of a table, whose rows are called what.
 func NewTable(what, table string) Table {
 	return Table{
-		// A row with this node's token is among them, so that a node goes on with its own after its worker has ended.
+		// A row with this node's token is among them, so that a node resumes a row of its own whose worker has ended.
 		free: sql.NewStatement("rows that no node holds of "+what, fmt.Sprintf(
 			`SELECT name FROM %s WHERE until_us < {database clock} OR token = $1 ORDER BY name`, table)),
 		take: sql.NewStatement("become the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET token = $2, node = $3, until_us = {database clock} + $4 WHERE name = $1 AND (token = $2 OR until_us < {database clock})`, table)),
-		// The token stays: only its owner would compare with it, and the row is free by its time.
+		// The token stays: only its owner compares with it, and the time makes the row free.
 		resign: sql.NewStatement("resign as the node that holds a row of "+what, fmt.Sprintf(
 			`UPDATE %s SET until_us = 0 WHERE name = $1 AND token = $2`, table)),
 	}
@@ -63,7 +63,7 @@ type Worker interface {
 type Config struct {
 	DB    *sql.DB
 	Table Table
-	What  string // the rows are called so in the log
+	What  string // what the log calls the rows
 	Node  string // the name of this node
 	Lease time.Duration
 	On    func() bool // whether this node works at all
@@ -137,7 +137,7 @@ func (p *Pool) Free(ctx context.Context) ([]string, error) {
 	return sql.Column[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
 }
 
-// begin reports whether this node was not working on a row until now.
+// begin records that this node works on a row. It returns false if the node does so already.
 func (p *Pool) begin(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,14 +148,14 @@ func (p *Pool) begin(name string) bool {
 	return true
 }
 
-// end lets the next look start a worker for the row again.
+// end lets Run start a worker for the row again.
 func (p *Pool) end(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, name)
 }
 
-// work works on a row until ctx ends or another node does.
+// work works on a row until ctx ends or another node holds the row.
 func (p *Pool) work(ctx context.Context, name string) {
 	w := p.cfg.Work(p.Row(name))
 	timer := time.NewTimer(0)
@@ -186,20 +186,21 @@ type Held struct {
 	p    *Pool
 	Name string
 	// Both are zero until Hold has succeeded.
-	renewAt time.Time // the machine's time, as is the next
+	renewAt time.Time // by the machine's clock, as is until
 	until   time.Time
 }
 
 // Row is a row that is not held yet.
 func (p *Pool) Row(name string) *Held { return &Held{p: p, Name: name} }
 
-// Token is what the row has while this node holds it.
+// Token is the token of the row while this node holds it.
 func (h *Held) Token() string { return h.p.token }
 
 // Until is the end of the lease, or earlier.
 func (h *Held) Until() time.Time { return h.until }
 
-// Hold makes this node the one that holds the row, or keeps it so. It asks SQL four times in a lease. ErrDeposed if another node does.
+// Hold makes this node the holder of the row, or renews its lease. It asks SQL four times in a lease. ErrDeposed if another node holds the
+// row, if the row is gone, or if this node does not work.
 func (h *Held) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(h.renewAt) {

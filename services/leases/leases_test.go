@@ -34,7 +34,7 @@ type studio struct {
 	mu     sync.Mutex
 	at     map[string][]string // painting: the nodes that work on it now
 	worked map[string]int      // node and painting: steps
-	fails  error               // what each step answers
+	fails  error               // the error of each step
 }
 
 // each runs a test on both databases, with some paintings.
@@ -60,7 +60,7 @@ func (s *studio) run(text string) {
 	}
 }
 
-// pool is that of a node with a lease; every step holds its painting first.
+// pool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
 func (s *studio) pool(node string, lease time.Duration) *leases.Pool {
 	return leases.NewPool(leases.Config{
 		DB: s.db, Table: table, What: "paintings", Node: node, Lease: lease, On: func() bool { return true },
@@ -147,8 +147,8 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 	})
 }
 
-// A node that crashed holds its row until the lease ends, and not longer. When it comes back it learns that it is deposed, and what it
-// knows of its token does not resign for the other.
+// A node that crashed holds its row until the lease ends, and not longer. When it comes back it learns that it is deposed, and its Resign
+// does not end the lease of the other node.
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
 	each(t, []string{"a"}, func(s *studio) {
