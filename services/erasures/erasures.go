@@ -54,7 +54,7 @@ type Config struct {
 	Steps []erase.Step
 	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
 	Grace time.Duration
-	// Gone is called on every node when an erasure has begun, and again if the node cache has got the user again since; nil for none.
+	// Gone is called on every node when an erasure has begun, and again if the node cache holds the user again later; nil for none.
 	Gone func(key string)
 }
 
@@ -64,7 +64,7 @@ type Service struct {
 	places map[string]int // the index of each step
 
 	mu      sync.Mutex
-	leaving map[services.UserID]bool // for whom Gone was called
+	leaving map[services.UserID]bool // the users for whom Gone was called
 
 	// Of SQLite only; it has a lock of its own.
 	scrubbing scrubbing
@@ -208,7 +208,7 @@ func (s *Service) learn(ctx context.Context) error {
 }
 
 // gone makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when it first learns of
-// the erasure, and again when the cache has got the user again since, from a request that had read the ID before.
+// the erasure, and again when the cache holds the user again, from a request that had read the ID before.
 func (s *Service) gone(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
 	s.cfg.Redis.ForgetDocument(user)

@@ -70,7 +70,7 @@ func (c *crowd) left() (left int) {
 	return left
 }
 
-// end runs what is due, second by second, until all are erased; often is called in between.
+// end runs the due jobs, second by second, until all users are erased; often is called in between.
 func (c *crowd) end(often func()) {
 	c.TB.Helper()
 	for range 300 {

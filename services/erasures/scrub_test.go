@@ -27,7 +27,7 @@ func (w *world) at() string {
 	return rows[0]
 }
 
-// goesOn runs what is due, and lets a second pass.
+// goesOn runs the due jobs, and advances the clock by a second.
 func (w *world) goesOn(erasure Erasure) Erasure {
 	w.TB.Helper()
 	w.Work(w.Fanout)

@@ -60,7 +60,7 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 	if d == Postgres {
 		engine = goose.DialectPostgres
 		// Nodes wait up to a minute for the one that migrates. The lock belongs to the session, so a node that dies
-		// lets go of it.
+		// releases it.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60), lock.WithUnlockTimeout(1, 5))
 		if err != nil {
 			return nil, err

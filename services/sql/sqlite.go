@@ -33,7 +33,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if file == "" || file == ":memory:" {
 		return services.Errorf(services.Invalid, "database URL: sqlite:%s does not name a file; expected sqlite:FILE", file)
 	}
-	// The lock is on the file, whatever the name by which it is opened.
+	// The absolute path: the lock is on the file, by whatever name it is opened.
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
@@ -64,7 +64,7 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return openFault(path, err)
 	}
-	// A reader that waits for the disk must not keep others from pages that are in memory: twice as many as processors.
+	// A reader that waits for the disk must not keep others from pages in memory: there are twice as many readers as processors.
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	s.db.SetMaxOpenConns(readers)
 	s.db.SetMaxIdleConns(readers)

@@ -31,7 +31,7 @@ type Tx struct {
 }
 
 // maxAhead is how far the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond. If they are
-// further ahead, the clock was set back, and then the clock is right.
+// further ahead, the clock was set back: then transactions go by the clock.
 const maxAhead = time.Second
 
 // newTx makes a transaction of some functions. Transactions' times never go back, and those of a batch are later than
@@ -165,8 +165,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // the last try.
 func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) { return []error{err}, !last && (conflicting(err) || lost(ctx, err)) }
-	// Read committed: each statement sees what is committed by then. What must not change meanwhile is locked by the
-	// statement that reads it.
+	// Read committed: each statement sees what is committed by then. A statement locks the rows that it reads if they must
+	// not change meanwhile.
 	dbTx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return []error{Fault("begin", err)}, false
@@ -181,7 +181,7 @@ func (s *DB) tryPostgres(ctx context.Context, fn func(*Tx) error, last bool) (er
 	if err := tx.runEnds(ctx); err != nil {
 		return end(err)
 	}
-	// After a lost connection nobody knows whether it stands: UNAVAILABLE says no more than that.
+	// After a lost connection nobody knows whether the transaction stands: UNAVAILABLE says no more than that.
 	err = dbTx.Commit()
 	if err == nil && tx.signal {
 		s.signal()

@@ -184,7 +184,7 @@ func next(first, second chan *request) (r *request, from chan *request) {
 	return nil, nil
 }
 
-// gather takes what is in a queue without waiting for more. A request whose caller has given up is left out.
+// gather takes the requests that are in a queue, without waiting for more. A request whose caller has given up is left out.
 func gather(first *request, queue chan *request) []*request {
 	var group []*request
 	size := 0
