@@ -1,13 +1,13 @@
 // Package badge renders the badges: every source's count, their total and one version, read in one round trip.
 //
 // The total is summed at rendering, so that it equals its parts in every answer. A missing document is rebuilt from the facts
-// before it is answered; it never reads as zero. A user with a command that this node has acknowledged and Redis has missed
-// is read from SQL until Redis has it.
+// before it is answered; it never reads as zero. While Redis lacks a command that this node has acknowledged, its user is
+// read from SQL.
 //
-// One read (readInto): the moment and what all users share are taken first; the documents of all users come in one round
-// trip; items that became too old since are taken out; the sources add what this node's caches know (Remember) and each
-// writes its part (Render); then the totals are summed. Users who have no usable document are
-// read concurrently: each is rebuilt (readMissing), or groups of them are counted in SQL (readFacts).
+// One read (readInto) first takes the moment and the state that all users share. It then reads the documents of all users in
+// one round trip, and takes out items that have become too old. The sources add the state of this node's caches (Remember),
+// and each writes its part of the badges (Render); then the totals are summed. Users without a usable document are read
+// concurrently: each is rebuilt (readMissing), or they are counted in SQL in groups (readFacts).
 //
 // Without Redis the same counts come from SQL, a few groups of users at a time, and are STALE. A source that SQL does not count in
 // time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the
@@ -48,12 +48,12 @@ type Config struct {
 	Sources []Source
 	// Caps are the largest numbers shown in full.
 	Caps source.Caps
-	// FallbackReaders bounds how many counts are under way in SQL at once, each of one user or of a group; 0 means 8.
+	// FallbackReaders bounds the counts that run in SQL at once, each for one user or for a group of users; 0 means 8.
 	FallbackReaders int
-	// Patience bounds the time of one source in SQL, and the wait for a turn there of a user whose last badges this node
-	// remembers; 0 means 500 ms.
+	// Patience bounds the time of one source in SQL. It also bounds how long a user whose last badges this node remembers
+	// waits for a turn there; 0 means 500 ms.
 	Patience time.Duration
-	// Remembered is how many users' last badges this node keeps, about 1.5 KB each; 0 means 20,000.
+	// Remembered is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
 	Remembered int
 }
 
@@ -126,16 +126,17 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 	return badges, errs
 }
 
-// ReadWatched is ReadMany for users with subscriptions on this node: until its Unfollow, this node's caches notify when a count
-// changes that is computed when read.
+// ReadWatched is ReadMany for users with subscriptions on this node: until the users are unfollowed (changelog.Stream), this
+// node's caches notify when one of their counts changes that is computed at reading.
 func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)
 	return badges, errs
 }
 
-// ReadForHost is ReadMany for somebody who is none of the users: it is no visit, so that nobody becomes active by it, and nothing
-// is rebuilt. A document that is missing, or is from before a long absence, is counted in SQL, and its counts are STALE.
+// ReadForHost is ReadMany for a reader who is none of the users, such as the host application. It is no visit: no user
+// becomes active by it, and nothing is rebuilt. A document that is missing, or is from before a long absence, is counted in
+// SQL, and its counts are STALE.
 func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(services.Observe(ctx), users, badges, errs, asHost)
@@ -148,29 +149,29 @@ type reading int
 const (
 	asVisit reading = iota // the users themselves read them
 	asWatch                // the same, for their subscriptions on this node
-	asHost                 // somebody else reads them
+	asHost                 // another reader, such as the host application, reads them
 )
 
 // readInto fills badges and errs, which are as long as users.
 func (s *Service) readInto(ctx context.Context, users []services.UserID, badges []*services.Badges, errs []error, as reading) {
-	// The context decides, so that no caller can make a visit of an observation by mistake.
+	// The context decides, so that no caller can turn an observation into a visit by mistake.
 	if services.Observed(ctx) {
 		as = asHost
 	}
 	at := s.moment(ctx)
-	// Before the documents are read: a command that is projected in between is then read from SQL once more, and never
-	// missed.
+	// Taken before the documents are read: for a command that is projected in between, SQL is read without need, but no
+	// command is missed.
 	stale := s.jobs.StaleAmong(ctx, users)
 	// err is Redis' only: a user without a document is no error. It decides below whether a rebuild is tried.
 	documents, err := s.documentsBut(ctx, users, stale)
-	// Before the caches are added: what was aged is read again as a whole document.
+	// Done before the caches' state is added: a document with aged items is replaced as a whole.
 	unaged := s.ageDocuments(ctx, users, documents, at.Today())
 	watched := as == asWatch
 	s.withMemory(ctx, users, documents, watched, at.Today())
 	var counted, missing []int // indexes of users
 	for i, user := range users {
 		switch {
-		// Redis has a document, but it lacks the user's own command, or counts what is too old.
+		// Redis has a document, but it lacks the user's own command, or counts items that are too old.
 		case stale[user] || unaged[user]:
 			counted = append(counted, i)
 		case documents[i].Ready && !s.projector.Away(documents[i]):
@@ -178,14 +179,14 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 			if as != asHost {
 				s.visits.note(user, documents[i].Day)
 			}
-		// Nothing is rebuilt for a host, and nothing can be without Redis.
+		// Nothing is rebuilt for a host, and without Redis nothing can be.
 		case as == asHost || err != nil:
 			counted = append(counted, i)
 		default:
 			missing = append(missing, i)
 		}
 	}
-	if len(counted)+len(missing) == 0 { // most reads need nothing aside
+	if len(counted)+len(missing) == 0 { // most reads
 		return
 	}
 	if as != asHost {
@@ -219,12 +220,13 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 	document, err := s.projector.RebuildDocument(ctx, user)
 	if err == nil {
 		documents := []rdb.Document{document}
-		// The rebuild has returned what it wrote. It may still be older than an answer that this node gave from SQL.
+		// The rebuild has returned the document that it wrote. That may still be older than an answer that this node gave
+		// from SQL.
 		if document.Ready {
 			documents, err = s.newerThan(ctx, before, users, documents)
 		} else {
-			// Another caller's rebuild served this one: the document is read, and so the moment must be taken anew before
-			// it.
+			// Another caller's rebuild served this one too, so the document is read from Redis. The moment is taken again,
+			// before that read.
 			at = s.moment(ctx)
 			documents, err = s.documents(ctx, users)
 		}
@@ -237,8 +239,8 @@ func (s *Service) readMissing(ctx context.Context, user services.UserID, watched
 	return s.ReadFacts(ctx, user)
 }
 
-// logNotRebuilt logs why documents could not be rebuilt. Unavailable is Redis' absence, which is logged once elsewhere; anything
-// else is a bug.
+// logNotRebuilt logs why documents could not be rebuilt. Unavailable means that Redis does not answer, which is logged once
+// elsewhere; any other error is a bug.
 func (s *Service) logNotRebuilt(err error) {
 	if err != nil && !services.IsUnavailable(err) {
 		s.log.Error("badges were not rebuilt; counting in SQL", "error", err)
@@ -249,7 +251,7 @@ func (s *Service) logNotRebuilt(err error) {
 // shown with it.
 func (s *Service) moment(ctx context.Context) source.Moment {
 	at := source.Moment{Now: s.clock.Now()}
-	// Days only pass forward, or items that have left a count would come back and the version would fall.
+	// Days never go back: items that have left a count would return, and the version would fall.
 	latest := max(s.latest.Load(), at.Now.UnixMicro())
 	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
 	if at.Risen = at.Now; latest > at.Now.UnixMicro() {
@@ -267,7 +269,8 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 
 // render renders a user's document, and remembers the result.
 func (s *Service) render(user services.UserID, document rdb.Document, at source.Moment) *services.Badges {
-	// Sources are given its address, so it is on the heap. Nothing of it stays in the badges, and none of the sources keeps it.
+	// The view is on the heap, because sources get its address. It can be reused: the badges hold nothing of it, and no
+	// source keeps it.
 	v := usedViews.Get().(*view)
 	defer func() {
 		*v = view{}
@@ -283,12 +286,12 @@ func (s *Service) render(user services.UserID, document rdb.Document, at source.
 // usedViews are reused by render: a view is half as large as the badges.
 var usedViews = sync.Pool{New: func() any { return new(view) }}
 
-// view is one rendering of a document.
+// view makes a view of a document at a moment, for one rendering.
 func (s *Service) view(document rdb.Document, at source.Moment) *view {
 	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 }
 
-// shown is what known remembers of a rendering. The view holds the document, for sources that carry more than counts.
+// shown returns what lastKnown remembers of a rendering: the badges, with the display policy and the moment of the view.
 func (s *Service) shown(v *view, badges *services.Badges) known {
 	return known{s.sources, &s.settings, source.Shown{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
 }

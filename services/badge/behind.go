@@ -16,7 +16,7 @@ type behind struct {
 
 // markBehind marks as STALE the counts that may lack an update.
 func (s *Service) markBehind(user services.UserID, v *view, badges *services.Badges) {
-	// By source: since when its jobs for this user may be outstanding. nil nearly always.
+	// For each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
 	lag := s.jobs.Behind(user)
 	if lag == nil {
 		return
@@ -38,7 +38,7 @@ func (s *Service) markBehind(user services.UserID, v *view, badges *services.Bad
 	if s.behind.shown == nil {
 		s.behind.shown = map[services.UserID]uint64{}
 	}
-	// Beyond it a user's badges become exact with their next change.
+	// Beyond this bound a user's badges become exact with their next change.
 	if len(s.behind.shown) < maxFallbackVersions {
 		s.behind.shown[user] = v.Document.N
 	}
@@ -52,7 +52,7 @@ func (s *Service) passBehind() {
 	}
 	s.behind.mu.Lock()
 	shown := s.behind.shown
-	// A new map later: the old one may have grown large while an engine was away.
+	// markBehind makes a new map when it needs one: the old one may have grown large while an engine was away.
 	s.behind.shown = nil
 	s.behind.mu.Unlock()
 	for user, version := range shown {

@@ -37,7 +37,7 @@ func newBeyond() *beyond {
 	return &beyond{users: users}
 }
 
-// of is the number that was counted for this state of the inputs.
+// of returns the number of new posts that was counted for this state of the inputs.
 func (b *beyond) of(user services.UserID, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,7 @@ func (b *beyond) of(user services.UserID, document *rdb.Document, aged services.
 	return had.unread, known && had.n == document.N && had.pulled == document.PulledCount.Sequence && had.aged == aged
 }
 
-// keep remembers a number that was counted for this state of the inputs.
+// keep remembers the document's Unread, which was counted for this state of the inputs.
 func (b *beyond) keep(user services.UserID, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,8 @@ const digestAuthors = 3
 // Digest returns what arrived since a moment or, without one, since the user's last visit before the present one. Items that
 // the user has seen since are included.
 func (s *Service) Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error) {
-	// By both clocks: a client may have its time from an ID of another node.
+	// A time is refused only if it is in the future by both clocks, this node's own and the corrected one: a client may have
+	// taken it from an ID that another node made.
 	if since.After(s.clock.Now()) && since.After(s.projector.Now()) {
 		return nil, services.Errorf(services.Invalid, "since: %s is in the future", since.UTC().Format(time.RFC3339))
 	}

@@ -23,9 +23,11 @@ func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
 }
 
 // ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
-// again: further round trips, once, for each user with such items. It returns the users whose documents could not be updated.
+// again. This costs further round trips once, for users with such items only. It returns the users whose documents could not
+// be updated.
 func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
-	// Most installations let nothing expire but notifications, which are counted by day: one test of a flag.
+	// Most installations let nothing expire but notifications, which are counted by day. They pay only for this test of a
+	// flag.
 	if !s.settings.Ages.Any() {
 		return nil
 	}
@@ -40,7 +42,7 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		return nil
 	}
 	var again []rdb.Document
-	// It writes Redis, so that the next reader finds nothing to do.
+	// age changes the documents in Redis, so that the next reader finds nothing to do.
 	err := s.age(ctx, users, documents, places, today)
 	if err == nil {
 		again, err = s.redis.Documents(ctx, held)

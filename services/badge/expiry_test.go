@@ -16,7 +16,7 @@ import (
 	"tidings/services/redis"
 )
 
-// waits is one item that a reader may not have seen. The model of expiry is a list of them for each count.
+// waits is one item that a reader may not have seen. The model of expiry is a list of such items for each count.
 type waits struct {
 	at            time.Time
 	seen          bool
@@ -42,7 +42,7 @@ func expiring(ages services.SourceExpiry) func(*projector.Config) {
 	return func(cfg *projector.Config) { cfg.Expiry = ages }
 }
 
-// longLived is a node on which shows without further reports run on.
+// longLived makes a node on which a show runs on although no further event of it is reported.
 func longLived(w *fanouttest.World) node {
 	return newNodeWith(w, nil, live.ShowLimits{LateAfter: longShow, Longest: longShow})
 }

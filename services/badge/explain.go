@@ -25,7 +25,7 @@ func (s *Service) Explain(ctx context.Context, user services.UserID) ([]services
 		if err != nil {
 			return nil, err
 		}
-		// A count without items stays in: it says that items are behind it which the facts no longer have.
+		// A count without items stays: it shows that the count includes items that the facts no longer have.
 		for _, explanation := range found {
 			if len(explanation.Items) > 0 || explanation.Count.Value > 0 {
 				explanations = append(explanations, explanation)

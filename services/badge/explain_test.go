@@ -120,7 +120,8 @@ func TestNotificationsAreExplained(t *testing.T) {
 	}
 }
 
-// An operator who looks at a user away for long sees what the user would see on their return: nothing new, and nothing to explain.
+// For a user who was away for long, an operator sees what the user would see on their return: nothing new, and nothing to
+// explain.
 func TestADormantUsersAnnouncementsAreExplainedAsTheyWouldBeSeen(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

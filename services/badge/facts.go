@@ -11,20 +11,20 @@ import (
 	"tidings/services/rdb"
 )
 
-// groupSize is how many users are counted together in SQL, at most: by the same statements, under one time limit for each source,
-// in one slot. Without a bound, one user with very much to count would take the others' time, and a hundred users would be
-// UNKNOWN by it; and a group would keep its slot from others for long. Statements for 25 users are already so few that more users
-// would save little: a hundred users are four groups, beside each other.
+// groupSize is the largest number of users that are counted together in SQL: by the same statements, in one slot, under one
+// time limit for each source. Without a bound, one user with very much to count could use up the time of a hundred others,
+// who would be UNKNOWN, and a large group would hold its slot for long. Larger groups would save little: for a hundred users,
+// 25 at a time, each statement runs only four times, and the four groups run concurrently.
 const groupSize = 25
 
-// inGroups divides the places of users into groups that are counted together. They are of nearly one size, so that those that run
-// beside each other end together.
+// inGroups divides the places of users into groups that are counted together. They are of nearly one size, so that groups
+// that run concurrently end at about the same time.
 func inGroups(places []int) iter.Seq[[]int] {
 	groups := max(1, (len(places)+groupSize-1)/groupSize)
 	return slices.Chunk(places, max(1, (len(places)+groups-1)/groups))
 }
 
-// pick are the elements at some places of a list.
+// pick returns the elements at some places of a list.
 func pick[T any](list []T, places []int) []T {
 	picked := make([]T, len(places))
 	for i, place := range places {
@@ -33,8 +33,8 @@ func pick[T any](list []T, places []int) []T {
 	return picked
 }
 
-// ReadFacts counts in SQL, a few counts at a time: for when Redis does not answer, or does not yet have the reader's own last
-// command.
+// ReadFacts counts a user's badges in SQL, a few counts at a time. It is used when Redis does not answer, or does not have
+// the reader's own last command yet.
 func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	badges, errs := s.readFacts(ctx, []services.UserID{user})
 	return badges[0], errs[0]
@@ -43,7 +43,7 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 // readFacts is ReadFacts for a group of users, in their order. errs[i] is set only if the caller's context ended.
 func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
-	earlier := make([]known, len(users)) // without badges for a user who is not remembered
+	earlier := make([]known, len(users)) // Badges is nil for a user who is not remembered
 	due, remembered := make([]int, len(users)), false
 	for i, user := range users {
 		earlier[i], _ = s.known.of(user)
@@ -51,8 +51,8 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 	}
 	admitted, err := s.awaitTurn(ctx, remembered)
 	if err == nil && !admitted {
-		// The slots are taken for as long as a count may last. Old badges now are better than new ones after a long wait. The
-		// others have none and wait on.
+		// All slots were taken for as long as a count may last. For users who are remembered, old badges now are better than
+		// new ones after a long wait. The others have no badges yet and wait on.
 		due = slices.DeleteFunc(due, func(i int) bool {
 			if earlier[i].Badges != nil {
 				badges[i] = s.stale(users[i], earlier[i])
@@ -69,7 +69,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 		err = s.countBadges(ctx, due, users, earlier, badges)
 	}
 	for _, i := range due {
-		errs[i] = err // of the caller's context alone
+		errs[i] = err // only if the caller's context ended
 	}
 	return badges, errs
 }
@@ -89,7 +89,7 @@ func (s *Service) countBadges(ctx context.Context, places []int, users []service
 		// Some sources were counted. The others are filled in from what was shown last.
 		case len(failed[k]) < len(s.sources):
 			badges[i] = s.renderFallback(users[i], documents[k], at, failed[k], earlier[i])
-		// Nothing could be counted: old badges, said to be old, are better than none.
+		// Nothing could be counted: old badges, marked as STALE, are better than none.
 		case earlier[i].Badges != nil:
 			badges[i] = s.stale(users[i], earlier[i])
 		default:
@@ -122,8 +122,8 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 // comes from this node's clock, as a document's would come from Redis'.
 func (s *Service) renderFallback(user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier known) *services.Badges {
 	document.N = uint64(at.Risen.UnixMicro())
-	// The document's own half was last seen at this version. Nothing newer than the document may be claimed, or its next
-	// change would be dropped.
+	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
+	// clients drop the document's next change.
 	if earlier.Badges != nil {
 		document.N = services.OwnHalf(earlier.Badges.Version)
 	}
@@ -133,17 +133,17 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
 	// all of them.
 	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
-	// Right at this moment, and not known to stay right: no hint of a change will come.
+	// The counts are right at this moment, but may not stay so: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
 			count.Precision, count.AsOf = services.Stale, at.Now
 		}
 	}
-	// After the precision was set: what is filled in has its own age.
+	// Filled in after the precision was set: these counts keep their own age.
 	for _, source := range failed {
 		earlier.fillIn(v, badges, source)
 	}
-	// Again, for the parts that were filled in.
+	// Summed again, for the parts that were filled in.
 	v.sum(badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
@@ -152,7 +152,7 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 // stale returns the remembered badges as STALE.
 func (s *Service) stale(user services.UserID, earlier known) *services.Badges {
 	badges := earlier.stale()
-	// An exact version must not be sent twice with two contents: the least STALE version of the same half stands for it.
+	// An exact version must not be sent with two contents: the least STALE version with the same user's half takes its place.
 	if _, marked := services.StaleHalf(badges.Version); !marked {
 		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
 	}
@@ -180,8 +180,8 @@ func (s *Service) countFacts(ctx context.Context, users []services.UserID, today
 	return documents, failed, err
 }
 
-// countSource counts one source, within the time of one source. It returns the places of users whom it could not count, and the
-// last error.
+// countSource counts one source, within the time limit of one source. It returns the places of users whom it could not count,
+// and the last error.
 func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -191,8 +191,8 @@ func (s *Service) countSource(ctx context.Context, source Source, users []servic
 		copy(documents, next)
 		return nil, nil
 	}
-	// A row of one user that cannot be read must not hide the counts of the group: in the time that is left, each is counted
-	// alone. If SQL itself is away this would not help.
+	// One user's row that cannot be read must not hide the counts of the group: in the time that is left, each user is
+	// counted alone. If SQL itself is away, that would not help.
 	alone := len(users) > 1 && ctx.Err() == nil && !services.IsUnavailable(err)
 	for i := range users {
 		if alone {
@@ -213,7 +213,7 @@ func (s *Service) countSource(ctx context.Context, source Source, users []servic
 	return missing, err
 }
 
-// logMissing logs the sources that could not be counted for some of a group.
+// logMissing logs the sources that could not be counted for some users of a group.
 func (s *Service) logMissing(failed [][]Source, err error) {
 	users := map[string]int{}
 	for _, sources := range failed {

@@ -44,8 +44,8 @@ func TestGroupsAreOfNearlyOneSize(t *testing.T) {
 type crowd struct {
 	node
 	random           *rand.Rand
-	models           []*agingModel       // of which a plain model tells the counts
-	users            []services.UserID   // all of them, whoever they are
+	models           []*agingModel       // readers whose counts a plain model computes
+	users            []services.UserID   // all: those of the models, authors, readers and strangers
 	posts            [][]services.PostID // of each author
 	authors, readers []services.UserID
 }
@@ -85,14 +85,14 @@ func (n node) manyConversations(user services.UserID, count int) {
 	})
 }
 
-// step lets something happen to one of the models, or to the others.
+// step does a random step of one model, and two random things to the authors and readers.
 func (c *crowd) step() {
 	c.TB.Helper()
 	k := c.random.IntN(len(c.models))
 	m := c.models[k]
 	had, steps := len(m.news), m.steps(c.random)
 	steps[c.random.IntN(len(steps))]()
-	// Everybody has the announcement.
+	// An announcement is for all users.
 	for i, other := range c.models {
 		if len(m.news) > had && i != k {
 			other.news = append(other.news, m.news[had:]...)
@@ -147,14 +147,14 @@ func (c *crowd) happen(what int) {
 	}
 }
 
-// check compares the counts of all, made together, with those of each alone, with the models, and with Redis.
+// check compares the counts of all users, made together, with the counts of each user alone, with the models, and with Redis.
 func (c *crowd) check(what string) {
 	t, ctx := c.TB, services.Observe(c.TB.Context())
 	t.Helper()
 	c.settle()
 	c.Must(c.announced.Memory.Refresh(ctx))
 	today := services.DayOf(c.Clock.Now())
-	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // who is named twice is counted twice
+	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // a user named twice is counted twice
 	together, failed, err := c.countFacts(ctx, asked, today)
 	c.Must(err)
 	for i, user := range asked {
@@ -179,7 +179,7 @@ func (c *crowd) check(what string) {
 	}
 	for i, user := range asked {
 		c.Must(errs[i])
-		exact, err := c.Read(c.TB.Context(), user) // which makes the document
+		exact, err := c.Read(c.TB.Context(), user) // makes the document
 		c.Must(err)
 		counts := slices.Collect(c.sources.counts(exact))
 		for part, count := range slices.Collect(c.sources.counts(read[i])) {
@@ -190,8 +190,8 @@ func (c *crowd) check(what string) {
 	}
 }
 
-// Counting many users together gives each the counts that they have alone, whatever the others have: nothing, much, authors whom they
-// muted or who hide from them, conversations beyond a page.
+// Users counted together have the counts that they have alone, whatever the others have: nothing, much, authors whom they
+// muted or who hide from them, more conversations than one page.
 func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 	for what, ages := range map[string]services.SourceExpiry{
 		"nothing expires": nil,
@@ -308,8 +308,8 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 	}
 }
 
-// A row that cannot be read takes one count of its own user away, and nothing of the others in the group. A source that hangs is missing
-// for all of them, and its time alone is lost.
+// A row that cannot be read costs its own user one count, and the others in the group nothing. A source that hangs is missing
+// for the whole group, and costs no more than its own time limit.
 func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -350,7 +350,8 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 	})
 }
 
-// While all slots are taken, those of a group whose badges are remembered get them after a while. The others wait for a slot.
+// While all slots are taken, the users of a group whose badges are remembered get these after a while. The other users wait
+// for a slot.
 func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	n := served(t)
 	_, reader := n.fan(3)
@@ -388,7 +389,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	if badges[1].Total.Precision != services.Stale || badges[1].Total.Value != 0 {
 		t.Errorf("who is not: %+v", badges[1].Total)
 	}
-	full.fallback <- struct{}{} // it was given back
+	full.fallback <- struct{}{} // succeeds only if readFacts gave the slot back
 	ctx, end := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer end()
 	badges, errs = full.readFacts(ctx, []services.UserID{reader, stranger + 1})

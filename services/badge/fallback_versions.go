@@ -37,7 +37,8 @@ func (f *fallbackVersions) after(now time.Time) time.Time {
 	}
 }
 
-// note remembers that a user was shown a version from SQL. A known user is raised also when the memory is full.
+// note remembers that a user was shown a version from SQL. When the memory is full, it only updates users who are already in
+// it.
 func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,10 +52,10 @@ func (f *fallbackVersions) note(user services.UserID, version uint64) {
 	f.count.Store(int64(len(f.versions)))
 }
 
-// none is what nearly every read asks first.
+// none reports whether no user was answered from SQL. Nearly every read asks this first, so it takes no lock.
 func (f *fallbackVersions) none() bool { return f.count.Load() == 0 }
 
-// list returns all entries, or with users only theirs.
+// list returns the entries of some users; nil means all users.
 func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +71,8 @@ func (f *fallbackVersions) list(of []services.UserID) map[services.UserID]uint64
 	return found
 }
 
-// forget drops the versions that their documents have passed, unless a newer one was added since.
+// forget drops the entries of users whose documents have passed the given versions, except entries to which a newer version
+// was added since.
 func (f *fallbackVersions) forget(users []services.UserID, passed map[services.UserID]uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +88,9 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 // document waits for its rebuild.
 func (s *Service) passFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
 
-// pass raises the documents of users who were answered from SQL; nil: of all. It does not raise a document that lacks a command
-// that this node has acknowledged: it would replace the newer counts that the user was shown.
+// pass raises the documents of some users, if they were answered from SQL; nil means all users. It does not raise a document
+// that lacks a command that this node has acknowledged, because such a document would replace the newer counts that its user
+// was shown.
 func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
 	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.jobs.OwesUpdate(user) })
@@ -98,20 +101,20 @@ func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
 	for user, version := range passed {
 		users, versions = append(users, user), append(versions, version)
 	}
-	// Those whose documents are missing are not among the done: a rebuild gives them a newer version anyway, and they are
-	// forgotten when it is read.
+	// done lacks users whose documents are missing: a rebuild gives them a newer version anyway, and they are forgotten when
+	// that document is read.
 	done, err := s.projector.RaiseVersions(ctx, users, versions)
 	s.fallbacks.forget(done, passed)
 	return len(done), err
 }
 
-// documentsBut reads the documents of users; which are missing if Redis does not answer. If all users are read from the
-// facts, Redis is not asked: it lacks their last commands, and if it hangs they would wait for it.
+// documentsBut reads the documents of users; all count as missing if Redis does not answer. If all users are stale, Redis is
+// not asked: it lacks their last commands, and if it hangs they would wait for it.
 func (s *Service) documentsBut(ctx context.Context, users []services.UserID, stale map[services.UserID]bool) (documents []rdb.Document, err error) {
 	if len(stale) < len(users) {
 		documents, err = s.documents(ctx, users)
 	}
-	// None is ready: each user is read aside.
+	// No document is ready, so the caller reads each user in another way.
 	if documents == nil {
 		documents = make([]rdb.Document, len(users))
 	}
@@ -138,8 +141,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	if answered == nil {
 		answered = before
 	}
-	// An answer may have been forgotten between the two looks, since its document was raised; the documents read may be from
-	// before that.
+	// An answer may have been forgotten between the two lookups, because its document was raised; the documents read may be
+	// from before that.
 	for user, version := range before {
 		answered[user] = max(version, answered[user])
 	}
@@ -166,7 +169,8 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	}
 	for i, user := range users {
 		if version, known := answered[user]; known && documents[i].N <= version {
-			// It could not be raised, or another master answered: SQL counts, rather than a version that clients would drop.
+			// The document could not be raised, or another master answered. Counting in SQL is better than a version that
+			// clients would drop.
 			documents[i].Ready = false
 		}
 	}
@@ -188,8 +192,8 @@ func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []ui
 	return err
 }
 
-// Holds records that a client holds a version. If it came from SQL, perhaps through a node that is gone, the document is raised
-// above it as above this node's own.
+// Holds records that a client holds a version. If the version came from SQL, perhaps through a node that is gone, the
+// document is raised above it, as it is above this node's own answers.
 func (s *Service) Holds(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
 	// A client may send any version. One from the future is made up, and would raise the document out of reach.

@@ -130,7 +130,7 @@ func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	if exact := n.read(reader); exact.Version <= fallback.Version {
 		t.Errorf("after %s comes %s", fallback.Version, exact.Version)
 	}
-	fallback, err = n.restarted().ReadFacts(t.Context(), reader) // and that node is gone
+	fallback, err = n.restarted().ReadFacts(t.Context(), reader) // by a node that is gone afterwards
 	n.Must(err)
 	n.Holds(reader, fallback.Version)
 	if exact := n.read(reader); exact.Version <= fallback.Version {

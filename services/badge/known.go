@@ -14,7 +14,7 @@ import (
 // lastKnown remembers the badges that this node last showed to the most recent readers. If a source cannot be read, its last
 // value is shown as STALE.
 type lastKnown struct {
-	// Held for one look or one put: what it guards is shared and immutable once it is in.
+	// Held for one lookup or one insertion only: the badges inside are shared and never change.
 	mu    sync.Mutex
 	users *lru.LRU[services.UserID, known]
 }
@@ -34,7 +34,7 @@ func newLastKnown(capacity int) *lastKnown {
 	return &lastKnown{users: users}
 }
 
-// keep remembers shown badges, unless it has newer ones or these are UNKNOWN.
+// keep remembers shown badges, unless it has newer ones or one of these counts is UNKNOWN.
 func (l *lastKnown) keep(user services.UserID, shown known) {
 	for count := range shown.sources.counts(shown.Badges) {
 		// An UNKNOWN count must not replace the last value that was known.
@@ -44,23 +44,23 @@ func (l *lastKnown) keep(user services.UserID, shown known) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Two reads beside each other may end in the other order.
+	// Concurrent reads may end in another order than that of their versions.
 	if had, ok := l.users.Peek(user); ok && had.Badges.Version > shown.Badges.Version {
 		return
 	}
 	l.users.Add(user, shown)
 }
 
-// of is what was shown to a user last, if this node still has it.
+// of returns the badges shown to a user last, if this node still has them.
 func (l *lastKnown) of(user services.UserID) (known, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.users.Get(user)
 }
 
-// stale returns the remembered badges, under their version.
+// stale returns a STALE copy of the remembered badges, with their version.
 func (k known) stale() *services.Badges {
-	// Others read the remembered ones at the same time: what is changed below is copied.
+	// Other goroutines read the remembered badges at the same time: all that is changed below is a copy.
 	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
 	badges.Notifications.Hosts = slices.Clone(badges.Notifications.Hosts)
@@ -74,7 +74,7 @@ func (k known) stale() *services.Badges {
 	return &badges
 }
 
-// age sets the time since when a count is known.
+// age makes a count STALE, as of the time at which it was right.
 func (k known) age(count *services.Count) {
 	if count.AsOf.IsZero() {
 		// It was shown without an age, so it was right at that moment.
@@ -88,11 +88,11 @@ func (k known) age(count *services.Count) {
 func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 	counts := slices.Collect(v.sources.restingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // else its counts are others
+	if k.Badges != nil && k.Badges.Notifications.Defined.At() == badges.Notifications.Defined.At() { // else of other categories
 		had = slices.Collect(v.sources.restingOn(source, k.Badges))
 	}
 	for i, count := range counts {
-		// Nothing was shown before, or by other categories: no number is better than one of something else.
+		// Nothing was shown before, or with other categories: UNKNOWN is better than the number of another category.
 		if len(had) != len(counts) {
 			*count = services.NewCount(0, services.Unknown, time.Time{})
 			continue

@@ -122,7 +122,7 @@ func (n node) makeRoom(members ...services.UserID) services.ConversationID {
 	return id
 }
 
-// ready reads what is ready of a user's badges.
+// ready returns a user's badges if ReadReady has them, or nil.
 func (n node) ready(user services.UserID) *services.Badges {
 	badges, err := n.ReadReady(n.TB.Context(), []services.UserID{user})
 	if err != nil {
@@ -131,7 +131,7 @@ func (n node) ready(user services.UserID) *services.Badges {
 	return badges[0]
 }
 
-// read reads badges. What is ready before is the same.
+// read reads a user's badges. If they were ready before, ReadReady must have returned the same.
 func (n node) read(user services.UserID) *services.Badges {
 	n.TB.Helper()
 	ready := n.ready(user)
@@ -146,7 +146,7 @@ func (n node) read(user services.UserID) *services.Badges {
 	return badges
 }
 
-// holds checks the invariants of every document.
+// holds checks what is true of any badges: a valid version, a total that is the sum of its parts, no negative count.
 func (n node) holds(badges *services.Badges) {
 	n.TB.Helper()
 	if err := services.CheckVersion("version", badges.Version); err != nil {

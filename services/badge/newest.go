@@ -10,8 +10,8 @@ import (
 	"tidings/services/positions"
 )
 
-// Newest explains counts of some sources, each by its newest item that may alert the user, since a moment. badges are the user's,
-// from Peek. A count without such an item is absent.
+// Newest explains the counts of some sources, each by its newest item since a moment that may alert the user. badges are the
+// user's, from Peek. A count without such an item is absent.
 func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as Peek: it is no visit
 	// Limit 1: a source need not list more than the newest item, but may.
@@ -48,8 +48,8 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 	return newest, nil
 }
 
-// newestOf explains the counts of one source by their newest items: in the way of the source if it has one and that can tell, else
-// as all explanations. It reads the user's positions when the first source needs them.
+// newestOf explains the counts of one source by their newest items: by the source's own Newest if it has one that knows them,
+// otherwise by Explain. It reads the user's positions when Explain first needs them.
 func (s *Service) newestOf(ctx context.Context, one Source, of *source.Explained) ([]services.Explanation, error) {
 	if finder, some := one.(source.NewestFinder); some {
 		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {

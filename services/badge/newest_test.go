@@ -17,7 +17,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// newestPost is what Newest says of the home feed, "" for nothing.
+// newestPost is the ID of the home feed's item that Newest returns, "" without one.
 func (n node) newestPost(user services.UserID) (id string) {
 	n.TB.Helper()
 	badges, errs := n.Peek(n.TB.Context(), []services.UserID{user})
@@ -106,7 +106,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 	})
 }
 
-// withoutFacts is the home feed's source if SQL must not be read.
+// withoutFacts is the home feed's source whose Explain fails: its newest item must be found without the facts.
 type withoutFacts struct{ homeFeed }
 
 var errFactsRead = errors.New("the facts are read")

@@ -9,15 +9,15 @@ import (
 	"tidings/services/badge/source"
 )
 
-// Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A document that
-// is missing, or is from before a long absence, is counted in SQL. A user's error means that the badges cannot be read now; while
-// Redis does not answer, nobody's can.
+// Peek returns the badges of several users without a visit: nobody becomes active by it, and nothing is rebuilt. A document
+// that is missing, or is from before a long absence, is counted in SQL. A user's error means that their badges cannot be read
+// now; while Redis does not answer, every user has one.
 func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	ctx = services.Observe(ctx)
 	at := s.moment(ctx)
 	documents, err := s.documents(ctx, users)
-	// An answer without announcements would read as a change of them.
+	// Badges without announcements would look as if the announcements had changed.
 	if err == nil && at.Shared == nil {
 		err = services.Errorf(services.Unavailable, "the data that all users share is not loaded")
 	}
@@ -52,7 +52,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 
 // peekFacts counts the users at some places in SQL, all sources of a user or none.
 func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
-	// Without a time limit of its own: nobody waits for this answer, and old badges are of no use here.
+	// The wait for a turn has no limit of its own: no user waits for this answer, and old badges are of no use here.
 	if _, err := s.awaitTurn(ctx, false); err != nil {
 		for _, i := range places {
 			errs[i] = err

@@ -8,7 +8,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// Badges are seen without a visit, with the document, without it, and of a user who is idle; Newest names what raised them.
+// Peek returns the badges of an idle user, of one without a document and of an active one, and is no visit. Newest names the
+// newest item of the count.
 func TestPeekIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -55,7 +56,7 @@ func TestPeekIsNoVisit(t *testing.T) {
 	})
 }
 
-// The host application reads the badges of users who do not become active by it, and whose documents it does not make.
+// When the host application reads the badges of users, no user becomes active by it and no document is made.
 func TestReadForHostIsNoVisit(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
@@ -107,7 +108,8 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 	})
 }
 
-// A user whose sources cannot all be counted has no badges: what others compare must not be incomplete.
+// Peek returns no badges of a user if one of the sources cannot be counted: its callers compare badges, which must not be
+// incomplete.
 func TestPeekHasAllSourcesOrNone(t *testing.T) {
 	n := served(t)
 	reader, stranger := n.Users(1)[0], n.Strangers(1)[0]

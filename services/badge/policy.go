@@ -13,9 +13,9 @@ import (
 
 // PolicyChange is a user's change of the policy; unnamed settings stay.
 type PolicyChange struct {
-	InTotal map[services.Source]bool // whether these enter the total
-	AsDot   map[services.Source]bool // whether these show a dot instead of their count
-	Quiet   *QuietHours              // nil leaves them
+	InTotal map[services.Source]bool // whether each source enters the total
+	AsDot   map[services.Source]bool // whether each source shows a dot instead of its count
+	Quiet   *QuietHours              // nil leaves them as they are
 }
 
 // QuietHours are the hours in which no count is shown. From and To are "HH:MM" of the user's day; equal values end the quiet
@@ -36,8 +36,8 @@ func (s *Service) Policy(ctx context.Context, user services.UserID) (services.Di
 	return projector.Policy(ctx, s.store, user)
 }
 
-// ShowPart is a part of a source's count, such as that of one conversation, as a policy wants it shown. The part's InTotal says whether
-// it is in the source's count; in the total it is if the source is in the total too.
+// ShowPart returns a part of a source's count, such as that of one conversation, as a policy shows it. The given InTotal says
+// whether the part is in the source's count. The returned one says whether it is in the total: it is if the source is too.
 func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, part services.Count) services.Count {
 	quiet, _ := policy.Quiet(s.clock.Now())
 	part.InTotal = part.InTotal && policy.InTotal(key)
@@ -45,8 +45,8 @@ func (s *Service) ShowPart(policy services.DisplayPolicy, key services.Source, p
 	return part
 }
 
-// SetPolicy is the command that changes a user's display policy, for all devices. INVALID for hours that are not a time of day,
-// and for an offset that no time zone has.
+// SetPolicy returns the command that changes a user's display policy, for all devices. It returns INVALID for hours that are
+// not a time of day, and for an offset that no time zone has.
 func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Command, error) {
 	from, to := 0, 0
 	// Equal times are valid: they end the quiet hours.
@@ -62,10 +62,10 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", leastOffset, greatestOffset, offset)
 		}
 	}
-	// Applied under the lock of the policy's row, to what is there: two devices may change different settings at once.
+	// Applied to the stored policy, under the lock of its row: two devices may change different settings at once.
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
-			// What differs from the default is stored, so that a source that comes later has its own default.
+			// Stored as a difference from the default, so that a source that a later release adds has its own default.
 			policy.Turned = with(policy.Turned, source, inTotal != source.InTotal())
 		}
 		for source, asDot := range change.AsDot {

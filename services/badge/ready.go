@@ -8,18 +8,18 @@ import (
 	"tidings/services/rdb"
 )
 
-// ReadReady is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits long for
-// another. badges[i] is nil for a user
-// whose document is not all there is to read: it is missing, from before a long absence, owed an update, older than an earlier
-// answer, counts what is too old, or needs more than the node cache holds. Read does the rest for them. It is a visit of those whose
-// badges it returns.
+// ReadReady is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits
+// long for another. badges[i] is nil for a user whose document does not suffice: it is missing, is from before a long
+// absence, is owed an update, is older than an earlier answer, counts items that are too old, or needs more than the node
+// cache holds. The caller reads these users by Read. ReadReady is a visit of the users whose badges it returns.
 //
-// The error is Redis', and nobody's badges are ready then: ReadFacts has them without asking Redis once more.
+// An error comes from Redis, and no badges are ready then: ReadFacts reads them without asking Redis again.
 func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error) {
 	badges := make([]*services.Badges, len(users))
 	at := s.moment(ctx)
 	today := at.Today()
-	// Before the documents are read, as in readInto: what is projected or passed meanwhile is left to Read as well.
+	// Taken before the documents are read, as in readInto: users whose update is projected or whose fallback version is
+	// passed meanwhile are left to Read as well.
 	owed := make([]bool, len(users))
 	for i, user := range users {
 		owed[i] = s.jobs.OwesUpdate(user)
@@ -36,7 +36,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		document := &documents[i]
 		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.Away(*document) &&
 			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.waits(user, document, today)
-		if !ready { // withMemory asks for nothing that an empty document has
+		if !ready { // for an empty document withMemory looks nothing up
 			*document = rdb.Document{}
 		}
 	}
@@ -60,7 +60,7 @@ func (s *Service) waits(user services.UserID, document *rdb.Document, today int6
 	return false
 }
 
-// waiters are the sources that may ask SQL for a document.
+// waiters returns the sources that may ask SQL for a document.
 func (l sourceList) waiters() (waiters []source.Waiter) {
 	for _, one := range l {
 		if waiter, waits := one.(source.Waiter); waits {

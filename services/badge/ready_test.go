@@ -14,7 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// What is ready takes one round trip and no statement, for all users together. node.read compares it with Read in the other tests.
+// Ready badges take one round trip and no statement, for all users together. node.read compares it with Read in the other
+// tests.
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
@@ -38,10 +39,10 @@ func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// unready checks that a user's badges are not ready, and that Read makes them so.
+// unready checks that a user's badges are not ready, and that Read makes them ready.
 func (n node) unready(what string, user services.UserID) {
 	n.TB.Helper()
-	for range 2 { // and a look at what is ready does not make them so
+	for range 2 { // ReadReady does not make them ready either
 		if badges := n.ready(user); badges != nil {
 			n.TB.Errorf("%s: %+v is ready", what, badges)
 		}
@@ -83,7 +84,7 @@ func TestReadLeavesToReadWhatIsNotReady(t *testing.T) {
 	}
 }
 
-// A node that has not cached what a count needs asks SQL, which other users do not wait for.
+// If a node has not cached what a count needs, the badges are not ready: Read asks SQL, and other users do not wait for it.
 func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	n := served(t)
 	users := n.Users(4)
@@ -104,7 +105,7 @@ func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	n.unready("the same after another post", reader)
 }
 
-// Items that have become too old are taken out of the document by Read.
+// A document with items that have become too old is not ready: Read takes them out.
 func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
 	m := newAgingModel(longLived(fanouttest.New(t, fanouttest.Options{Projector: expiring(ages)})), ages)

@@ -23,8 +23,8 @@ func (v *view) render() *services.Badges {
 		source.Render(&v.View, badges)
 	}
 	badges.Version, badges.NextAt = services.Version(v.Document.N, sharedBase+v.Sequences), v.Next
-	// Without the boundaries of time, which every node passes by itself: the hub compares it with what the caches have
-	// learned.
+	// Learned is without the boundaries of time, which every node passes by itself: the hub compares it with the sequences
+	// that the caches have learned.
 	badges.Learned = v.Streams
 	v.sum(badges)
 	return badges

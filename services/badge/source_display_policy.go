@@ -47,7 +47,7 @@ func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int
 	return err
 }
 
-// Render sets whether it is now in the user's quiet hours. The rest of the policy is applied with the totals.
+// Render sets whether the moment is in the user's quiet hours. The rest of the policy is applied with the totals.
 func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	policy := v.Document.Policy
 	if policy.QuietFrom == policy.QuietTo {

@@ -48,7 +48,7 @@ func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int6
 	for i, user := range users {
 		readers[i] = posts.Reader{ID: user, Seen: max(seen[user], aged)}
 	}
-	// One more is asked for, to tell "exactly so many" from "more".
+	// One more is asked for, to tell a count of exactly the limit from a greater one.
 	counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func newPost(post services.PostID) services.Item {
 	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}
 }
 
-// newestSearched is how many entries of an inbox are searched for one that counts. Those that do not are the reader's own, and from
-// before a follow.
+// newestSearched is the number of an inbox's entries that are searched for one that counts. The reader's own posts and posts
+// from before a follow do not count.
 const newestSearched = 8
 
 // Newest reads the inbox and this node's cache. It does not know the newest post of a user without an inbox, of one whose newest
@@ -117,7 +117,7 @@ const newestSearched = 8
 func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations []services.Explanation, known bool, err error) {
 	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
 	if err != nil || !inbox.Ready || h.s.projector.AwaySince(inbox.Day) {
-		return nil, false, nil // without Redis the facts tell
+		return nil, false, nil // without Redis the facts are read
 	}
 	pulled, known := h.s.pulled.Of(inbox.Pulled)
 	if !known {
@@ -135,7 +135,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.Explained) (explanations
 			newest = max(newest, author.Posts[last])
 		}
 	}
-	// The count that raised the question is not of a post that is still new: the facts have to tell.
+	// No post found here is still new, although the caller asks about a count: the facts have to tell.
 	if newest <= max(inbox.Seen, h.s.settings.Ages.Mark(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}
@@ -156,7 +156,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
-	// The most posts first; of equal ones the older user, so that two answers agree.
+	// Authors with the most posts come first; of equal ones the lower user ID, so that two answers agree.
 	slices.SortFunc(digest.Authors, func(a, b services.UserID) int { return cmp.Or(cmp.Compare(posts[b], posts[a]), cmp.Compare(a, b)) })
 	digest.Authors = digest.Authors[:min(digestAuthors, len(digest.Authors))]
 	return nil
@@ -204,7 +204,7 @@ func (h homeFeed) Waits(user services.UserID, document *rdb.Document, today int6
 }
 
 // countBeyond continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
-// document; if SQL does not answer in time the count stays AT_LEAST the inbox's.
+// document; if SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	var places []int

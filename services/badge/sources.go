@@ -85,12 +85,12 @@ func register(sources ...Source) sourceList {
 	if sharers > 1 {
 		panic("badge: more than one source shares state")
 	}
-	// The order of the API, whatever the order of registration: sums and faces depend on it.
+	// The order is that of the API, whatever the order of registration: totals, explanations and digests follow it.
 	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(places[a.Key()], places[b.Key()]) })
 	return sources
 }
 
-// share is the state that all users share at a moment; nil if no source is a Sharer.
+// share returns the state that all users share at a moment; nil if no source is a Sharer.
 func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 	for _, one := range l {
 		if sharer, shares := one.(source.Sharer); shares {
@@ -100,7 +100,8 @@ func (l sourceList) share(ctx context.Context, now time.Time) (any, error) {
 	return nil, nil
 }
 
-// BySource are the counts of the sources in badges, in the order of services.Sources: the sum of a source with several counts.
+// BySource yields the count of each source in badges, in the order of services.Sources. For a source with several counts it
+// is their sum.
 func (s *Service) BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count] {
 	return func(yield func(services.Source, *services.Count) bool) {
 		for _, one := range s.sources {
@@ -119,14 +120,14 @@ func (s *Service) BySource(badges *services.Badges) iter.Seq2[services.Source, *
 	}
 }
 
-// counts are the counts of all sources that are read, without the sums.
+// counts yields the counts of all sources, without the sums, which are computed from them.
 func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	return func(yield func(*services.Count) bool) {
 		for _, source := range l {
 			if count := source.Within(badges); count != nil && !yield(count) {
 				return
 			}
-			// Sources have different numbers of parts, of which one depends on the settings: nil ends them.
+			// The number of parts differs between sources, and for one it depends on the settings: nil ends the parts.
 			for i := 0; ; i++ {
 				count := source.Part(badges, i)
 				if count == nil {
@@ -140,7 +141,7 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	}
 }
 
-// restingOn are the counts that depend on a source: its own, or every count if the source affects all others.
+// restingOn yields the counts that depend on a source: its own, or every count if the source affects all others.
 func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
 	if source.Key() == "" {
 		return l.counts(badges)

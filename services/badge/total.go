@@ -38,7 +38,7 @@ func (v *view) sum(badges *services.Badges) {
 			v.show(badges, key, total)
 			badges.Total.Add(*total)
 		}
-		// It is shown like the others and added to nothing.
+		// The count within the parts is shown like the others, and added to nothing.
 		if count := source.Within(badges); count != nil {
 			v.show(badges, key, count)
 			count.InTotal = false

@@ -63,7 +63,7 @@ func TestViewsAreCounted(t *testing.T) {
 		n.must(n.views.Remove(town, "c"))
 		n.Quiet(n.World.Fanout)
 		counts(1, 1, 0)
-		n.must(n.views.Touch(reader, town, nil)) // its reader sees it at once, before any job
+		n.must(n.views.Touch(reader, town, nil)) // the reader sees the touch at once, before any job
 		if got := n.read(reader); got.Views.Value != 0 || got.Total.Value != 0 {
 			t.Errorf("after a look: %+v in a total of %+v", got.Views, got.Total)
 		}
@@ -97,7 +97,7 @@ func TestACountOfViewsMayBeALowerBound(t *testing.T) {
 	}
 }
 
-// Without Redis and after it lost its data the count is the same; who was away for long has it as well.
+// Without Redis and after it lost its data the count is the same; a user who was away for long sees it as well.
 func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	n := served(t)
 	user := n.Users(1)[0]
@@ -132,7 +132,7 @@ func TestViewsSurviveRedisAndAbsence(t *testing.T) {
 	}
 }
 
-// A count is explained by the views behind it, with a mutation that clears each, and the digest has what came.
+// A count is explained by the views behind it, with a mutation that clears each, and the digest has the new items.
 func TestViewsAreExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -39,7 +39,8 @@ func newVisits(cfg Config) *visits {
 	}
 }
 
-// note records a visit. It costs nothing if the document already has the present day: of a day's reads one gets here.
+// note records a visit. It costs nothing if the document already has the present day, as it has for nearly all reads of a
+// day.
 func (v *visits) note(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
@@ -80,7 +81,8 @@ func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	for user := range v.waiting {
 		users = append(users, user)
 	}
-	// If the write fails they are gone, and each comes back with their next read, whose document still has the former day.
+	// If the write fails, these visits are lost here. Each user's next read notes the visit again, because the document still
+	// has the former day.
 	clear(v.waiting)
 	v.mu.Unlock()
 	if len(users) == 0 {

@@ -56,8 +56,9 @@ type Sharer interface {
 	Share(ctx context.Context, now time.Time) (any, error)
 }
 
-// Ager is a source whose items leave its count in a document with time, other than by rendering: Redis has counted them as
-// of a day. Sources that keep counts by day, or compute them from the node cache at rendering, need not implement it.
+// Ager is a source whose count in a document includes items that have become too old since: Redis counted them as of a day,
+// and rendering does not take them out. Sources that keep counts by day, or compute them from the node cache at rendering,
+// need not implement it.
 type Ager interface {
 	// HoldsAged reports whether a document that is ready counts items that are too old on a day (since 1970).
 	HoldsAged(document *rdb.Document, today int64) bool
@@ -71,7 +72,8 @@ type Waiter interface {
 	Waits(user services.UserID, document *rdb.Document, today int64) bool
 }
 
-// Alerter is a source of whose items some do not alert the user, such as those of categories for which they refused it.
+// Alerter is a source some of whose items do not alert the user, such as notifications of categories for which the user
+// refused alerts.
 type Alerter interface {
 	// Alerting returns a function that reports whether an item may alert the user, by the part of its count and its time.
 	Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error)
@@ -134,7 +136,8 @@ type Shown struct {
 	At     time.Time
 }
 
-// Explained is the user whose counts are explained, with the user's last accesses of views.
+// Explained says whose counts are explained: the user, with their badges and the positions up to which they have seen the
+// home feed and the live board (Seen).
 type Explained struct {
 	User   services.UserID
 	Badges *services.Badges
@@ -144,7 +147,7 @@ type Explained struct {
 	Since  time.Time // items before it are not wanted; zero means all are. A source may list them
 }
 
-// Most bounds the items of one count.
+// Most is the largest number of items to list for one count.
 func (e Explained) Most() int {
 	if e.Limit > 0 {
 		return e.Limit
@@ -165,7 +168,7 @@ func Clearing(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }
 
-// Brings adds a source's number of items to a digest; a number at the bound may be more.
+// Brings adds a source's number of items to a digest; a count that reaches the bound is AT_LEAST.
 func Brings(digest *services.Digest, source services.Source, part string, count, bound int) {
 	precision := services.Exact
 	if count >= bound {
@@ -177,7 +180,7 @@ func Brings(digest *services.Digest, source services.Source, part string, count,
 // Exact returns an exact count.
 func Exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
 
-// Single is the one part of a source with one count.
+// Single returns the parts of a source with one count: the count as part 0, and nil for each further one.
 func Single(count *services.Count, i int) *services.Count {
 	if i > 0 {
 		return nil
