@@ -21,12 +21,12 @@ var cachePut = loadScript("cache_put")
 // The form of a copy's version, and the life of a copy.
 const (
 	versionDigits = 16
-	// copyLifetime frees the copies of what nobody reads any more: each write begins it anew, a read does not.
+	// copyLifetime frees copies that are not written any more: each write begins it anew, a read does not.
 	copyLifetime = 7 * 24 * time.Hour
 )
 
-// postCopy and userCopy are the JSON of copies. The names are short, because there are millions; they are stored, so
-// they stay.
+// postCopy and userCopy are the JSON of copies. The names are short, because there are millions of copies; stored copies
+// contain them, so they must not change.
 type postCopy struct {
 	Author  services.UserID   `json:"a"`
 	Kind    services.PostKind `json:"k"`
@@ -35,7 +35,7 @@ type postCopy struct {
 	Pull    bool              `json:"w,omitempty"`
 	Body    string            `json:"b,omitempty"`
 	Deleted bool              `json:"d,omitempty"`
-	Edited  *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before posts had it, which is no copy
+	Edited  *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before this field, which counts as missing
 }
 
 type userCopy struct {
@@ -53,7 +53,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 	if err := c.Trusted(); err != nil {
 		return nil, nil, err
 	}
-	// A reader waits less than a writer: SQL has everything that is asked for here.
+	// Readers wait less than writers, because they can read from SQL instead.
 	ctx = redis.Reading(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
@@ -93,8 +93,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
 	// The epoch is taken before the writes: a Redis that loses data between the two rejects the copies, instead of trusting them.
 	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
-	// put adds the call for one copy. All copies of one call have one epoch, read before: should Redis lose data
-	// meanwhile, they count as missing.
+	// put adds the call for one copy, with that epoch.
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
 		if err != nil {
@@ -168,7 +167,8 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 		}
 		micros = micros*10 + int64(digit-'0')
 	}
-	// Of an epoch that only begins like this one a rest is left, which is no JSON.
+	// If the copy's epoch is longer than this one and begins with it, a rest is left before the JSON, which then does not
+	// parse.
 	body, known := strings.CutPrefix(text[versionDigits:], epoch)
 	return time.UnixMicro(micros).UTC(), known && json.Unmarshal([]byte(body), into) == nil
 }

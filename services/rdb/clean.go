@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours. It
-// only picks a key of ours by its name: the script that drops the key checks it again, because it may have changed since.
+// The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours.
+// It merely picks keys of ours: the script that drops a key checks it again, because it may have changed since.
 
 // The scripts of the cleaner: each checks what the walk has seen before it drops or cuts.
 var (
@@ -31,7 +31,7 @@ type WalkPlace struct {
 type Findings struct {
 	Keys      int               // keys passed, ours or not
 	Documents []services.UserID // users who have a document
-	Long      []services.UserID // users whose inbox holds more entries than are listed
+	Long      []services.UserID // users whose inbox holds more entries than a feed lists
 	Lists     []LongList        // registered lists that hold more than is listed
 	Leftover  []Leftover
 }
@@ -43,8 +43,8 @@ type Leftover struct {
 	keys []string
 }
 
-// Walk passes about so many keys from a position and returns the position that it reached; done is true when it has passed all
-// keys. A key that exists throughout the walk is found at least once.
+// Walk passes keys from a position on, roughly as many as about says, and returns the position that it reached; done is true
+// when it has passed all keys. A key that exists throughout the walk is found at least once.
 func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
 	// The masters are asked anew at each step. Their addresses have an order, so a position in it survives a change of
 	// masters.
@@ -87,10 +87,10 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	return found, WalkPlace{}, true, nil
 }
 
-// find checks those of the keys that are ours, in one round trip. It asks for the least that picks a key: an expiry, a
+// find checks those of the keys that are ours, in one round trip. It asks Redis only for what picks a key: an expiry, a
 // length, whether a document exists. The commands' answers are taken in the order of the keys, one or two for each.
 func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
-	// Foreign keys count too: the walk's pace and its progress are those of Redis and not of our keys.
+	// Foreign keys count too: the walk's pace and progress are measured in all keys of Redis.
 	found.Keys = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {
@@ -108,7 +108,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	// A plain pipeline and not Read: a walk must not repair whatever it passes.
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
-			// Its user need not have a document, so only its expiry says whether it is left over.
+			// The user of such a key need not have a document, so only the key's expiry says whether it is a leftover.
 			if one.endsItself() {
 				p.PTTL(ctx, one.name)
 				continue
@@ -194,10 +194,10 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 	return c.dropped(ctx, userDrop, calls)
 }
 
-// Erase deletes every key of a user, for the removal of the user for good. Unlike DropUsers it asks nothing: nobody may
-// have come back.
+// Erase deletes every key of a user, for the removal of the user for good. Unlike DropUsers it checks nothing: the user
+// cannot have come back.
 func (c *Projections) Erase(ctx context.Context, user services.UserID) error {
-	// No script leaves mergeKey behind: it is here for a script that failed midway.
+	// Scripts delete mergeKey themselves; it is here for a script that failed midway.
 	keys := append(allKeys(user), profileKey(user), mergeKey(user))
 	for _, part := range leases {
 		keys = append(keys, redis.UserKey(user, ":"+part))

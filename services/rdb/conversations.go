@@ -14,9 +14,9 @@ var conversationsPut = loadConversationScript("conversations_put")
 const statesPerCall = 25
 
 // PutMemberships writes users' own states in conversations into their documents: the newer of each state wins, and the sums
-// change in the same step. A user without a document, or whose states were lost, is Missing: their rebuild brings the states.
-// Results are in the order of the states; consecutive states of one user share one result. clamped is how many documents had a
-// negative count, which happens only if something else wrote to Redis.
+// change in the same step. For a user without a document, or whose states were lost, the result is Missing: their rebuild
+// writes the states. Results are in the order of the states; consecutive states of one user share one result. clamped is how
+// many documents had a negative count, which happens only if something else wrote to Redis.
 func (c *Projections) PutMemberships(ctx context.Context, states []services.Membership) (results []redis.Result, clamped int, err error) {
 	calls, places := membershipCalls(states)
 	answers, err := c.Results(ctx, conversationsPut, calls)
@@ -24,7 +24,7 @@ func (c *Projections) PutMemberships(ctx context.Context, states []services.Memb
 		return nil, 0, err
 	}
 	results = make([]redis.Result, len(states))
-	// A result counts once, however many of its states follow one another.
+	// Consecutive states of one call share its result, which counts once.
 	for i, place := range places {
 		results[i] = answers[place]
 		if answers[place].Short && (i == 0 || places[i-1] != place) {
@@ -41,7 +41,7 @@ func membershipCalls(states []services.Membership) (calls []redis.Call, places [
 	calls, places = make([]redis.Call, 0, len(states)), make([]int, len(states))
 	for i, state := range states {
 		last := len(calls) - 1
-		// Each state has two arguments beside the first one, so this is statesPerCall states.
+		// After its first argument a call has two for each state, so a call is full at statesPerCall states.
 		if i == 0 || states[i-1].User != state.User || len(calls[last].Args) > 2*statesPerCall {
 			// The first argument is a place for the step of a rebuild, see redis.Chain.
 			calls = append(calls, redis.Call{
@@ -67,8 +67,8 @@ func MembershipParts(states []services.Membership) (parts []redis.Step) {
 
 var conversationsAged = loadConversationScript("conversations_aged")
 
-// FindNextAged computes from the users' states when the next message leaves their counts because of its age, after states were
-// put as of a new day. Until then the document knows only the days of the states that PutMemberships was given.
+// FindNextAged computes from all of the users' states when the next message leaves their counts because of its age. Call it
+// after states were put as of a new day: PutMemberships only moves that time earlier, by the states that it is given.
 func (c *Projections) FindNextAged(ctx context.Context, users []services.UserID) error {
 	calls := make([]redis.Call, len(users))
 	for i, user := range users {

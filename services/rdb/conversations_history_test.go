@@ -62,7 +62,8 @@ func (t *talk) snapshot(user services.UserID) services.Membership {
 	return row
 }
 
-// skipped recounts the messages that a position skips, and the mentions of the user above the position.
+// move sets a user's position, and recounts K (minus the number of messages above it that do not count) and the user's
+// mentions above it.
 func (t *talk) move(row *services.Membership, base int64) {
 	row.Base, row.K, row.Mentions = base, 0, 0
 	for i, message := range t.messages {

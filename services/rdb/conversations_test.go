@@ -19,7 +19,7 @@ func (v view) states(states ...services.Membership) []redis.Result {
 	return results
 }
 
-// All states of a user are written in steps of 100, and read back as one sum.
+// A user's states are written in calls of at most statesPerCall, and are read back as one sum.
 func TestManyStatesAreWrittenInBatches(t *testing.T) {
 	eachView(t, func(v view) {
 		if results := v.states(services.Membership{Conversation: 1, User: reader, Head: 2}); results[0].Status != redis.Missing {

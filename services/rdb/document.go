@@ -32,14 +32,14 @@ import (
 // and versioned fields, see Register.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
-	// Together with the sum of the shared streams N is the version that clients see.
+	// N and the sum of the shared streams make the version that clients see.
 	N             uint64
 	Day           int64
 	Seen          services.PostID
 	FeedCount     int
 	FeedMore      bool                        // the true count is FeedCount or more
 	FeedAged      services.PostID             // posts up to this one are too old to be in FeedCount
-	Unread        int                         // of the whole feed, by SQL: FeedCount or Pulled are lower bounds
+	Unread        int                         // new posts of the whole feed, by SQL, if the other counts are lower bounds
 	UnreadKnown   bool                        // Unread is valid
 	Pulled        []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
 	PulledCount   services.PulledCount        // the node's counts of Pulled at rendering
@@ -68,7 +68,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		if err == nil {
 			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
 		}
-		// Documents of the wrong type take the way of many users, which repairs them.
+		// A document of the wrong type is read as for many users, below, which repairs it.
 		if !redis.IsWrongType(err) {
 			return nil, redis.Unavailable(err)
 		}
@@ -113,8 +113,8 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
-		// While a document is being built, n says nothing of what a reader would be shown. A version that cannot be read is 0, as that
-		// of a missing document: the caller rebuilds either.
+		// While a document is being built, n is not the version that a reader would get. A version that cannot be read is 0,
+		// like that of a missing document: the caller rebuilds both.
 		if texts[0] == "1" && texts[1] == epoch {
 			versions[i], _ = strconv.ParseUint(texts[2], 10, 64)
 		}
@@ -128,7 +128,7 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 // versionFields say which version a document has. They are read each second for every user who is watched.
 var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
 
-// versionReads are lists that Versions uses again.
+// versionReads are lists that Versions reuses.
 var versionReads = sync.Pool{New: func() any { return new([]redis.KeyRead) }}
 
 var versionRaise = loadScript("version_raise")

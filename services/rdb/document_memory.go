@@ -11,17 +11,18 @@ import (
 	"tidings/services/redis"
 )
 
-// documentMemory keeps the documents of the last readers. One that is kept is used only if Redis says, at the same read, that it has
-// not changed: every script that changes what a document says raises its version n, and a document that was lost is born again with
-// a later rm, because a lost n may be counted anew. So a reader gets what a read of the whole document would have given, but for two
-// things that end with the user's next change: the fields of a category that was removed, on a node that has not heard of it; and a
-// field that something else broke, which every other reader of documents finds.
+// documentMemory keeps the documents of the last readers. A kept document is used only if Redis confirms, in the same read,
+// that it has not changed: every script that changes the content of a document raises its version n. A document that was lost
+// may get the same n again, but is born with a later rm. So a reader gets what a read of the whole document would give, with
+// two exceptions, which end with the user's next change: the fields of a removed category, on a node that has not learned of
+// the removal, and a field that another program broke, which all other reads of documents find.
 type documentMemory struct {
 	mu    sync.Mutex // simplelru has no lock of its own
 	users *lru.LRU[services.UserID, keptDocument]
 }
 
-// keptDocument is a document with what it was read by. Readers share what it points to: nobody changes that.
+// keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
+// to, which must not be changed.
 type keptDocument struct {
 	layout   *layout
 	epoch    string
@@ -33,13 +34,13 @@ type keptDocument struct {
 const (
 	// How many documents are kept. One takes about 1.5 KB.
 	documentsKept = 10_000
-	// The bytes of the values of a document that is kept. Parsed they take up to three times that, so that all documents take at most
-	// 60 MB. A user who follows thousands of huge authors has more.
+	// The most bytes of values that a kept document has. Parsed, they take up to three times that, so all kept documents take
+	// at most 60 MB. The document of a user who follows thousands of huge authors is longer.
 	longestKept = 2 << 10
 )
 
-// checkedFields say whether a document is the same. After them come the plain fields of sources that expire, of which, as of the day,
-// each has the present value, and then bornField.
+// checkedFields are read to find whether a kept document is still the same. They are followed by the plain fields of sources
+// that expire, and by bornField. The day and these plain fields change without a new version: their present values are used.
 var checkedFields = []string{"st", "e", "n", "d"}
 
 // bornField is the stamp of a document's birth, or of the last removal from its inbox.
@@ -54,7 +55,8 @@ func newDocumentMemory() *documentMemory {
 	return &documentMemory{users: users}
 }
 
-// of returns the documents that are kept of users and were read by a layout; without a layout for one that is not.
+// of returns the kept documents of users, in their order. The layout is nil for a document that is not kept, or was read by
+// another layout.
 func (m *documentMemory) of(users []services.UserID, layout *layout) []keptDocument {
 	kept := make([]keptDocument, len(users))
 	m.mu.Lock()
@@ -88,11 +90,12 @@ func (c *Projections) ForgetDocuments() {
 	c.memory.users.Purge()
 }
 
-// ForgetDocument drops what this node keeps of a user's document.
+// ForgetDocument drops a user's document, if this node keeps it.
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
-// DocumentsOfReaders is Documents for users who may have been read before on this node: of a document that has not changed since,
-// Redis is asked for its version alone. One that has changed costs a second round trip, and is not ready if that fails.
+// DocumentsOfReaders is Documents for users who may have been read before on this node: of a kept document Redis is asked
+// only for the fields that show whether it has changed. A document that has changed costs a second round trip, and is not
+// ready if that fails.
 func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -129,7 +132,7 @@ func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.U
 	for _, i := range changed {
 		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Of: layout.readBorn})
 	}
-	// Those who have not changed are answered also without it.
+	// An error is ignored: users whose documents have not changed are answered anyway.
 	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {
 		if at == 0 {
 			epoch = c.Epoch()
@@ -145,7 +148,7 @@ func (c *Projections) learn(user services.UserID, layout *layout, texts []string
 	for _, text := range texts {
 		length += len(text)
 	}
-	// Copies: all texts are parts of one string, with values that nobody needs any more.
+	// Copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
 	version, born := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
 	if document.Ready && length <= longestKept {
@@ -161,8 +164,8 @@ func (l *layout) same(kept *keptDocument, texts []string, epoch string) bool {
 	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.born
 }
 
-// current is a document that is still the same, with the fields that change without a new version; not ready if one of them is
-// broken.
+// current returns a kept document that is still the same, with the present values of the fields that change without a new
+// version. It is not ready if one of these is broken.
 func (l *layout) current(kept *keptDocument, texts []string) Document {
 	p := &parser{texts: texts[3:]}
 	document := kept.document

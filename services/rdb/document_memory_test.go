@@ -11,7 +11,8 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// kept reads the reader's document by the memory, in so many round trips.
+// kept reads the reader's document through the memory. It must take the given number of round trips, and give what a whole
+// read gives.
 func (v view) kept(what string, trips int) Document {
 	v.Helper()
 	ctx, counted := redis.WithRoundTrips(v.Context())
@@ -28,8 +29,8 @@ func (v view) kept(what string, trips int) Document {
 	return documents[0]
 }
 
-// Each script that changes what a document says gives it a new version, so that nobody is shown what was kept. What changes
-// without one is read each time.
+// Each script that changes the content of a document gives it a new version, so that no reader gets an outdated kept
+// document. Fields that change without a new version are read each time.
 func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 	eachView(t, func(v view) {
 		for name, write := range v.everyWrite() {
@@ -51,7 +52,8 @@ func TestKeptDocumentsFollowEveryWrite(t *testing.T) {
 	})
 }
 
-// outdated is 1 if this node has kept a document: that of before, which costs a second round trip once it has changed.
+// outdated is 1 if this node keeps an earlier document of the reader: once the document has changed, that costs a second
+// round trip.
 func (v view) outdated() int {
 	kept := v.c.memory.of([]services.UserID{reader}, v.c.layout.Load())
 	if kept[0].layout == nil {
@@ -121,7 +123,8 @@ func TestLongDocumentsAreNotKept(t *testing.T) {
 	})
 }
 
-// A document that was lost may be born again with the version that it had, after the clock was set back. It is another one.
+// A document that was lost may be born again with the version that it had, after the clock was set back. It must not be taken
+// for the kept one.
 func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{Entries: posts(1, 3, counted)})
@@ -136,7 +139,8 @@ func TestADocumentThatIsBornAgainIsReadAgain(t *testing.T) {
 	})
 }
 
-// What leaves a count by its age is marked without a new version, where the count stays the same.
+// The marks of items that are too old move without a new version if the count stays the same; a kept document has the present
+// marks.
 func TestKeptDocumentsAge(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, url string) {
 		expiry := services.SourceExpiry{services.SourceHomeFeed: 2, services.SourceConversations: 2}
@@ -161,7 +165,7 @@ func TestKeptDocumentsAge(t *testing.T) {
 	})
 }
 
-// Of what is kept Redis is asked for a few fields only.
+// For a kept document Redis is asked for a few fields only.
 func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: redistest.NewServer(t).URL(), ReadTimeout: patience})}
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})

@@ -13,8 +13,8 @@ const (
 	authorLength = 5
 	entryLength  = idLength + authorLength + 1
 
-	// The flag is last, so that the two entries of one post, which differ in it, are neighbours and a script finds its
-	// twin.
+	// The flag is last, so that the two possible entries of one post, which differ only in it, are neighbours: a script finds
+	// one from the other.
 	flagCounts = '+'
 	flagListed = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
 	sentinel   = '!' // sorts before every ID; the floor follows it

@@ -16,12 +16,12 @@ type HostsState struct {
 	Day      int64                     // on which the reader was last marked active, since 1970
 }
 
-// HostsRead is the read of the document's fields of a HostsState, whose texts ParseHosts takes. services/live reads them in its own
-// round trip, beside the list of replays.
+// HostsRead reads the fields of a document that make a HostsState; ParseHosts parses them. services/live reads them in its
+// own round trip, beside the list of replays.
 var HostsRead = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField, "d"})
 
-// HostsOf reads what the live boards of readers need of their documents, in one round trip, which one reader shares with other reads. The
-// error is Redis', UNAVAILABLE.
+// HostsOf reads the parts of readers' documents that live boards need, in one round trip. The read for one reader shares its
+// round trip with other reads. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([]HostsState, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	return states, nil
 }
 
-// ParseHosts parses the texts of HostsRead. A document of another epoch is missing, and so is one with a broken field.
+// ParseHosts parses the texts of HostsRead. A document of another epoch counts as missing, and so does one with a broken
+// field.
 func ParseHosts(texts []string, epoch string) (state HostsState) {
 	// The order is that of HostsRead.
 	if texts[0] != "1" || texts[1] != epoch {

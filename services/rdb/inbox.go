@@ -67,8 +67,8 @@ type Merge struct {
 	Pulled  []services.FollowedAuthor
 	Hosts   []services.FollowedAuthor
 	Entries []services.FeedEntry
-	// Uncounted says that none of the author's posts counts, though some may have counted before. The result is then Short if posts
-	// were trimmed that may be theirs and count still. It takes a Fence.
+	// Uncounted says that none of the author's posts counts, though some may have counted before. The result is then Short if
+	// posts of the author that still count may have been trimmed. It requires Fence.
 	Uncounted bool
 }
 
@@ -88,16 +88,16 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Re
 	return c.Result(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
 }
 
-// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and what
-// registered lists have. It fences: see Removed in Snapshot.
+// DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
+// entries in registered lists. It fences: see Removed in Snapshot.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
 	return c.Result(ctx, inboxDrop, redis.Call{
 		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},
 	})
 }
 
-// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500. A reader who does not have the
-// post is Same, and their inbox is fenced all the same.
+// DeleteFromInboxes removes one post from many inboxes, one round trip for each 500. For a reader who does not have the post
+// the result is Same; their inbox is fenced too.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
 	// Without the flag: the deletion must hit the entry, whether it counts or not.
@@ -113,7 +113,8 @@ func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, 
 	return c.Result(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
 }
 
-// AgeFeeds removes the posts up to one from readers' counts, because they are too old; an older post changes nothing.
+// AgeFeeds removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
+// changes nothing.
 func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]redis.Result, error) {
 	calls := make([]redis.Call, len(readers))
 	for i, reader := range readers {
@@ -123,13 +124,13 @@ func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, u
 }
 
 // StampOf takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
-// document, to which nothing can be added.
+// document: nothing can be added then.
 func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.Stamp, error) {
 	return c.Stamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
 }
 
-// MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. A
-// user without a document gets none: their next read rebuilds it, with the day.
+// MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. For a
+// user without a document nothing is recorded: their next read rebuilds the document, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
 	calls := make([]redis.Call, len(users))
 	// The keys of a view are of one user, so each call is one master's: on a cluster the calls go out to all masters at once.
@@ -147,7 +148,7 @@ type InboxPage struct {
 	Cut     bool // older posts exist and are not listed: a feed ends at its 300th entry
 
 	Pulled []services.FollowedAuthor // authors whose posts the caller merges in
-	Above  int                       // how many entries of the inbox are above the page or in it
+	Above  int                       // how many entries of the inbox are above the page
 	Floor  services.PostID           // the newest entry ever trimmed from the inbox; 0: none was
 	Seen   services.PostID           // seen up to
 	Day    int64                     // on which the reader was last marked active, since 1970
@@ -191,7 +192,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		return InboxPage{}, nil
 	}
 	page.Above = int(commands[4].(*redis.IntCmd).Val())
-	// With fewer entries than are listed nothing is cut, and 0 is below every post.
+	// With fewer entries than a feed lists, nothing is cut: oldest stays 0, which is below every post.
 	var oldest services.PostID
 	if last := commands[2].(*redis.StringSliceCmd).Val(); len(last) == 1 {
 		entry, _ := parseEntry(last[0])
@@ -199,7 +200,8 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	}
 	for _, member := range commands[3].(*redis.StringSliceCmd).Val() {
 		entry, ok := parseEntry(member)
-		// Entries beyond the listed ones are slack, which the next trim removes. They are older posts all the same: the feed is cut.
+		// Entries beyond the listed ones are slack, which the next trim removes. They are older posts too, so the feed is
+		// cut.
 		if ok && entry.Post >= oldest {
 			page.Entries = append(page.Entries, entry)
 		}

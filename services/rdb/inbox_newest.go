@@ -22,8 +22,9 @@ func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
 	return ranges
 }
 
-// NewestOfInboxes is Inbox from the top for several readers, in one round trip: of each the newest entries, up to its limit, which is from
-// 1 to services.Retention. So few entries from the top are all listed, and none is above the page: Redis is asked for less. The error is Redis', UNAVAILABLE.
+// NewestOfInboxes reads the first page of several readers' inboxes in one round trip: of each reader the newest entries, up
+// to their limit, from 1 to services.Retention. It asks Redis for less than Inbox does: within that limit all entries are
+// listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 func (v view) wantNewest(what string, ready bool) {
 	v.Helper()
 	for _, limit := range []int{1, 2, 21, services.Retention - 1, services.Retention} {
-		// No post has the greatest ID, so from the one below it the page is the same.
+		// No post has the greatest ID, so the page from the ID below it is the same; Inbox reads that page by position.
 		want, err := v.c.Inbox(v.Context(), reader, services.MaxPostID-1, limit)
 		v.must(err)
 		readers, limits := []services.UserID{other, reader, author, reader}, []int{5, limit, 1, limit}

@@ -29,7 +29,8 @@ func mergeKey(user services.UserID) string { return redis.UserKey(user, ":m") }
 func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") }
 
 // onlineSetKey is one shard of all users with an open subscription on any node: ZSET, user ID -> end of their latest lease in
-// ms. An ended member stays until the next user enters, and the whole key for a lease.
+// ms. A member whose lease has ended stays until the next user enters the shard. The key expires a lease after the last
+// entry.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
 // profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
@@ -44,7 +45,8 @@ func spendingKey(window int64, bucket string) string {
 	return "rl:" + strconv.FormatInt(window, 10) + ":" + bucket
 }
 
-// The parts of ownedKey. A part of a user's view without a name here belongs to another version of this program.
+// The parts of ownedKey that the cleaner tells apart. Every other part is one of a user's view, perhaps by another version of
+// this program.
 const (
 	documentPart = "b"
 	inboxPart    = "i"
@@ -57,7 +59,7 @@ const (
 // have one of the names above that are longer than two letters.
 type ownedKey struct {
 	name, part string
-	user       services.UserID // 0 if it is no user's
+	user       services.UserID // 0 if the key is not a user's
 	mark       string          // of a registered family of keys
 }
 
@@ -87,8 +89,8 @@ func parseKey(name string) (key ownedKey, ours bool) {
 		case part == "p":
 			key.part = copyPart
 		}
-		// A part of one or two small letters is a view's, known or not. The ID must print as it was: {u007} is not
-		// ours.
+		// A part of one or two small letters belongs to a view, known or not. The ID must be written as this program writes
+		// it: {u007} is not ours.
 		short := len(part) > 0 && len(part) <= 2 && strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") == ""
 		return key, short && err == nil && user > 0 && redis.UserKey(key.user, ":"+part) == name
 	}

@@ -15,16 +15,16 @@ import (
 // the existing dots and on the categories of the host application. It never changes after newLayout: a change makes a
 // new one.
 type layout struct {
-	// All slices are as long as fields, except births, which lacks the plain fields and has three values for each of
-	// the others.
+	// late and mayLack have one value for each field except the dots, which come last. births has three values for each field
+	// except plainFields and the dots.
 	types, dots []string
 	hosts       *services.HostCategories
 	expiry      services.SourceExpiry
-	plain       int // of fields: those before the versioned fields
+	plain       int // the number of fields before the versioned ones
 	fields      []string
-	read        *redis.Fields // the same, to read them
-	readBorn    *redis.Fields // the same and bornField, see documentMemory
-	check       *redis.Fields // what says whether a document is still the same
+	read        *redis.Fields // the read of fields
+	readBorn    *redis.Fields // the read of fields and bornField, see documentMemory
+	check       *redis.Fields // the read of checkedFields and those that follow them
 	births      []any         // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
 	late        []bool        // of fields: whether it exists exactly if the field before it does
 	mayLack     []bool        // of fields: whether it may be absent
@@ -79,8 +79,8 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 		register(countsField(category), unborn, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
 	}
-	// A category of the host application may be new: documents from before lack its fields, and that means no
-	// notification.
+	// A category of the host application may be new: documents from before lack its fields, which means that they have no
+	// notification of it.
 	for _, host := range hosts.All() {
 		counts, newest := hostFields(host.ID)
 		register(counts, mayLack, countsPattern)
@@ -116,7 +116,7 @@ func (c *Projections) SetDots(names []string) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	layout := c.layout.Load()
-	if slices.Equal(layout.dots, names) { // documents that are kept stay good
+	if slices.Equal(layout.dots, names) { // so that kept documents stay valid
 		return
 	}
 	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hosts, layout.expiry))
@@ -215,8 +215,8 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
 		return Document{}
 	}
-	// A missing field that may lack reads as unborn. Any other one was lost.
-	// Dots come last and may all lack: they are dealt with at the end.
+	// A missing field that may be absent reads as unborn; any other missing field was lost. Dots come last and may all be
+	// absent: they are read at the end.
 	fixed := len(texts) - len(l.dots)
 	for i, text := range texts[:fixed] {
 		if text != redis.Absent {
@@ -231,7 +231,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	p := &parser{texts: texts[2:fixed]}
 	d := Document{Ready: true, Categories: l.hosts}
 	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
-	// The sign is a suffix, so that a script can compare the whole field with a recount as text.
+	// The "+" is a suffix, so that a script can compare the whole field with a recount as text.
 	count, more := strings.CutSuffix(p.next(), "+")
 	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
 	d.Pulled = p.unpackNamed(PulledAuthors, p.next())
@@ -268,7 +268,7 @@ func (p *parser) registers(l *layout, d *Document) {
 		d.Notifications = append(d.Notifications, p.category(category))
 	}
 	for _, host := range hosts {
-		p.failed = p.failed || (p.texts[0] == unborn) != (p.texts[1] == unborn) // one without the other: it was lost
+		p.failed = p.failed || (p.texts[0] == unborn) != (p.texts[1] == unborn) // one without the other: the other was lost
 		counts := p.category(host.Name)
 		counts.Host = host.ID
 		d.Notifications = append(d.Notifications, counts)
@@ -284,8 +284,8 @@ func (p *parser) registers(l *layout, d *Document) {
 	}
 }
 
-// category reads the two fields of a category of notifications: its counts, and its newest notification. The second has
-// a version of its own for the script alone.
+// category reads the two fields of a category of notifications: its counts, and its newest notification. The second field's
+// own version is only for the script.
 func (p *parser) category(name services.Category) (counts services.CategoryCounts) {
 	if text := p.next(); text != unborn {
 		var err error
@@ -316,7 +316,7 @@ func (p *parser) messageDays(kind string) services.MessageTypeState {
 	return state
 }
 
-// unpack reads conversations and positions, 4 bytes each, as placed in lib_conversations.lua writes them.
+// unpack reads conversations and positions, 4 bytes each, as the function placed of lib_conversations.lua writes them.
 func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	const size = 8
 	if len(packed)%size != 0 {
@@ -335,8 +335,8 @@ func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
 	return list
 }
 
-// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and
-// older what lies before all of them. It stays under 64 bytes, the limit of compact hashes.
+// countsText prints absolute counts as "ver;older;day;c0,...,c7": c0 is the count of the day, c1 of the day before, and older
+// that of all days before these. It stays under 64 bytes, the limit of compact hashes.
 func countsText(counts services.CategoryCounts) string {
 	text := make([]byte, 0, 64)
 	text = strconv.AppendUint(text, counts.Version, 10)

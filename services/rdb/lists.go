@@ -20,12 +20,12 @@ type List struct {
 	Trim *redis.Script // cuts KEYS[1], and returns how many entries it cut
 }
 
-// lists are the registered lists. Package variables fill it before main, and nothing changes it afterwards: it needs no
-// lock.
+// lists are the registered lists. They are registered by package variables before main and never change afterwards, so they
+// need no lock.
 var lists []List
 
-// RegisterList registers a list and returns it. It is for package variables, before the first Projections; a part that is taken
-// panics.
+// RegisterList registers a list and returns it. Call it from package variables, before the first Projections. It panics if
+// the part is taken.
 func RegisterList(list List) List {
 	if slices.ContainsFunc(lists, func(l List) bool { return l.Part == list.Part }) {
 		panic(fmt.Sprintf("rdb: the list %s is registered twice", list.Part))

@@ -129,7 +129,7 @@ func TestCountsNotifyTheNodesOfSubscribers(t *testing.T) {
 		}
 		v.set("NL", "broken")
 		older := likes(1)
-		older.Newest = likes(2).Newest // a versioned field of its own, which is valid
+		older.Newest = likes(2).Newest // stored in a field of its own, which is still valid
 		if result := v.put(likes(1)); result.Status != redis.Applied || v.document().Notifications[0] != older {
 			v.Errorf("over a broken value: %+v, %+v", result, v.document())
 		}

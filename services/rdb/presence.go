@@ -11,9 +11,9 @@ import (
 	"tidings/services/redis"
 )
 
-// OnlineShards is the number of shards of the users who are online. One set of all would be one key, on one master, and
-// a chunk of a fan-out reads some shards and not all. Changed, it would lose those who are online until they renew
-// their leases.
+// OnlineShards is the number of shards of the users who are online. One set of all of them would be one key, on one master,
+// and a chunk of a fan-out needs to read only some shards. A change of the number would lose the users who are online until
+// they renew their leases.
 //
 // Fan-out gives each of its chunks of online users some shards, so there can be no more such chunks than shards.
 const OnlineShards = 64
@@ -25,7 +25,7 @@ func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 // writes twice: by user, for hints, and by shard, for fan-out. A crash of this node leaves nothing behind: all of it
 // ends with the lease.
 func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
-	// The node's clock and not Redis': the readers of the ends compare them with theirs.
+	// By the node's clock and not that of Redis: readers compare the ends with their own clocks.
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
 	until := strconv.FormatInt(end, 10)
@@ -40,7 +40,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
-			// Every entry clears the shard of those whose lease has ended, so that no cleaner has to.
+			// Each call removes users whose lease has ended from the shard, so that no cleaner has to.
 			p.ZAdd(ctx, onlineSetKey(shard), entering...)
 			p.ZRemRangeByScore(ctx, onlineSetKey(shard), "-inf", "("+strconv.FormatInt(now.UnixMilli(), 10))
 			p.Expire(ctx, onlineSetKey(shard), lease)
@@ -86,8 +86,8 @@ func (c *Projections) Online(ctx context.Context, shard int) ([]services.UserID,
 	return users, nil
 }
 
-// Watched returns which of some users have an open subscription on any node. Unlike OnlineOf, it is without those who left. The users
-// of a node that died count until their lease ends. It is one round trip.
+// Watched returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users who left.
+// The users of a node that died are included until their lease ends. It is one round trip.
 func (c *Projections) Watched(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
@@ -159,8 +159,8 @@ func (c *Projections) Leave(ctx context.Context, users []services.UserID) error 
 	})
 }
 
-// presence sends commands that write the presence of users. They may be repeated, so Read may repair a key of the wrong
-// type under them.
+// presence sends commands that write the presence of users. The commands may be repeated, so Read may repair a key of the
+// wrong type in between.
 func (c *Projections) presence(ctx context.Context, fill func(redis.Pipeliner)) error {
 	commands, err := c.Read(ctx, fill)
 	if err != nil {

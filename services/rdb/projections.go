@@ -29,8 +29,8 @@ import (
 // Projections read and write Redis' view of the facts through the engine services/redis. They are safe for concurrent use.
 type Projections struct {
 	*redis.Client
-	// layout is which fields documents have now. Readers load it once for each call, so that one answer is read by one
-	// layout.
+	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
+	// layout by which they asked.
 	layout atomic.Pointer[layout]
 	// changing is held while layout is changed: each change keeps what the others set.
 	changing sync.Mutex
@@ -55,7 +55,7 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 		return nil, err
 	}
 	p := &Projections{Client: client, memory: newDocumentMemory()}
-	// Only this package knows which keys one wrong key takes along.
+	// Only this package knows which keys have to be emptied together with a key of the wrong type.
 	client.EmptyBy(p.empty)
 	types := shape.MessageTypes
 	if len(types) == 0 {
@@ -66,9 +66,8 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	return p, nil
 }
 
-// formOf names what the documents of nodes with these settings have in common; "" without any. It is a part of the
-// epoch: after a change of the settings all documents are rebuilt, because they lack the fields that the new settings
-// need.
+// formOf names the form that these settings give to documents; "" if nothing expires. It is a part of the epoch: after a
+// change of the settings all documents are rebuilt, because they lack the fields that the new settings need.
 func formOf(expiry services.SourceExpiry) (form string) {
 	for _, source := range services.Sources {
 		if expiry.Expires(source) {

@@ -21,9 +21,9 @@ var (
 	rebuildMerge = loadScript("rebuild_merge")
 )
 
-// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are
-// to be read. With refill it also opens the inboxes below their floors. What is whole stays: readers go on with it
-// until the end.
+// BeginRebuild makes the missing documents and inboxes of the users and returns the stamps under which their facts are to be
+// read. With refill it also opens the inboxes below their floors. What is whole stays, and readers use it until the rebuild
+// ends.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
 	// All users share the arguments: how a field is born does not depend on the user.
 	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
@@ -59,8 +59,8 @@ type Rebuilt struct {
 }
 
 // EndRebuild writes the parts, whose scripts record their steps, merges the facts of the feed, marks the document good and
-// reads it, all in one round trip for 500 parts. It is Retry if a part is missing from the document: the rebuild begins
-// again.
+// reads it, all in one round trip for 500 parts. The result is Retry if a part is missing from the document: the rebuild has
+// to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.Step) (rebuilt Rebuilt, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.Step{Call: redis.Call{Args: layout.command(facts.Reader)}})
@@ -84,13 +84,13 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 		if rebuilt.Result, err = redis.ParseResult(reply.Value); err != nil {
 			return Rebuilt{}, fmt.Errorf("%s: %w", steps[i].Script.Name, err)
 		}
-		// Of the parts only states of conversations answer 1 here: a negative count was met. The last writing step
-		// answers whether a refill is due, which a rebuild is.
+		// Among the parts, only states of conversations set Short: a negative count was met. The last writing step sets Short
+		// if a refill is due, but a rebuild is a refill.
 		if i < len(parts) && rebuilt.Short {
 			rebuilt.Clamped++
 		}
 	}
-	// An answer of a Redis that is not trusted, or of another epoch, is no document: the caller reads it again.
+	// An answer of a Redis that is not trusted, or of another epoch, gives no document: the caller reads it again.
 	if values, ok := replies[len(steps)-1].Value.([]any); ok && rebuilt.Status == redis.Applied && c.Trusted() == nil {
 		rebuilt.Document = layout.parse(values, c.Epoch())
 	}
@@ -100,7 +100,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 // rebuildSteps are the writing steps of a rebuild, in their order.
 func rebuildSteps(facts FeedFacts, parts []redis.Step) []redis.Step {
 	steps := slices.Clone(parts)
-	// The merge gets the last step's name: it finds a gap in the chain by asking whether that one was reached.
+	// The merge gets the last step's name: it finds a gap in the chain by asking whether that step was reached.
 	last := redis.Chain(steps)
 	// The order is that of ARGV in rebuild_merge.lua.
 	args := []any{

@@ -19,11 +19,11 @@ type builder struct {
 	c      *Projections
 	user   services.UserID
 	random *rand.Rand
-	later  int64 // messages in the first conversation since
+	later  int64 // messages that were added to the first conversation
 	said   []string
 }
 
-// manyStates are as many conversations, each with one unread message, as take several calls.
+// manyStates is a number of conversations, each with one unread message, whose states take several calls.
 const manyStates = 2*statesPerCall + 10
 
 const segmentBits = 5
@@ -32,7 +32,7 @@ func newBuilder(ctx context.Context, client *Projections, number int) *builder {
 	return &builder{ctx: ctx, c: client, user: services.UserID(1_000_000 + number), random: rand.New(rand.NewPCG(uint64(number), 1))}
 }
 
-// parts are all that the document holds beside its feed.
+// parts are the steps that write all that the document holds beside its feed.
 func (b *builder) parts() []redis.Step {
 	states := make([]services.Membership, manyStates)
 	for i := range states {
@@ -42,7 +42,7 @@ func (b *builder) parts() []redis.Step {
 	return append(RegisterParts(b.user, []Register{SegmentRegister(services.SegmentState{Version: 7, Bits: segmentBits})}), MembershipParts(states)...)
 }
 
-// message is a message in the first conversation, and its projection at once.
+// message adds a message to the first conversation, and projects it at once.
 func (b *builder) message() error {
 	b.later++
 	_, _, err := b.c.PutMemberships(b.ctx, []services.Membership{{Conversation: 1, User: b.user, Head: 1 + b.later, Version: 1}})
@@ -146,7 +146,7 @@ func TestARebuildReturnsItsDocument(t *testing.T) {
 	})
 }
 
-// crossing is what histories of crossing rebuilds do, and the bugs that they must find.
+// crossing runs some random steps of rebuilds that overlap, with losses and messages in between.
 func (b *builder) crossing(steps int) error {
 	var builds [][]redis.Step
 	for range steps {

@@ -44,20 +44,20 @@ const (
 	viewsField        = "V"
 	modesField        = "Q"
 
-	// These two are not versioned fields.
+	// These two fields have no version.
 	feedAgedField = "fx"
 	leavesOnField = "Cx"
 )
 
-// fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. One that few users
-// have may be absent until its first version, as a dot is: each byte counts in the document of an idle user.
+// fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. A field
+// that few users have may be absent until its first version, like a dot: each byte counts in the document of an idle user.
 type fixedRegister struct {
 	field, pattern string
 	mayLack        bool
 }
 
-// fixedRegisters lists them. A new one is added at the end, with mayLack: documents of the release before do not have
-// it.
+// fixedRegisters are the versioned fields of every document. Add a new one at the end, with mayLack: documents of the release
+// before do not have it.
 var fixedRegisters = []fixedRegister{
 	{announcementField, `^%d+;%d+;%d+$`, false},
 	{segmentField, `^%d+;%d+$`, false},
@@ -153,8 +153,8 @@ func CategoryRegisters(counts services.CategoryCounts) []Register {
 	return []Register{{count, countsText(counts)}, {newest, registerValue(counts.Version, counts.Newest.String())}}
 }
 
-// DropCategory takes the fields of a removed category of the host application out of documents. Nobody reads them any more; it frees
-// their memory.
+// DropCategory takes the fields of a removed category of the host application out of documents. The fields are not read any
+// more; this frees their memory.
 func (c *Projections) DropCategory(ctx context.Context, users []services.UserID, id int) error {
 	if len(users) == 0 {
 		return nil
@@ -237,7 +237,7 @@ func ModesRegister(modes services.CategoryModes) Register {
 	return Register{modesField, registerValue(modes.Version, strings.Join(list, ","))}
 }
 
-// modeOf reads the letter before the name of a category. Without a name it is not known.
+// modeOf reads the letter of a mode before the name of a category. known is false for any other letter, or without a name.
 func modeOf(item string) (mode services.CategoryMode, known bool) {
 	if len(item) < 2 {
 		return mode, false
@@ -253,8 +253,8 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 	return mode, false
 }
 
-// modes and the parsers below read one fixed register each. An unborn one is the zero value; version and parts may be
-// broken, which p remembers.
+// modes and the parsers below read one fixed versioned field each. An unborn field reads as the zero value. If its version or
+// a part is broken, p remembers that.
 func (p *parser) modes() (modes services.CategoryModes) {
 	text := p.next()
 	if text == unborn {

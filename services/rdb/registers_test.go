@@ -147,8 +147,8 @@ func FuzzRegisterParts(f *testing.F) {
 	})
 }
 
-// The count of views may be absent: its user touched none. A broken one is not read as nothing: the document is rebuilt, and the count
-// comes from the facts.
+// The count of views is absent if its user has touched none. A broken count does not read as 0: the document is rebuilt, and
+// the count comes from the facts.
 func TestACountOfViewsMayBeAbsent(t *testing.T) {
 	eachView(t, func(v view) {
 		v.build(FeedFacts{})

@@ -25,7 +25,7 @@ const (
 )
 
 // Snapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
-// after the other: a change in between makes them differ for that one time.
+// after the other: a change in between makes them differ in this snapshot.
 type Snapshot struct {
 	Wholeness Wholeness
 	Document  Document
@@ -34,7 +34,7 @@ type Snapshot struct {
 	Strays    int                  // members of the inbox that are no entries
 	Floor     services.PostID      // the newest entry ever trimmed from it
 	Unlisted  services.PostID      // the newest counting entry ever trimmed from it
-	Uncounted services.PostID      // the newest listed entry that does not count, or a newer one
+	Uncounted services.PostID      // at least the newest listed entry that does not count
 	Removed   time.Time            // stamp of birth or of the last removal
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
@@ -103,7 +103,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 		}
 	}
 	snapshot.Document = l.parse(values, epoch)
-	// A rebuild does not look at every state that is there: the view has to be emptied.
+	// A rebuild does not check every state that is stored, so it would not repair this one: the view has to be emptied.
 	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
 		return Snapshot{Wholeness: WrongType}, nil
 	}
@@ -212,8 +212,8 @@ func (s *Snapshot) ownFields() bool {
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil
 }
 
-// RegisterFields are the names of the versioned fields that every document has, or may lack for its birth. Dots are not
-// among them.
+// RegisterFields returns the names of the versioned fields that every document has, or may lack until their first version.
+// Dots are not among them.
 func (c *Projections) RegisterFields() (fields []string) {
 	layout := c.layout.Load()
 	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]

@@ -10,9 +10,9 @@ import (
 // spendingLife is how long a total is kept after its last addition: longer than any window that still counts. Totals need no cleaner.
 const spendingLife = time.Minute
 
-// Spend adds this node's use of some rate limits to the totals of all nodes, in one round trip, and returns the totals.
-// A total belongs to one window. Of an error that came after a write, the use is counted although the caller does not
-// learn the total: the limit is then a little stricter.
+// Spend adds this node's use of some rate limits to the totals of all nodes, in one round trip, and returns the totals. A
+// total belongs to one window. If an error comes after a write, the use is counted although the caller does not learn the
+// total: the limit is then a little stricter.
 func (c *Projections) Spend(ctx context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for i, bucket := range buckets {

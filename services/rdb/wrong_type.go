@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// empty empties what keys of the wrong type belong to: a user's whole view if the key is a part of one, otherwise the key alone.
-// The engine calls it, see redis.Client.EmptyBy.
+// empty repairs keys of the wrong type. It empties the whole view of a user of which a key is a part, and deletes any other
+// key alone. The engine calls it, see redis.Client.EmptyBy.
 func (c *Projections) empty(ctx context.Context, keys []string) error {
 	var calls []redis.Call
 	known := map[string]bool{}

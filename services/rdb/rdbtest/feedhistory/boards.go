@@ -7,8 +7,8 @@ import (
 	"tidings/services/redis"
 )
 
-// Boards is what boards of shows add to a history. Package rdb lies below shows, so the package of shows brings it and runs its histories
-// there.
+// Boards adds boards of shows to a history. Package rdb lies below services/live, so services/live implements Boards and runs
+// these histories.
 type Boards interface {
 	// Event runs one event, of a kind that is BoardKinds or greater.
 	Event(kind int, user, other services.UserID) error
@@ -25,7 +25,7 @@ type Boards interface {
 // AddEvents mixes more kinds of events into the history.
 func (w *World) AddEvents(kinds ...int) { w.deck = append(w.deck, kinds...) }
 
-// Rarity is how many events of a kind AddEvents adds for the kind to be rarer than the others.
+// Rarity is the number of events of a kind to add so that the kind is rarer than the others.
 func (w *World) Rarity() int { return len(w.deck)/8 + 1 }
 
 // Since is when a reader followed an author.
@@ -34,7 +34,7 @@ func (w *World) Since(reader, author services.UserID) (since services.PostID, fo
 	return since, follows
 }
 
-// Queued reports whether a worker waits whose name such accepts.
+// Queued reports whether a worker is queued whose name the function accepts.
 func (w *World) Queued(such func(name string) bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
 }

@@ -114,7 +114,8 @@ func (w *World) Check() error {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
 		before, had := w.shown[user]
-		// The next reader rebuilds it. What was shown last stays in w.shown, and the rebuilt state is compared with that.
+		// The next reader rebuilds such a view. The state shown last stays in w.shown, and the rebuilt state is compared with
+		// it.
 		if !now.whole || now.st != "1" {
 			continue // no reader sees this state
 		}

@@ -45,7 +45,8 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 		return err
 	}
 	pause()
-	// Post, follows and the write are three steps in the program, too. The copy of the post is as old as the read.
+	// Reading the post, reading the follows and writing are three steps in the program too. The copy of the post is as old as
+	// its read.
 	post := *w.posts[id]
 	if post.Deleted && !remove {
 		return nil
@@ -79,8 +80,8 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 	return nil
 }
 
-// addAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program has such a
-// bound of tries too, and leaves the rest to the job's next run.
+// addAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program
+// bounds the tries too, and leaves the rest to the job's next run.
 func (w *World) addAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range Rounds {
 		stamp, err := w.Client.StampOf(w.Ctx, reader)
@@ -111,8 +112,8 @@ func (w *World) addAgain(pause func(), reader services.UserID, id services.PostI
 	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, Rounds)
 }
 
-// reconcile makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, as the two may be
-// queued in the other order than they happened.
+// reconcile makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, because
+// their jobs may be queued in another order than that of the facts.
 func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 	for range Rounds {
 		stamp, err := w.Client.StampOf(w.Ctx, reader)
@@ -198,7 +199,7 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 		pause()
 		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
 		pause()
-		// The position is of an earlier moment than these, as with the statements of the program.
+		// The position (Seen) was read at an earlier moment than these, as in the program.
 		facts.Entries = w.homeFeed(user)
 		facts.Pulled = w.pulledBy(user)
 		if w.Boards != nil {

@@ -11,7 +11,7 @@ type worker struct {
 	name    string
 	do      func(pause func()) error // may run again from its beginning
 	next    func() (error, bool)     // nil until it starts, and after it died
-	stop    func()                   // nil with next
+	stop    func()                   // nil if next is
 	stalled bool
 }
 

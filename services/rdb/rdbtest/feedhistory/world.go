@@ -35,7 +35,7 @@ type World struct {
 	lost   [2]int // range of a user's keys that are lost: the document, the inbox, both
 	stalls int    // one in this many pauses is long
 
-	// The facts. A transaction is one write to these maps: nothing runs between two pauses but the step that is on.
+	// The facts. A transaction is one write to these maps: between two pauses only the current step runs.
 	posts map[services.PostID]*services.Post
 	edges map[edge]services.PostID // the time of the follow
 	seen  map[services.UserID]services.PostID
@@ -52,7 +52,8 @@ type World struct {
 	Rereads bool // false is an injected bug: a removal does not read its edge again
 	late    bool // an injected bug: followers' documents name an author before the author is stored as pulled
 	sweeps  bool // false is an injected bug: a follow does not look for posts that were deleted before it
-	// the posts of an author that a follow reads: one more than an inbox holds, so that the inbox is trimmed and has a floor
+	// depth is the number of an author's posts that a follow reads: one more than an inbox holds, so that the inbox is
+	// trimmed and has a floor.
 	depth int
 }
 
@@ -79,7 +80,8 @@ func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first s
 	for i := range 2 + w.Random.IntN(people-1) {
 		w.Users = append(w.Users, first+services.UserID(i))
 	}
-	// Each history has its own temper, because a bug that needs many stalls, or none, shows in no average one.
+	// Each history has its own mix of events and stalls: a bug that needs many stalls, or none, does not show in an average
+	// history.
 	w.deck, w.pair, w.stalls = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
 	w.lost = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
@@ -130,8 +132,8 @@ const (
 	BoardKinds
 )
 
-// Run runs the history of a number: the same number gives the same history. Its people have IDs from first on, people of their
-// own for each number. prepare changes the world before.
+// Run runs the history of a number: the same number gives the same history. Each number has people of its own, with IDs from
+// first on. prepare changes the world before the history runs.
 func Run(ctx context.Context, client *rdb.Projections, number int, first services.UserID, prepare func(*World)) error {
 	w := newWorld(ctx, client, uint64(number), first+services.UserID(number*people))
 	prepare(w)
@@ -245,7 +247,7 @@ func (w *World) lose(user services.UserID) error {
 	return w.Check()
 }
 
-// visit is a read by the user. It rebuilds what is missing, and now and then what is there.
+// visit is a read by the user. It rebuilds a missing view, and now and then a whole one.
 func (w *World) visit(user services.UserID) error {
 	ready, err := w.ready(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
@@ -273,7 +275,8 @@ func (w *World) work(trouble bool) error {
 	if len(w.queue) == 0 {
 		return nil
 	}
-	// Of the workers from a random one on, the first that is stalled or is not, as drawn; the random one itself if none is.
+	// Starting from a random worker, the first one whose stalled equals late continues; if there is none, the random one
+	// does.
 	late := w.Random.IntN(6) == 0
 	at := w.Random.IntN(len(w.queue))
 	for tries := 0; tries < len(w.queue) && w.queue[at].stalled != late; tries++ {
