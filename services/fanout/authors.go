@@ -17,7 +17,7 @@ import (
 
 // The kinds of jobs of authors' modes. The names are stored in the queue, so they stay the same across releases.
 const (
-	jobMode  = "author.mode"  // key: author. Their audience may have crossed a threshold
+	jobMode  = "author.mode"  // key: author. The author's audience may have crossed a threshold
 	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
 	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: FollowerChunk
 )
@@ -30,8 +30,8 @@ const (
 	modesBatch = 1000
 )
 
-// authorKinds are the kinds of this file. A mode changes the way of later posts and no count. A name in a document
-// makes pulled posts count, so a dead node's naming chunk may concern everybody.
+// authorKinds are the kinds of this file. A mode changes how later posts reach followers, and no count. A name in a document
+// makes the author's pulled posts count, so a dead node's naming chunk may concern everybody.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMode, Class: jobs.Short, Each: jobs.OfUser(f.findMode), Changes: jobs.NoCounts()},
@@ -40,8 +40,8 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// FollowerChunk is a chunk of an author's followers: IDs above After, up to To. It names a range and not the followers,
-// so its job is small, and serves whoever follows when it runs. It is the payload of jobs: the names of its fields are
+// FollowerChunk is a chunk of an author's followers: IDs above After, up to To. It names a range and not the followers, so
+// its job is small, and serves the users who follow when it runs. It is the payload of jobs: the names of its fields are
 // stored.
 //
 // The chunks of one split meet without a gap: After is the To of the chunk before, 0 in the first, and To is the greatest ID in the last.
@@ -115,7 +115,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 		return known, false, err
 	}
 	known, has := found[author]
-	// The zero state is without its number, by which the row is written.
+	// The zero state lacks the author's ID, by which the row is written.
 	known.Number = author
 	again := known.CountedAt.Add(countAgain)
 	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
@@ -164,11 +164,11 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 		}
 		counted.Pull, counted.Unnamed = true, len(chunks)
 		if len(chunks) == 0 {
-			// Nobody has to be named first. A user who follows before the commit below reads that the author is not
-			// pulled: a chunk that nothing waits for names them.
+			// No document has to name the author first. A user who follows before the commit below still reads that the
+			// author is not pulled: a chunk that nothing waits for writes the name into their document.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
-	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk runs this job again
+	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk queues this job again
 	default:
 		counted.Mode = target
 	}
@@ -316,7 +316,7 @@ func (f *Fanout) runModes(ctx context.Context, _ jobs.Job) error {
 }
 
 // SetThresholds sets the thresholds for all nodes, at once and until they are set again. The modes of the authors concerned
-// follow by jobs. INVALID unless 1 <= big <= huge.
+// follow by jobs. It returns INVALID unless 1 <= big <= huge.
 func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err

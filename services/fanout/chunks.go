@@ -16,12 +16,12 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it is those among them who are
-// online now; with Shards, those among the online users of that many shards, wherever their IDs are. It is the payload
-// of jobs: the names of its fields are stored, and a node of the release before may read them.
+// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it serves only those of them who are
+// online now. With Shards it serves instead the followers among the online users of that many shards, whatever their IDs. It
+// is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
 	Post services.PostID `json:"post"`
-	// Author is the post's, so that a chunk can end the fan-out without a read of the post.
+	// Author is the author of the post, so that a chunk can end the fan-out without a read of the post.
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after,omitempty"`
 	To     services.UserID `json:"to,omitempty"`
@@ -35,7 +35,7 @@ type postChunk struct {
 }
 
 // fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk, which
-// replace the parent in one transaction. A pulled post goes to the author's feed alone. Of a post that is in no feed, only
+// replace the parent in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only
 // the copy is updated. It runs for a new post and for a deletion; every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
@@ -73,9 +73,9 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	}
 }
 
-// split replaces the parent by the chunks. Of a new post, only the chunks of online followers are queued now; the last
-// of these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record:
-// feeds leave a deleted post out by its copy, which own has updated.
+// split replaces the parent by the chunks. For a new post, only the chunks of online followers are queued now; the last of
+// these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds
+// leave out a deleted post because its copy, which own has updated, says so.
 func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
 	if kind == jobPush {
@@ -84,7 +84,7 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 			return err
 		}
 		if len(online) > 0 {
-			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one is the chunk that stands for all other chunks
+			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one stands for all chunks that are queued later
 		}
 	}
 	queued, err := jobs.Chunked(kind, chunks)
@@ -193,11 +193,11 @@ func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (si
 	return f.PushedSince(ctx, post.Author)
 }
 
-// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author
-// these are the active users, for any other author those who are not dormant. The cutoffs have some slack, so that
-// everyone whose document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk
-// runs. Should it have changed since the split, a follower is served who would not need it, or is away and will be
-// rebuilt.
+// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a big author these
+// are the active users, for any other author those who are not dormant. The cutoffs have some slack, so that everyone whose
+// document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk runs. If it has
+// changed since the split, followers may be served who need not be; any who are not served count as away, and their documents
+// will be rebuilt.
 func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
@@ -206,17 +206,18 @@ func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since
 	return f.Projector.IdleSince(), nil
 }
 
-// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no
-// upper end: it takes along who follows or returns before its job runs. Without such followers there are no chunks.
+// FollowerChunks splits those of an author's followers who were seen since a time into chunks. The last one has no upper end:
+// it includes users who follow or return before its job runs. Without such followers there are no chunks.
 func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, since time.Time) (chunks []FollowerChunk, err error) {
-	// No transaction around the pages: the chunks are ranges, and ranges that meet leave nobody out, whoever comes and goes.
+	// No transaction around the pages: the chunks are ranges, and ranges that meet leave no user out, whoever follows or
+	// unfollows meanwhile.
 	for after := services.UserID(0); ; {
 		edges, err := people.Followers(ctx, f.store, author, after, f.Chunk, since)
 		if err != nil {
 			return chunks, err
 		}
 		if len(edges) == 0 {
-			if len(chunks) > 0 { // the last chunk is full, and the last one all the same
+			if len(chunks) > 0 { // the last chunk is full, and has no upper end all the same
 				chunks[len(chunks)-1].To = ^services.UserID(0)
 			}
 			return chunks, nil
@@ -231,7 +232,7 @@ func (f *Fanout) FollowerChunks(ctx context.Context, author services.UserID, sin
 	}
 }
 
-// allFollowers is the one chunk of all followers, whoever they are when it is read.
+// allFollowers returns one chunk of all followers that the author has when the chunk is read.
 func allFollowers(author services.UserID) FollowerChunk {
 	return FollowerChunk{Author: author, To: ^services.UserID(0)}
 }
@@ -304,9 +305,9 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 	})
 }
 
-// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox from
-// which anything was removed since may have lost this very author, so it refuses, and post and edge are read again for
-// its reader.
+// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox from which
+// anything was removed since may have lost this very author. It refuses the post, and post and edge are read again for its
+// reader.
 func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
 	adds := make([]rdb.Add, len(edges))
 	for i, edge := range edges {
@@ -326,7 +327,7 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 		}
 	}
 	for _, result := range results {
-		// Same is an entry that an earlier run, or a page of the reader, has put there.
+		// Same means that an earlier run, or a page that was read for the reader, has put the entry there before.
 		if result.Status == redis.Applied {
 			f.delivered.Add(1)
 		}

@@ -1,9 +1,9 @@
 // Package fanout brings posts to followers: fan-out on write, authors' modes, and what a follow or its end changes.
 //
-// A post, a follow or a seen position is on disk with its job before it is answered. It guarantees that every effect on an
-// inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the rebuilds of
-// services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New registers their
-// kinds there.
+// A post, a follow or a seen position is on disk with its job before its command is answered. It guarantees that every effect
+// on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the
+// rebuilds of services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New
+// registers their kinds there.
 //
 // The path of one post of an author with many followers:
 //
@@ -45,7 +45,7 @@ type Config struct {
 	IDs       *services.IDClock
 	Log       *slog.Logger
 
-	// All nodes need the same two values: any of them splits a post, runs its chunks and finds modes.
+	// All nodes need the same two values: every node splits posts, runs chunks and finds modes.
 	Chunk      int                 // followers a chunk job serves; 0 means 2,000
 	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
 }
@@ -90,7 +90,7 @@ func New(cfg Config) *Fanout {
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)
 	}
-	// With the projector's other rows of limited life, so that one node does it at a time.
+	// Registered with the projector's other rows of limited life, so that only one node at a time forgets fan-outs.
 	f.Projector.RegisterLimitedRows("fan-outs with a dead chunk", f.forgetFanouts)
 	return f
 }

@@ -24,8 +24,8 @@ const (
 	jobSeen   = "feed.seen"   // key: user. The mark of their feed moved
 )
 
-// feedKinds are the kinds of this file. What fans out concerns everyone: to list the followers would take as long as to
-// serve them. A follow changes the live board too, because Reconcile merges the shows of a host.
+// feedKinds are the kinds of this file. A fan-out concerns everyone: listing its followers would take as long as serving
+// them. A follow changes the live board too, because Reconcile merges the shows of a host.
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
 	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
@@ -52,8 +52,8 @@ func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }
 
-// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job is the
-// guarantee.
+// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job does it if
+// the command's attempt fails.
 func SeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobSeen, user)
 }
@@ -84,7 +84,7 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	if err != nil {
 		return lag, err
 	}
-	// A chunk's job is younger than its post. The begin of the oldest fan-out counts its earlier chunks too.
+	// A chunk's job is younger than its post. The begin of the oldest fan-out includes the time of its earlier chunks.
 	began, err := posts.OldestFanout(ctx, f.store)
 	if err != nil {
 		return lag, err

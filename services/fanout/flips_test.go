@@ -110,7 +110,7 @@ func (h *flips) step() {
 	}
 }
 
-// work lets a worker run some jobs; with looks it dies after that many of them.
+// work lets a worker run some jobs. It dies after the given number of checks of its context, or never if looks is negative.
 func (h *flips) work(count, looks int) {
 	if err := h.RunSome(count, looks); err != nil {
 		h.t.Fatal(err)

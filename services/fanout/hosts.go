@@ -7,14 +7,14 @@ import (
 	"tidings/services/redis"
 )
 
-// HostMerge merges what a follower may see of a host into the follower's view. The facts were read after a stamp. It
-// returns the host's entry for the document, which the caller writes, or nothing for an author who is no host. refused
+// HostMerge merges a host's items that a follower may see into the follower's view, by an edge that was read after a stamp.
+// It returns the host's entry for the document, which the caller writes, or nothing for an author who is no host. refused
 // reports that something was removed since the stamp.
 //
 // It runs before the script of the posts and may refuse: Reconcile then takes a new stamp and reads everything again.
 type HostMerge func(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
 
-// RegisterHosts sets what a follow merges of a host. Call it before the first job. Without it a follow merges posts
+// RegisterHosts sets the merge of hosts that a follow runs. Call it before the first job. Without it a follow merges posts
 // alone. A second call panics.
 func (f *Fanout) RegisterHosts(merge HostMerge) {
 	if f.hosts != nil {
@@ -23,8 +23,8 @@ func (f *Fanout) RegisterHosts(merge HostMerge) {
 	f.hosts = merge
 }
 
-// mergeHost calls the registered merge; without the feature of shows nobody is a host. Fan-out lies below that feature,
-// so it cannot name it.
+// mergeHost calls the registered merge; without the feature of shows no author is a host. Fan-out lies below that feature, so
+// it cannot name it.
 func (f *Fanout) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if f.hosts == nil {
 		return nil, false, nil

@@ -37,7 +37,8 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	}
 }
 
-// Posts that were trimmed while they counted no longer make the number "or more": the inbox is read again, once.
+// After a mode takes an author's posts out of the count, trimmed posts that counted before no longer make it a lower bound:
+// the inbox is rebuilt, once.
 func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(3)
@@ -74,7 +75,8 @@ func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A late push of a post that was trimmed, which left no trace in the inbox, makes no number "or more" either.
+// A late push of a post below the inbox's floor, which left no entry in the inbox, does not make the count a lower bound
+// either.
 func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w := served(t, nil)
 	users := w.Users(2)
@@ -83,7 +85,7 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w.Quiet(w.Fanout)
 	post := w.Post(author)
 	late := hold(w, post)
-	w.Posts(reader, 400) // which do not count
+	w.Posts(reader, 400) // the reader's own posts do not count
 	w.Must(w.Projector.Rebuild(t.Context(), reader))
 	w.SetFollowMode(author, reader, services.FollowNone)
 	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
@@ -95,8 +97,8 @@ func TestAModeWinsOverAnOlderPushOfATrimmedPost(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A recount finds a mode that the follow itself does not have, although everything else is read from the follow: of an author whose posts
-// are pushed, and of one whose posts are pulled.
+// A recount finds a mode that is stored for a follow but not in the follow's own row, from which all other reads take it: for
+// an author whose posts are pushed, and for one whose posts are pulled.
 func TestARecountFindsAMode(t *testing.T) {
 	for _, way := range []services.AuthorMode{services.AuthorSmall, services.AuthorHuge} {
 		t.Run(fmt.Sprint(way), func(t *testing.T) {

@@ -13,24 +13,23 @@ import (
 	"tidings/services/sql"
 )
 
-// A chunk of online users takes one look-up of a follow for each of them, a thousand in one query: 20 queries, and as
-// many rounds to Redis.
+// A chunk of online users looks up a follow for each of them, a thousand in one query: 20 queries, and as many round trips to
+// Redis.
 const (
 	onlinePerChunk = 20_000 // the most online users that one chunk checks
-	onlineBatch    = 1000   // of them in one query
+	onlineBatch    = 1000   // users looked up in one query
 )
 
-// onlineChunks are the chunks that deliver a post to online followers before all others; none when nobody is online.
-// Each chunk checks a part of all online users. Where these are many more than the followers, checking them would take
-// longer than checking the followers, so each chunk checks a part of the followers. A user who comes online later is
-// served with all others, or by AddInFlight.
+// onlineChunks returns the chunks that deliver a post to online followers before all others; none when no user is online.
+// Each chunk checks a part of all online users. If these are many more than the followers, each chunk checks a part of the
+// followers instead, because that is faster. A user who comes online later is served with all others, or by AddInFlight.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
 	online, err := f.redis.CountOnline(ctx)
 	if err != nil || online == 0 {
 		return nil, err
 	}
-	// Ten to one is an estimate of the costs: one look-up in SQL for an online user; a row of SQL, a visit and a member of
-	// Redis for a follower.
+	// Ten to one is an estimate of the costs. An online user costs one look-up in SQL. A follower costs a row of the follow
+	// and a row of the user in SQL, and a member of a set in Redis.
 	if online > 10*len(chunks)*f.Chunk {
 		followers := slices.Clone(chunks)
 		for i := range followers {
@@ -63,8 +62,8 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 		}
 		f.log.Error("online followers are served with all others", "key", job.Key, "tries", job.Tries+1, "error", err)
 	}
-	// Only the last chunk needs these. It knows that it is the last in the transaction below, where such long reads
-	// must not be.
+	// Only the last chunk needs rest. But a chunk learns that it is the last only in the transaction below, in which such
+	// long reads must not run.
 	rest, err := f.chunks(ctx, jobPush, services.Post{ID: chunk.Post, Author: chunk.Author})
 	if err != nil {
 		return err
@@ -75,7 +74,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		left, err := posts.EndChunk(ctx, tx, chunk.Post)
-		// One is left for the chunks that are not queued yet. More are online chunks that still run.
+		// The last one left stands for the chunks that are not queued yet; any more are online chunks that still run.
 		if err != nil || left > 1 {
 			return err
 		}
@@ -85,7 +84,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 			}
 			return chunk.appendEnd(ctx, tx)
 		}
-		// The counter goes from one for all of them to their number.
+		// The counter held one for all of these chunks; now it gets their number.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
 			return err
 		}
@@ -93,8 +92,8 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// splitOnline separates the followers who are online now from the others. The answer may be a lease old: it decides the
-// order alone.
+// splitOnline separates the followers who are online now from the others. The answer may be a lease old, but it only decides
+// the order.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
@@ -110,7 +109,7 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 	return online, others, nil
 }
 
-// pushOnline serves the followers among the users who are online now. The stamp is older than each follow that it reads.
+// pushOnline serves the followers among the users who are online now. The stamp was taken before the follows are read.
 func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk postChunk) error {
 	for shard := chunk.Shard; shard < chunk.Shard+chunk.Shards; shard++ {
 		online, err := f.redis.Online(ctx, shard)

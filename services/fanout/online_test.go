@@ -214,7 +214,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 			}
 		}
 		post := w.Post(users[0])
-		w.Post(users[1]) // one chunk: no node needs to know
+		w.Post(users[1]) // one chunk: it is never in flight
 		known("before the split")
 		quick, bulk, _ := workersOf(w.Fanout)
 		turn(w, quick)

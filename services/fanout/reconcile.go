@@ -14,8 +14,8 @@ import (
 	"tidings/services/redis"
 )
 
-// stampOf takes a stamp of a reader's view for a merge. A reader without a document needs no merge: a rebuild will read
-// everything.
+// stampOf returns a function that takes a stamp of a reader's view for a merge. A reader without a document needs no merge: a
+// rebuild will read everything.
 func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
 	return func(ctx context.Context) (redis.Stamp, bool, error) {
 		stamp, err := f.redis.StampOf(ctx, reader)
@@ -29,11 +29,11 @@ type edgeNow struct {
 	follows bool
 }
 
-// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of
-// the follow, of a change of its mode, of the unfollow and of every repetition of these. If the edge exists, it merges
-// the author's newest posts, of which those after the follow count, and the replays of their shows, and names the
-// author in the document if their posts are pulled or they are a host. If there is no edge, it removes all of the
-// author's items, and then reads the edge again.
+// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of a
+// follow, of a change of its mode and of an unfollow, and may be repeated. If the edge exists, it merges the author's newest
+// posts, of which those after the follow count, and the replays of their shows, and names the author in the document if their
+// posts are pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge
+// again.
 func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
 	err := jobs.Merge[redis.Stamp, edgeNow]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
@@ -52,11 +52,11 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 	if err != nil {
 		return err
 	}
-	return f.Projector.Mark(ctx, []services.UserID{reader}) // nothing was merged without a document, and the count comes from the facts
+	return f.Projector.Mark(ctx, []services.UserID{reader}) // also without a document: the count then comes from the facts
 }
 
 // mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the
-// stamp. The order is: names and lists of the feature of shows first, as they may refuse; then one script for posts and names.
+// stamp. The order is: names and lists of shows first, because they may refuse; then one script for posts and names.
 func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
 	pulled, err := f.pulled(ctx, edge)
 	if err != nil {
@@ -119,7 +119,7 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 	for _, post := range newest {
 		known[post] = true
 	}
-	// What is held and not among the newest is older than these, or deleted.
+	// A held post that is not among the newest is older than these, or deleted.
 	doubtful := slices.DeleteFunc(held, func(post services.PostID) bool { return known[post] })
 	if len(doubtful) == 0 {
 		return nil

@@ -170,7 +170,7 @@ func TestAnUnfollowRefills(t *testing.T) {
 	}
 }
 
-// So does the deletion of many posts, by a job of its own.
+// The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
 	w := world(t, nil)
 	users := w.Users(2)
@@ -188,8 +188,8 @@ func TestMassDeletionRefills(t *testing.T) {
 	}
 }
 
-// The node where a reader is online hears at once of everything that a follow, a mode and an unfollow change: it does not wait for a
-// comparison.
+// The node where a reader is online gets a hint at once of everything that a follow, a mode and an unfollow change: it does
+// not wait for reconciliation.
 func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(2)

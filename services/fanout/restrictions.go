@@ -22,8 +22,8 @@ func (f *Fanout) restrictionKinds() []jobs.Kind {
 	}
 }
 
-// MuteEndJob ends a mute at its time, unless the mute changes before. The job is not deleted when it does: endMute
-// looks at the mute.
+// MuteEndJob ends a mute at its time, unless the mute changes before. The job stays when the mute changes: endMute checks the
+// mute.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobMuteEnd, jobs.PairKey(muter, muted))
 	job.NotBefore = until

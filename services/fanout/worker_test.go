@@ -41,7 +41,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w.Agree(users...)
 }
 
-// A chunk serves the followers at the time when it runs, whoever followed at the time of the split.
+// A chunk serves the followers at the time when it runs, not those at the time of the split.
 func TestAChunkServesThePresentFollowers(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(8)
@@ -57,7 +57,7 @@ func TestAChunkServesThePresentFollowers(t *testing.T) {
 	w.Agree(users...)
 }
 
-// A split that another worker has made already leaves nothing: its chunks are not queued twice.
+// A worker that splits a job after another worker did changes nothing: the chunks are not queued twice.
 func TestALateSplitLeavesNothing(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(6)
@@ -79,7 +79,7 @@ func TestALateSplitLeavesNothing(t *testing.T) {
 	w.Agree(users...)
 }
 
-// Workers of two nodes share the work, and each piece is done.
+// Workers of two nodes share the work, and every job is done.
 func TestTwoNodesShareTheWork(t *testing.T) {
 	w := world(t, smallChunks)
 	users := w.Users(6)

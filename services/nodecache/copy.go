@@ -12,8 +12,8 @@ import (
 // mostCopying bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis queues it again.
 const mostCopying = 10_000
 
-// copying holds what this node has read from SQL because Redis had no copy. A loop puts it into Redis for other nodes, after
-// the answer, which does not wait for it.
+// copying queues the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
+// Redis for other nodes; no answer waits for it.
 type copying struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
@@ -28,8 +28,8 @@ func newCopying() copying {
 	}
 }
 
-// add queues what SQL has answered, and wakes the loop. Only IDs are queued: the loop takes the values from the cache, which may be newer
-// by then.
+// add queues posts and users that SQL has returned, and wakes the loop. Only IDs are queued: the loop takes the values from
+// the cache, which may be newer by then.
 func (c *copying) add(posts []services.PostID, users []services.UserID) {
 	if len(posts)+len(users) == 0 {
 		return
@@ -60,7 +60,7 @@ func (c *copying) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies what is queued at a turn of the log, for values that were queued before the loop ran.
+// copyAtTurn copies the queued values at a turn of the log, for those that were queued before the loop ran.
 func (r *Reader) copyAtTurn(ctx context.Context) error {
 	r.copyOnce(ctx)
 	return nil

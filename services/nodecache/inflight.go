@@ -19,7 +19,7 @@ const JobFanOut = "post.fanout"
 
 // When a fan-out that no worker has begun counts as late, and how many of those are looked at.
 const (
-	// waitsAfter is how long a job may normally wait. A job that has waited no longer counts as running.
+	// waitsAfter is how long a job may normally wait. A job that has not waited longer than that counts as running.
 	waitsAfter = 250 * time.Millisecond
 	// mostWaiting bounds the number of waiting posts that are read, those waiting longest first: a page merges them in one by
 	// one.
@@ -65,8 +65,8 @@ type InFlight struct {
 	waiting map[services.PostID]waiting              // fan-out not begun, because the workers are behind
 }
 
-// waiting is a post whose fan-out no worker has begun yet. A post that is not pushed needs no merging and has no entry in
-// the list.
+// waiting is a post whose fan-out no worker has begun yet. A post that is not pushed need not be merged into pages, and is
+// not in List.
 type waiting struct {
 	posts.InFlightFanout
 	pushed bool

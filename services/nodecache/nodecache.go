@@ -25,7 +25,7 @@ import (
 // keptByDefault is how many posts a node caches: with bodies of a few hundred bytes some tens of MB.
 const keptByDefault = 100_000
 
-// Facts is the union of the caches' facts: SQL.
+// Facts is the union of the facts that the caches read. SQL implements it.
 type Facts interface {
 	changelog.Log
 	people.MemoryFacts
@@ -39,7 +39,7 @@ var _ Copies = (*rdb.Projections)(nil)
 // Config configures the caches of a node.
 type Config struct {
 	Facts Facts
-	Redis Copies // what the caches keep in Redis for all nodes
+	Redis Copies // the copies that the caches keep in Redis for all nodes
 	Log   *slog.Logger
 	Clock services.Clock // nil is the machine's clock
 	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms

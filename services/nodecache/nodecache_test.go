@@ -30,7 +30,7 @@ type engines struct {
 	unfinished  []posts.InFlightFanout
 	sqlPulled   int
 	waiting     []string  // keys of fan-out jobs
-	madeBy      time.Time // asked for last
+	madeBy      time.Time // as given to the last call of WaitingKeys
 
 	sqlPosts, sqlUsers, sqlLogs, redisCalls, put int
 	sqlLogHeads                                  atomic.Int64 // read while the caches run

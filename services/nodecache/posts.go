@@ -23,8 +23,8 @@ type Posts struct {
 	facts PostFacts
 }
 
-// newPosts makes an empty cache for so many posts, 0 for 100,000, which follows the log. When a part of the log was
-// missed the cache is emptied: which of its posts have changed is not known.
+// newPosts makes an empty cache that follows the log. capacity is the number of posts; 0 means 100,000. If a part of the log
+// was missed the cache is emptied, because it is not known which of its posts have changed.
 func newPosts(log *changelog.Follower, facts PostFacts, capacity int) *Posts {
 	if capacity == 0 {
 		capacity = keptByDefault

@@ -12,7 +12,7 @@ import (
 	"tidings/services/posts"
 )
 
-// What is kept of an author is what a page can list, and some more, so that deletions seldom force a new read.
+// Of each author the cache keeps the posts that a page can list, and some more, so that deletions seldom force a new read.
 const (
 	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
 	pulledSlack = 32                      // how many more before the next trim
@@ -49,8 +49,8 @@ type pulledAuthor struct {
 	early   uint64            // how many later changes are applied already
 }
 
-// PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them, and may keep
-// them: the cache never writes into what it has given out.
+// PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them, and may keep them:
+// the cache never writes into posts that it has returned.
 type PulledPosts struct {
 	services.FollowedAuthor
 	Posts []services.PostID
@@ -75,7 +75,7 @@ func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor)
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
-// learned adds what this node knows of the authors in users' badges: see changelog.Stream.
+// learned adds the sequences of the authors in users' badges, as this node knows them: see changelog.Stream.
 func (p *Pulled) learned(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -112,8 +112,8 @@ func (p *Pulled) Learn(ctx context.Context, lists ...[]services.FollowedAuthor) 
 	}
 }
 
-// Count counts the authors' posts that are newer than both the reader's seen position and the follow. More says that
-// posts which memory no longer holds may count too.
+// Count counts the authors' posts that are newer than both the reader's seen position and the follow. More says that posts
+// which the cache no longer holds may count too.
 func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -155,7 +155,7 @@ func (p *Pulled) Changed(change PullChange, version uint64) {
 	p.readers.Notify()
 }
 
-// apply applies an entry of the log. One that cannot be read is of a newer version of this program.
+// apply applies an entry of the log. An entry that cannot be read was written by a newer version of this program.
 func (p *Pulled) apply(entry changelog.Entry) {
 	change, err := ParsePullChange(entry)
 	if err != nil {
@@ -223,7 +223,7 @@ func (p *Pulled) install(authors []services.UserID, read map[services.UserID]pos
 			continue
 		}
 		next := &pulledAuthor{posts: facts.Posts, floor: facts.Floor, version: facts.Version}
-		// Changes of this node that SQL had at the read are done with; later ones are applied on top, in their order.
+		// This node's own changes that the read from SQL includes are dropped; later ones are applied on top, in their order.
 		for _, version := range slices.Sorted(maps.Keys(p.early)) {
 			switch change := p.early[version]; {
 			case change.Author != author:
@@ -306,9 +306,9 @@ func (p *Pulled) change(author *pulledAuthor, change PullChange) {
 	}
 }
 
-// sequence rises with every change, in whatever order this node learns of changes, and is greatest when it knows all of them. early changes
-// have versions above version, which are whole numbers: the version of the last change is therefore at least version + early. The sum
-// counts twice, so that it can be one less while older posts still have to be read.
+// sequence rises with every change, in whatever order this node learns of changes, and is greatest when it knows all of them.
+// early changes have versions above version, which are whole numbers: the version of the last change is therefore at least
+// version + early. The sum is doubled, so that it can be one less while older posts still have to be read.
 func (a *pulledAuthor) sequence() uint64 {
 	sequence := 2 * (a.version + a.early)
 	if a.short() {

@@ -162,7 +162,7 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 	}
 }
 
-// The first load contains what this node did before it, and what other nodes did since.
+// The first load contains this node's changes before it, and the later changes of other nodes.
 func TestALoadAfterAnOwnPost(t *testing.T) {
 	s := newStage()
 	s.own(s.change(huge, 5, false, noon))
@@ -176,8 +176,8 @@ func TestALoadAfterAnOwnPost(t *testing.T) {
 	s.counts(t, 0, 1, of(huge)...)
 }
 
-// The cache keeps a bounded number of an author's posts. Below is a floor, and a count that the floor may cut short says so.
-// When deletions leave too few posts, older ones are read.
+// The cache keeps a bounded number of an author's posts. Below them is a floor, and a count that may lack posts below it says
+// so. When deletions leave too few posts, older ones are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
 	s := newStage()
 	s.run(t)

@@ -27,8 +27,8 @@ type Reader struct {
 	log    *slog.Logger
 }
 
-// newReader makes a reader. What it reads from SQL because Redis has no copy is copied to Redis in the background, beside the
-// log's turns.
+// newReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the background, by
+// a loop and at each turn of the log.
 func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies Copies) *Reader {
 	r := &Reader{posts: posts, people: people, copies: copies, copy: newCopying(), log: log.Logger()}
 	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
@@ -48,8 +48,8 @@ func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, u
 	return r.read(ctx, posts, users, true)
 }
 
-// read is Read, with authors ReadWithAuthors. The authors of cached posts are known before the first round trip and share it. Those of
-// other posts are known only when these have been read.
+// read is Read or, with authors, ReadWithAuthors. The authors of cached posts are known before the first round trip and share
+// it. Those of other posts are known only when these have been read.
 func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)
@@ -78,7 +78,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 			return nil, nil, err
 		}
 	}
-	// Only what Redis lacked is copied: the rest came from there, or was in the cache.
+	// Only values that Redis lacked are copied: the others came from there, or were in the cache.
 	r.copy.add(missingPosts, missingUsers)
 	return foundPosts, foundUsers, nil
 }
@@ -131,7 +131,7 @@ func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]
 	if err != nil {
 		return posts, users
 	}
-	// Take keeps a copy out of the cache that is older than a change of which the log has told.
+	// Take keeps copies out of the cache that are older than a change that the log has reported.
 	if len(posts) > 0 {
 		posts = r.posts.Take(foundPosts, copiedPosts, posts)
 	}

@@ -29,8 +29,8 @@ func (p *Projector) BeginActivity(ctx context.Context) error {
 	return p.putActivity(ctx, configured, false)
 }
 
-// SetActivity sets the thresholds after which users count as idle and dormant, for all nodes, until they are set again.
-// INVALID unless both are 1 to 8,760 hours and the idle threshold is not above the dormant one.
+// SetActivity sets the thresholds after which users count as idle and dormant, for all nodes, until they are set again. It
+// returns INVALID unless both are 1 to 8,760 hours and the idle threshold is not above the dormant one.
 func (p *Projector) SetActivity(ctx context.Context, thresholds services.ActivityThresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (p *Projector) putActivity(ctx context.Context, next services.ActivityThres
 }
 
 // ActiveSince is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleSince, because a
-// document that does not count as away is shown without a rebuild, so every post that it lists must have been pushed to it.
-// The exact dormancy threshold alone could pass hours before the end of the whole day after which the document counts as
+// document that does not count as away is shown without a rebuild, so every post that it should list must have been pushed to
+// it. The exact dormancy threshold alone could pass hours before the end of the whole day after which the document counts as
 // away, if both thresholds are close.
 func (p *Projector) ActiveSince() time.Time {
 	dormant, idle := p.activity().DormantSince(p.clock.Now()), p.IdleSince()

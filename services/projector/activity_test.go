@@ -78,8 +78,8 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 	})
 }
 
-// For any thresholds and any times of their changes, a returning user sees the feed of the facts: no post is missing that the thresholds of
-// its time kept from them.
+// For any thresholds and any times of their changes, a returning user sees the feed of the facts: no post is missing because
+// of the thresholds that held when it was published.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 	w := world(t)
 	users := w.Users(5)

@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Arrival writes what a feature keeps of a user who visits. It runs in the transaction that records the visit, and before the visit is
-// recorded, so it still reads the time of the visit before. It may be repeated.
+// Arrival writes a feature's own data when a user visits. It runs in the transaction that records the visit, and before the
+// visit is recorded, so it still reads the time of the previous visit. It may be repeated.
 type Arrival func(ctx context.Context, tx *sql.Tx, user services.UserID) error
 
 // OnArrival registers an arrival. All features register theirs before the first visit.

@@ -24,10 +24,11 @@ const (
 	passWithin   = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
-// Cleaner removes from Redis what nobody needs any more: entries of inboxes and of lists of replays beyond those listed, all keys of users
-// who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks along all keys in runs, in
-// small steps. Several nodes may run one cleaner each: they take turns, and others take over from one that dies. It touches only Tidings'
-// keys. What it drops can be rebuilt: a user who returns gets a new view from the facts.
+// Cleaner removes data from Redis that is no longer needed: entries of inboxes and of lists of replays beyond those listed,
+// all keys of users who are dormant or not in SQL, parts of a view without a document, and copies without an expiry. It walks
+// along all keys in runs, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from
+// one that dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new view from the
+// facts.
 type Cleaner struct {
 	projector *Projector
 	every     time.Duration
@@ -113,9 +114,9 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce takes the next turn if it is due, and reports whether it took one. A turn ends after a number of steps, or
-// well before its lease does, so that the nodes share a run and a lost lease is rare. Without the lease the steps did
-// no harm: each of them may be repeated.
+// RunOnce takes the next turn if it is due, and reports whether it took one. A turn ends after a number of steps, or well
+// before its lease does, so that the nodes share a run and a lost lease is rare. Steps without the lease do no harm either:
+// each of them may be repeated.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
 	turn, took, err := takeCleanerTurn(ctx, p.store, c.every, turnLease)
@@ -198,7 +199,7 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	return to, ended, nil
 }
 
-// trimLists cuts registered lists. What is shown stays the same.
+// trimLists cuts registered lists. The entries that readers see stay the same.
 func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Freed) error {
 	if len(long) == 0 {
 		return nil

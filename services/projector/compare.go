@@ -43,8 +43,8 @@ type Comparison struct {
 	facts    []any
 }
 
-// Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and
-// facts stayed the same in between is an error, and no change under way.
+// Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and facts
+// stayed the same in between is an error; any other may be a change under way.
 func (c Comparison) Digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
 }
@@ -97,8 +97,8 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 	return differed, p.Remake(ctx, user)
 }
 
-// auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in the future
-// would keep later visits from being recorded, so that the user would become dormant while they are here.
+// auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in
+// the future would keep later visits from being recorded, so that the user would become dormant although they visit.
 func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
 	if shown.Removed.After(time.UnixMicro(int64(stamp)).Add(slack)) {
@@ -110,9 +110,9 @@ func (p *Projector) auditStamps(shown rdb.Snapshot, stamp redis.Stamp) (differs 
 	return differs
 }
 
-// auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or be as
-// it was born where the facts have none. Dots are compared on their own, because a document has fields only of those
-// that the user dismissed.
+// auditRegisters compares the versioned fields. Each field of the document must have the value of the facts, or its value at
+// birth if the facts have none. Dots are compared on their own, because a document has fields only of those that the user
+// dismissed.
 func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, shown rdb.Snapshot) (any, []string, error) {
 	facts, err := p.registerFacts(ctx, user)
 	if err != nil {
@@ -181,8 +181,8 @@ func sameRegister(field, want, got string) bool {
 	return aged(a, today) == aged(b, today)
 }
 
-// aged returns counts as they are on a later day: each moves to an older place, and those that have passed the last are
-// added up.
+// aged returns counts as they are on a later day: each moves to an older place, and those that have passed the last place are
+// added to Older.
 func aged(counts services.CategoryCounts, today int64) services.CategoryCounts {
 	passed := today - counts.Day
 	moved := counts

@@ -9,8 +9,8 @@ import (
 // Expiry is how long items of each source stay in its count.
 func (p *Projector) Expiry() services.SourceExpiry { return p.cfg.Expiry }
 
-// AgeFeeds takes the posts that are too old on a day out of readers' counts. They stay in the list. A reader without a
-// document needs nothing: a rebuilt one is aged when it is rendered.
+// AgeFeeds takes the posts that are too old on a day out of readers' counts. They stay in the list. For a reader without a
+// document nothing is done: a rebuilt document is aged when it is rendered.
 func (p *Projector) AgeFeeds(ctx context.Context, readers []services.UserID, today int64) error {
 	results, err := p.redis.AgeFeeds(ctx, readers, p.cfg.Expiry.Mark(services.SourceHomeFeed, today))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // cleanerRedis names the one row: the cleaner of Redis.
 const cleanerRedis = "redis"
 
-// The one row of the table has two states. With a place a run is under way, held by whoever has its token until the
-// lease ends. Without a place no run is, and began_at says when the last one began.
+// The one row of the table has two states. With a place, a run is under way, and the node with the token holds it until the
+// lease ends. Without a place, no run is under way, and began_at says when the last one began.
 var (
 	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
 
@@ -47,8 +47,8 @@ type cleanerRun struct {
 	Freed   string    // what that run freed
 }
 
-// takeCleanerTurn takes the next part of the run under way, or begins a run when the last one began every or longer ago. taken is false
-// when no run is due or another node has the turn.
+// takeCleanerTurn takes the next part of the run under way, or begins a run if the last one began at least every ago. taken
+// is false if no run is due or another node has the turn.
 func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration) (turn cleanerTurn, taken bool, err error) {
 	var token string
 	var beganAt, leaseUntil, doneAt int64
@@ -99,7 +99,7 @@ func askForCleaning(ctx context.Context, s *sql.DB) error {
 	})
 }
 
-// cleanerRun reads the state of the cleaner's runs.
+// readCleanerRun reads the state of the cleaner's runs.
 func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
 	var place, freed, token string
 	var beganAt, leaseUntil, doneAt int64

@@ -19,7 +19,7 @@ type feedFactsOf struct {
 	count    int
 	modes    map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
 	unlisted services.PostID                         // the newest counting post at or below the inbox's floor
-	pulled   []services.FollowedAuthor               // by their IDs
+	pulled   []services.FollowedAuthor               // in the order of their IDs
 }
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
@@ -38,7 +38,8 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
 		return nil, nil, err
 	}
-	// A document from tomorrow: it left out posts that still count, so a comparison of counts would say no more.
+	// The document has aged to a later day and leaves out posts that still count: a comparison of the counts would find
+	// nothing more.
 	if shown.Document.FeedAged > p.cfg.Expiry.Mark(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
@@ -71,7 +72,7 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 		}) {
 		differs = append(differs, "home feed: modes of follows")
 	}
-	// The inbox need not hold what lies at or below its floor, though SQL has it.
+	// SQL also has posts at or below the inbox's floor, which the inbox need not hold.
 	listed := facts.entries
 	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {
 		listed = listed[:len(listed)-1]
@@ -87,8 +88,8 @@ func feedDiffers(facts feedFactsOf, shown rdb.Snapshot) (differs []string) {
 			counting++
 		}
 	}
-	// The count must follow from the list by the rule of the scripts, and agree with SQL: equal, or a lower bound that
-	// says so.
+	// The count must follow from the list by the rule of the scripts, and agree with SQL: equal, or a lower bound that is
+	// marked as one.
 	more := counting > services.Retention || shown.Unlisted > mark
 	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
 	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {

@@ -5,7 +5,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// The kinds of its jobs.
+// The kinds of the projector's jobs.
 const (
 	jobPolicy = "policy" // key: user. Their display policy of badges changed
 	jobRefill = "refill" // key: user. Their inbox has room for older posts

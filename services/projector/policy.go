@@ -13,7 +13,8 @@ func (p *Projector) ProjectPolicy(ctx context.Context, user services.UserID) err
 	return p.Project(ctx, user, p.policyRegisters)
 }
 
-// policyRegisters reads a user's display policy as a register, for rebuilds and for ProjectPolicy; none for a user who never set one.
+// policyRegisters reads a user's display policy as a versioned field, for rebuilds and for ProjectPolicy. It returns none for
+// a user who never set a policy.
 func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {

@@ -1,5 +1,5 @@
-// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds,
-// versioned fields, the audit's comparison, idle users, the cleaner. Features register what they keep of a user.
+// Package projector projects the facts of a user into their document and inbox, and keeps both right: rebuilds, versioned
+// fields, the audit's comparison, idle users, the cleaner. Features register the data that they keep of a user.
 //
 // It guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
 // all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails,
@@ -9,13 +9,13 @@
 // from SQL, Put writes it, and Changed sends hints and marks the user for the change stream. A view that is missing,
 // broken or older than the user's absence takes the long one, Rebuild:
 //
-//  1. Arrive records the visit, so that whatever is published from now on is pushed to the user.
+//  1. Arrive records the visit, so that all posts published from now on are pushed to the user.
 //  2. rdb.BeginRebuild makes what is missing, marked as being built, and returns a stamp. Writers find the keys and write into them.
 //  3. rebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
-//  4. rdb.EndRebuild merges it under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
+//  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
 //
-// Readers answer from SQL in the meantime. The audit (Compare) reads the same facts by other statements and names what
-// differs; the cleaner and the janitor remove what nobody needs any more.
+// Readers answer from SQL in the meantime. The audit (Compare) reads the same facts by other statements and names the
+// differences; the cleaner and the janitor remove data that is no longer needed.
 package projector
 
 import (
@@ -70,7 +70,7 @@ type Projector struct {
 	rebuilds     singleflight.Group
 	slots        chan struct{} // of rebuilds
 	rebuilt      rebuildCounts
-	readers      []namedReader // of registers
+	readers      []namedReader // of versioned fields
 	auditParts   []namedPart
 	rebuildParts []namedRebuildPart
 	arrivals     []Arrival
@@ -91,7 +91,8 @@ func New(cfg Config) *Projector {
 	if cfg.IdleAfter == 0 {
 		cfg.IdleAfter = 7 * 24 * time.Hour
 	}
-	// A user who is idle longer than they may be active would get no posts pushed and no rebuild.
+	// If IdleAfter were longer than ActiveFor, users would get no posts pushed (dormant) and no rebuild (not idle yet) in
+	// between.
 	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
 	if cfg.Rebuilds == 0 {
 		cfg.Rebuilds = 16
@@ -113,19 +114,20 @@ func New(cfg Config) *Projector {
 // today is the day of now, since 1970.
 func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 
-// OnMark registers a function that durably records whose badges jobs may have changed. It runs before the job is done, also when the job is
-// repeated and finds nothing left to change. marking reports whether it does anything at the time. Register before the first job.
+// OnMark registers a function that durably records the users whose badges jobs may have changed. It runs before the job is
+// done, also when the job is repeated and finds nothing left to change. marking reports whether it does anything at the time.
+// Register before the first job.
 func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error, marking func() bool) {
 	p.marks, p.marking = append(p.marks, mark), append(p.marking, marking)
 }
 
-// Marking reports whether Mark does anything now: a job that reads users for nothing else need not read them otherwise.
+// Marking reports whether Mark does anything now. If it does not, a job need not read users only to mark them.
 func (p *Projector) Marking(ctx context.Context) bool {
 	return jobs.Within(ctx) && slices.ContainsFunc(p.marking, func(marking func() bool) bool { return marking() })
 }
 
-// Mark records users whose documents a job has changed. Outside of a job it does nothing: what a command changes at once, its
-// job changes again.
+// Mark records users whose documents a job has changed. Outside of a job it does nothing: a document that a command changes
+// at once is changed again by its job.
 func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
 	if len(p.marks) == 0 || !jobs.Within(ctx) {
 		return nil
@@ -138,7 +140,8 @@ func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
 	return nil
 }
 
-// Changed is Hint for what a job may have changed, and records it; see OnMark. If it fails, the job must run again.
+// Changed sends hints for the documents that a job has changed, and records all the users by Mark. If it fails, the job must
+// run again.
 func (p *Projector) Changed(ctx context.Context, users []services.UserID, results []redis.Result) error {
 	p.hint(ctx, users, results)
 	return p.Mark(ctx, users)
@@ -148,7 +151,7 @@ func (p *Projector) Changed(ctx context.Context, users []services.UserID, result
 // the change.
 func (p *Projector) hint(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
-	// Nodes are there only with Applied: what did not change needs no hint.
+	// Only an Applied result has Nodes: a document that did not change needs no hint.
 	for i, result := range results {
 		for _, node := range result.Nodes {
 			byNode[node] = append(byNode[node], redis.Hint{User: users[i], N: result.N})

@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql"
 )
 
-// RebuildEntries is how much of a feed a rebuild reads: the entries that an inbox keeps, and one more to know whether older
-// ones exist.
+// RebuildEntries is the number of a feed's entries that an inbox keeps after a rebuild. The rebuild reads one more, to know
+// whether older ones exist.
 const RebuildEntries = services.Retention + 32
 
 // rebuildWithin bounds a rebuild with its wait for a slot: after it the callers answer UNAVAILABLE, and the next reader
@@ -51,8 +51,9 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, refil
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
 	if refill {
-		// Who asks for a refill has just taken posts out of the inbox. A run that is about to write may have read them and be done: it is not
-		// shared from now on. A rebuild may be: who asks for one has found no whole view, and this run makes one.
+		// A caller of a refill has just taken posts out of the inbox. A run that is about to write may end without regard to
+		// that, so callers do not share it from now on. A rebuild may be shared: its callers have found no whole view, and
+		// this run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.Once(ctx, key, "the feed", func(ctx context.Context) (err error) {
@@ -93,7 +94,7 @@ func (p *Projector) Once(ctx context.Context, key, view string, rebuild func(con
 
 // RebuildStats are the numbers of this node's rebuilds.
 type RebuildStats struct {
-	Running, Most int    // now, and at most at once
+	Running, Most int    // rebuilds that run now, and the most that ran at once
 	Begun         uint64 // since the start
 }
 
@@ -126,7 +127,8 @@ func (p *Projector) RebuildStats() RebuildStats {
 	return p.rebuilt.stats
 }
 
-// RebuildPart reads what a feature keeps of a user, apart from versioned fields, and returns the calls that write it into their document.
+// RebuildPart reads a feature's data of a user, apart from versioned fields, and returns the calls that write it into their
+// document.
 type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.Step, error)
 
 // namedRebuildPart is a registered part of rebuilds.

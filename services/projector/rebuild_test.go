@@ -82,7 +82,7 @@ func TestCallersShareARebuild(t *testing.T) {
 	w.Agree(reader)
 }
 
-// A caller whose context ends is answered, and the rebuild goes on for the others.
+// A caller whose context ends gets an error, and the rebuild continues for the others.
 func TestARebuildOutlivesItsCaller(t *testing.T) {
 	w := world(t)
 	author, reader := w.Users(1)[0], w.Strangers(1)[0]

@@ -14,7 +14,8 @@ import (
 	"tidings/services/trace"
 )
 
-// A refill that has written its inbox, and has not returned yet, is not shared: what was removed since makes the inbox short again.
+// A refill that has written its inbox, and has not returned yet, is not shared: a removal since then may have made the inbox
+// short again.
 func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
 	users := w.Users(3)
@@ -26,7 +27,7 @@ func TestARefillThatHasWrittenIsNotShared(t *testing.T) {
 	w.Quiet(w.Fanout)
 	w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
 
-	// The hint of the first refill, which follows its last write, holds it up.
+	// The hint of the first refill is held up. It follows the last write: the refill has written, and has not returned.
 	ctx, cancel := context.WithCancel(t.Context())
 	var hints atomic.Int64
 	ready, written, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 2)

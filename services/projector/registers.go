@@ -34,7 +34,7 @@ func (p *Projector) AddRegisters(name string, read, audit RegisterReader) {
 // positions at once.
 func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
 	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
-		// The field is then as it was born, and costs nothing.
+		// The field then keeps its value at birth, and costs nothing.
 		if at[view] == 0 {
 			return nil, nil
 		}
@@ -62,7 +62,7 @@ func (p *Projector) positionViews() (views []string) {
 	return views
 }
 
-// registers are all versioned fields of a user with these positions in the views of positionViews.
+// registers reads all versioned fields of a user. at has the user's positions in the views of positionViews.
 func (p *Projector) registers(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.Register, err error) {
 	for _, reader := range p.readers {
 		registers, err := reader.read(ctx, user, at)

@@ -25,7 +25,7 @@ func insert(ctx context.Context, tx *sql.Tx, author services.UserID, id services
 	return err
 }
 
-// SetMode writes an author's mode, as if the documents of their followers named them where that is needed; see posts.PutAuthor.
+// SetMode writes an author's mode, as if all documents that have to name the author did so already; see posts.PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

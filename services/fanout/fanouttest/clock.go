@@ -12,7 +12,7 @@ var Start = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 type Clock struct {
 	mu    sync.Mutex
 	now   time.Time
-	flows time.Time // since when it runs as real time does; zero: it stands still
+	flows time.Time // the real time since which it runs; zero: it stands still
 }
 
 // Now is the time of the clock.

@@ -22,7 +22,7 @@ type Step struct {
 // Crowd is how many users a step is given.
 const Crowd = 6
 
-// maxLooks bounds the search for the end of a step.
+// maxLooks is the most checks of its context that a step may take.
 const maxLooks = 2000
 
 // mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so
@@ -33,7 +33,7 @@ type mortal struct {
 	left atomic.Int64
 }
 
-// newMortal makes a context that lives for so many looks.
+// newMortal makes a context that lives for the given number of checks.
 func newMortal(ctx context.Context, looks int) *mortal {
 	m := &mortal{}
 	m.Context, m.end = context.WithCancel(ctx)
@@ -41,7 +41,7 @@ func newMortal(ctx context.Context, looks int) *mortal {
 	return m
 }
 
-// look counts one check of the context, and ends it with the one after the last.
+// look counts one check of the context, and ends the context when none is left.
 func (m *mortal) look() {
 	if m.left.Add(-1) < 0 {
 		m.end()
@@ -156,7 +156,7 @@ func (s Step) BringsInLine(t *testing.T, w *World) {
 }
 
 // RunSome runs at most count of the jobs that are due with a worker that dies after some checks of its context, or never if
-// looks is negative. The error is that of a worker that lives.
+// looks is negative. A worker that dies is no error.
 func (w *World) RunSome(count, looks int) error {
 	if looks < 0 {
 		looks = math.MaxInt64

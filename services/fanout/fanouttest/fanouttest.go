@@ -31,7 +31,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// World is a node without its edges: the engines, the projector and fan-out.
+// World is the lower part of a node: the engines, the node cache, the projector and fan-out.
 type World struct {
 	TB        testing.TB
 	Clock     *Clock
@@ -42,16 +42,16 @@ type World struct {
 	IDs       *services.IDClock
 	Projector *projector.Projector
 	Fanout    *fanout.Fanout
-	Shows     any // the service of shows, of tests that make shows
+	Shows     any // the service of shows, in tests that make shows
 	Log       *slog.Logger
 
-	// What nodes that are made later start from: see Another and Install.
+	// The settings and features of nodes that are made later: see Another and Install.
 	projectorConfig projector.Config
 	fanoutConfig    fanout.Config
 	jobs            jobs.Config
 	features        []Feature
 	compared        []Comparison
-	made            int // users, whose keys are numbered by it
+	made            int // the number of users made, which numbers their keys
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
@@ -62,7 +62,7 @@ type Options struct {
 	Projector func(*projector.Config)
 	Fanout    func(*fanout.Config)
 	Jobs      func(*jobs.Config)
-	Trace     func(statement string) // see store.Config
+	Trace     func(statement string) // see sql.Config
 }
 
 // New makes a world that ends with the test.
@@ -86,7 +86,7 @@ func New(tb testing.TB, options Options) *World {
 		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
 	}, rdb.Shape{Expiry: settings.Expiry})
 	w.Must(err)
-	tb.Cleanup(func() { _ = redis.Close() }) // a server that a test has killed cannot say goodbye
+	tb.Cleanup(func() { _ = redis.Close() }) // it fails if a test has killed the server
 	w.Redis = redis
 	w.Memory = nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	w.IDs = services.NewIDClock(w.Clock, 1)
@@ -116,7 +116,7 @@ func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w
 	EachWith(t, Options{Fanout: settings}, test)
 }
 
-// EachWith is Each with other options than those of engines.
+// EachWith is Each with options. It sets those of the engines itself.
 func EachWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -146,8 +146,8 @@ func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 	w.Must(w.Store.Write(ctx, func(tx *sql.Tx) error { return fn(ctx, tx) }))
 }
 
-// Users makes that many active users, whose documents are there: fan-out serves them, and a change of theirs is seen without a
-// rebuild that would hide what a script did wrong.
+// Users makes active users with documents: fan-out serves them, and their changes show without a rebuild, which would hide an
+// error of a script.
 func (w *World) Users(count int) []services.UserID {
 	w.TB.Helper()
 	users := w.Strangers(count)
@@ -234,8 +234,8 @@ func (w *World) Post(author services.UserID) services.PostID {
 	return id
 }
 
-// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already are not brought them:
-// their views differ from the facts until a rebuild.
+// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already do not get
+// them: their views differ from the facts until a rebuild.
 func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
@@ -271,7 +271,7 @@ func (w *World) Delete(id services.PostID) {
 // Work does all jobs that are due now, with the workers of one node.
 func (w *World) Work(f *fanout.Fanout) {
 	w.TB.Helper()
-	// A job may leave others behind, also for a worker that was asked before.
+	// A job may queue others, also for a worker that has had its turn.
 	for busy := true; busy; {
 		busy = false
 		for _, worker := range f.Workers(1) {
@@ -288,7 +288,8 @@ func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.Work(f)
-		// The limit is that of the planned jobs: reminders and ends of mutes are due hours ahead, and would never let it end.
+		// Jobs planned for later than that do not count: reminders and ends of mutes are due hours ahead, and the loop would
+		// never end.
 		waits, err := jobs.Waits(w.TB.Context(), w.Store, math.MaxInt64, w.Clock.Now().Add(10*time.Minute))
 		w.Must(err)
 		if !waits {
@@ -301,7 +302,7 @@ func (w *World) Quiet(f *fanout.Fanout) {
 	w.TB.Fatalf("%d jobs still wait after ten minutes, %d are dead", waiting, dead)
 }
 
-// Jobs says how many jobs wait and how many are dead.
+// Jobs returns how many jobs wait and how many are dead.
 func (w *World) Jobs() (waiting, dead int) {
 	w.TB.Helper()
 	waiting, dead, _, err := jobs.JobCounts(w.TB.Context(), w.Store)
