@@ -19,7 +19,7 @@ type lastKnown struct {
 	users *lru.LRU[services.UserID, known]
 }
 
-// known is the badges shown to a user at a moment, with what all users share: the sources and their settings.
+// known is the badges shown to a user at a moment, with the sources and their settings, which all users share.
 type known struct {
 	sources  sourceList
 	settings *source.Settings
@@ -101,7 +101,7 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 		k.age(count)
 	}
 	if k.Badges != nil {
-		// What is not a count, such as the dots.
+		// Everything that is not a count, such as the dots.
 		source.Carry(&v.View, badges, k.Shown)
 	}
 }

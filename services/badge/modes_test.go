@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The mode of a follow decides what the numbers, their explanation, the digest and the facts count, in each of them the same.
+// The mode of a follow decides which items count. The badges, their explanation, the digest and the facts agree on that.
 func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)

@@ -152,8 +152,8 @@ func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*
 // withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
-	// First Follow and then Remember, for all: a change in between wakes the hub, and one before it is in what Remember
-	// reads.
+	// First Follow and then Remember, for all: a change in between wakes the hub, and an earlier one is in the state that
+	// Remember reads.
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {

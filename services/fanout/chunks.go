@@ -275,7 +275,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 	if !ok {
 		return fmt.Errorf("post %s of job %s is not there", chunk.Post, kind)
 	}
-	// The deletion has a job of its own. To push now would bring back what that job may have removed already.
+	// The deletion has a job of its own. A push now would bring back entries that that job may have removed already.
 	if kind == jobPush && post.Deleted {
 		return nil
 	}

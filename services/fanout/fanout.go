@@ -1,4 +1,4 @@
-// Package fanout brings posts to followers: fan-out on write, authors' modes, and what a follow or its end changes.
+// Package fanout brings posts to followers: fan-out on write, authors' modes, and the effects of a follow and of its end.
 //
 // A post, a follow or a seen position is on disk with its job before its command is answered. It guarantees that every effect
 // on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the
@@ -65,8 +65,8 @@ type Fanout struct {
 	thresholds services.Thresholds // the configured ones, in force until an admin sets others
 	hosts      HostMerge           // nil without the feature of shows; set before the first job and not afterwards
 
-	// delivered is how many entries this node has put into inboxes since its start. It is for metrics: a repeated chunk adds only
-	// what it changed.
+	// delivered is how many entries this node has put into inboxes since its start. It is for metrics: a repeated chunk adds
+	// only the entries that it changed.
 	delivered atomic.Uint64
 }
 

@@ -37,7 +37,7 @@ type Pulled struct {
 	early   map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
 	// wanted are authors to be read from SQL at the next turn: they are not cached, or too few of their posts are left.
 	wanted map[services.UserID]struct{}
-	// readers are the watched users by the authors whom their badges count.
+	// readers indexes the watched users by the authors in their badges.
 	readers *changelog.Readers[services.UserID]
 }
 

@@ -267,7 +267,7 @@ func parsePlace(text string) (place rdb.WalkPlace) {
 	return place
 }
 
-// parseFreed reads what a run has freed so far; what cannot be read counts as nothing.
+// parseFreed reads what a run has freed so far; an unreadable text counts as nothing.
 func parseFreed(text string) (freed Freed) {
 	if json.Unmarshal([]byte(text), &freed) != nil {
 		return Freed{}

@@ -26,7 +26,7 @@ type namedPart struct {
 	look AuditPart
 }
 
-// RegisterAuditPart adds a part to what audits compare, before the first audit. It panics when the name is taken.
+// RegisterAuditPart adds a part that audits compare. Call it before the first audit. It panics when the name is taken.
 func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	for _, other := range p.auditParts {
 		if other.name == name {

@@ -10,7 +10,7 @@
 // broken or older than the user's absence takes the long one, Rebuild:
 //
 //  1. Arrive records the visit, so that all posts published from now on are pushed to the user.
-//  2. rdb.BeginRebuild makes what is missing, marked as being built, and returns a stamp. Writers find the keys and write into them.
+//  2. rdb.BeginRebuild makes the missing keys, marked as being built, and returns a stamp. Writers find these keys and use them.
 //  3. rebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
 //  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
 //

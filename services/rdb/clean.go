@@ -14,7 +14,7 @@ import (
 // The cleaner finds leftovers in Redis by a walk along all keys, a few at a time. It ignores keys whose names are not ours.
 // It merely picks keys of ours: the script that drops a key checks it again, because it may have changed since.
 
-// The scripts of the cleaner: each checks what the walk has seen before it drops or cuts.
+// The scripts of the cleaner: each checks the finding of the walk again before it drops or cuts.
 var (
 	inboxTrim = loadScript("inbox_trim")
 	userDrop  = loadScript("user_drop")

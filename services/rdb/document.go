@@ -23,11 +23,11 @@ import (
 //	L     live board: followed authors who host shows, and since when they are followed, packed
 //	Cu Cm conversations: unread and mentions of those counted when a message is written
 //	R     conversations counted when read, and what to subtract from the last sequence of each, packed
-//	Cv    conversations: differs after each change that the list of them shows, also of what is not in the sums; never 0
+//	Cv    conversations: differs after each change that their list shows, whether it is in the sums or not; never 0
 //	fx    home feed, if posts leave the count by age: the newest post that has left it, so that fc is without it
 //	Cx    conversations, if messages leave by age: day (since 1970) on which the next leaves the sums or positions; 0: none
 //	bp    while it is being rebuilt: "build;step", the step up to which nothing of that build is missing
-//	Ck    how many states {u<ID>}:c has: with another number some were lost
+//	Ck    the number of states in {u<ID>}:c: if it has another number, some were lost
 //
 // and versioned fields, see Register.
 type Document struct {

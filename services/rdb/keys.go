@@ -18,8 +18,8 @@ func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b")
 // Retention + 32 members of 19 bytes, see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
-// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for each
-// conversation that they are in or have lately left. The badge document has the number of fields.
+// conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for
+// each conversation that they are in or have lately left. The badge document has the number of these fields.
 func conversationsKey(user services.UserID) string { return redis.UserKey(user, ":c") }
 
 // mergeKey exists only while the script that ends a rebuild runs: SET, the entries that are merged into the inbox.

@@ -76,8 +76,8 @@ func (v view) watched(users ...services.UserID) (watched []services.UserID) {
 	return watched
 }
 
-// A user is watched until they have left the last node, at once, or until the lease of a node that died has ended. Meanwhile the online
-// users, whom the fan-out serves first, still have those who left within a lease.
+// A user is watched until they have left the last node, at once, or until the lease of a node that died has ended. The online
+// users, whom fan-out serves first, still include users who left within a lease.
 func TestUsersAreWatchedUntilTheyLeaveTheLastNode(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		here, there, clock := twoNodes(t, url)

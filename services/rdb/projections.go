@@ -1,8 +1,8 @@
 // Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts
 // (lua/*.lua) for each.
 //
-// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys
-// is one round trip. What it keeps can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
+// It guarantees that every view of Redis is written by a script that may be repeated, and that a read of several keys is one
+// round trip. All its data can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
 //
 // A user's view is a few keys with one hash tag: the document (badges), the inbox (home feed), the states in
 // conversations, and the lists of features. A key that is missing, broken or of another epoch never reads as an empty
@@ -32,7 +32,7 @@ type Projections struct {
 	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
 	// layout by which they asked.
 	layout atomic.Pointer[layout]
-	// changing is held while layout is changed: each change keeps what the others set.
+	// changing is held while layout is changed, so that each change keeps the settings of the others.
 	changing sync.Mutex
 	memory   *documentMemory
 }

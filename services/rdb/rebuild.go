@@ -11,10 +11,10 @@ import (
 	"tidings/services/redis"
 )
 
-// A rebuild is two round trips, with the read of SQL between them: the stamp, and all that is written. What is written takes
-// several calls in one pipeline, so that no call blocks Redis for long, and any of them may fail or be lost alone. They are
-// a redis.Chain: the last one declares the document complete only if no step before it is missing. If two rebuilds of a user
-// overlap, one may find the other's steps in place of its own: it is refused, and begins again.
+// A rebuild is two round trips, with the read of SQL between them: the first takes the stamp, the second writes everything.
+// The writes are several calls in one pipeline, so that no call blocks Redis for long, and any of them may fail or be lost
+// alone. They are a redis.Chain: the last one declares the document complete only if no step before it is missing. If two
+// rebuilds of a user overlap, one may find the other's steps in place of its own. That rebuild is refused, and begins again.
 
 var (
 	rebuildBegin = loadScript("rebuild_begin")

@@ -115,7 +115,7 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot Snapsh
 			snapshot.Lists[list.Part] = members
 		}
 	}
-	// The order matters: inbox and ownFields fill the snapshot only if what comes before is whole.
+	// The order matters: inbox and ownFields fill the snapshot only if the parts before them are whole.
 	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
 	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]

@@ -1,5 +1,5 @@
-// Package source is what a source of the badges works with: the rendering of one document, the settings of all renderings, and
-// the forms of explanations and digests. badge.Source says what a source does.
+// Package source has the types that a source of the badges works with: the rendering of one document, the settings of all
+// renderings, and the forms of explanations and digests. Sources implement badge.Source.
 //
 // It lies below the features, which implement sources, and below services/badge, which lists them: neither knows the other.
 package source

@@ -63,8 +63,8 @@ func (m *mortal) Err() error {
 // died says whether the context ended before the work did.
 func (m *mortal) died() bool { return m.left.Load() < 0 }
 
-// CrashAnywhere lets the same work be done again and again, each time by a worker that dies at a later moment, and then by the
-// worker of another node. happen leaves the jobs of the work, and returns a check of what they should have done.
+// CrashAnywhere lets the same work be done again and again, each time by a worker that dies at a later moment, and then by
+// the worker of another node. happen queues the jobs of the work, and returns a check of their effects.
 func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 	t.Helper()
 	deaths := 0
@@ -73,7 +73,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 		if looks > maxLooks {
 			t.Fatal("the work has no end")
 		}
-		// Each round is on new users, so that it meets all steps and not only what the round before has left.
+		// Each round is on new users, so that it meets all steps and not only those that the round before has left.
 		check := happen()
 		if died = crash(t, w, looks); died {
 			deaths++

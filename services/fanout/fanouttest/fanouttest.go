@@ -215,7 +215,7 @@ func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// SetFollowMode changes what of an author counts for a reader, with its job.
+// SetFollowMode sets the mode of a reader's follow of an author, with its job.
 func (w *World) SetFollowMode(author, reader services.UserID, mode services.FollowMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

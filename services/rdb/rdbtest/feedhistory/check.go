@@ -139,7 +139,8 @@ func (w *World) Check() error {
 	return w.Boards.Check()
 }
 
-// compare rebuilds what readers find missing, and compares the views with the facts. The caller has let all work end.
+// compare rebuilds views that readers would find missing, and compares the views with the facts. The caller has let all work
+// end.
 func (w *World) compare() error {
 	for _, user := range w.Users {
 		// The history may have ended with a lost view, which its next reader would rebuild.

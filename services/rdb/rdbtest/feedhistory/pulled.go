@@ -26,7 +26,7 @@ func (w *World) flip(author services.UserID) {
 func (w *World) NameTo(field rdb.NamedField, author services.UserID) {
 	followers := w.Followers(author, 0)
 	for len(followers) > 0 {
-		// A chunk is a range of IDs and not a list: followers who come and go meanwhile are in it or not as they are when it runs.
+		// A chunk is a range of IDs and not a list: it has the followers of the time when it runs.
 		size := min(Chunk, len(followers))
 		after, to := followers[0]-1, followers[size-1]
 		w.Enqueue(fmt.Sprintf("name %d in %s up to %d", author, field, to), func(pause func()) error { return w.name(pause, field, author, after, to) })

@@ -1,11 +1,11 @@
-// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that
-// this causes stops and repeats wherever it can, and in the end the views equal the facts. Features add what they keep
+// Package feedhistory runs histories of users' views: a few people publish, follow, read and lose keys, the work that this
+// causes stops and repeats wherever it can, and in the end the views equal the facts. Features add the data that they keep
 // beside the inbox.
 //
 // A history is a sequence of events from a random deck. An event changes the facts and queues workers. One event lets a
-// worker continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after
-// each step, for what no reader may ever see; compare looks at all of them when the last worker has ended. A failure
-// prints the trace, and its number repeats it.
+// worker continue, to its next pause or its end: at a pause anything else may happen. Check looks at every view after each
+// step, for states that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints
+// the trace, and its number repeats it.
 package feedhistory
 
 import (
