@@ -52,8 +52,8 @@ func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobFollow, jobs.PairKey(reader, author))
 }
 
-// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job does it if
-// the command's attempt fails.
+// SeenJob projects the seen position of a user's feed into their document. The command does so at once; the job makes sure of
+// it.
 func SeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserKeyed(jobSeen, user)
 }

@@ -21,7 +21,8 @@ var cachePut = loadScript("cache_put")
 // The form of a copy's version, and the life of a copy.
 const (
 	versionDigits = 16
-	// copyLifetime frees copies that are not written any more: each write begins it anew, a read does not.
+	// copyLifetime frees copies that are no longer in use. Each write begins it anew, a read does not: an expired copy that
+	// is still in use is read from SQL and written again.
 	copyLifetime = 7 * 24 * time.Hour
 )
 
