@@ -14,7 +14,7 @@ SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIG
 WHERE `+groupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+groupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
-// Action is one of the actions that a notification groups. What it shows is read by its actor and object.
+// Action is one of the actions that a notification groups. Callers read its contents by Actor and Object.
 type Action struct {
 	Actor  services.UserID
 	Object services.PostID // COMMENT: the comment; else 0
@@ -23,7 +23,7 @@ type Action struct {
 // Actions reads the newest actions behind some of a user's notifications, newest first, at most limit of each. The i-th list
 // belongs to the i-th notification. One query reads all.
 func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
-	// i travels with each row and comes back: groups without a cause that stands have no rows, and their list stays nil.
+	// Each row returns i, the index of its group. A group without a standing cause has no rows, and its list stays nil.
 	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
 	for i, n := range of {
 		// The time of the newest cause says in which half day the group is.

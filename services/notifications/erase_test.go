@@ -46,8 +46,8 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	}
 }
 
-// What a user was shown can be marked, also when it has gone since and others have come: with an erased actor, or with a category of the
-// host application. Positions of others are refused as before.
+// A position that a user was shown can still be marked after its row was deleted, with an erased actor or a removed host category, and
+// other notifications have come. Positions in other users' lists are still refused.
 func TestAMarkReachesWhatIsGone(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
@@ -109,7 +109,7 @@ func (b *bundle) othersPlace(after services.PostID) services.PostID {
 	return place
 }
 
-// tellOrders stores something that the host application told.
+// tellOrders stores a host notification in the category orders.
 func (b *bundle) tellOrders(id services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {

@@ -2,8 +2,8 @@ package notifications
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of the row of the list that it is in: so a
-// line says who did what, which a row of the list does not keep apart. Hidden causes are lines too, as they are data of the recipient.
+// Exports are the kinds of lines of an export of a user. Each cause is a line, with the ID of its row in the list: the lines keep apart
+// the actors and actions that a row of the list groups. Hidden causes are lines too, as they are data of the recipient.
 var Exports = []export.Kind{
 	// The ID falls back from the first cause of the group to its newest, and then to the cause itself: the release before inserted groups
 	// without a first, and a group whose causes were all undone has no newest. NULL is a field that the category does not have.
@@ -15,14 +15,14 @@ var Exports = []export.Kind{
 		LEFT JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
 		WHERE c.recipient = $1`),
-	// Only causes of the host application, as in ofHostCauses: the object of a comment is a post, not what was told.
+	// Only causes of the host application, as in ofHostCauses: the object of a comment is a post, not a host notification.
 	export.NewKind("hostNotification", "id notification, category text, title text, body text, groupKey text, url text, data json, user user, at time", "c.place BIGINT",
 		`SELECT COALESCE(NULLIF(g.first, 0), NULLIF(g.newest, 0), c.place), c.category, h.title, h.body, h.group_key, COALESCE(r.url, ''), COALESCE(r.data, ''), u.key, c.at
 		FROM notification_causes c JOIN host_notifications h ON h.id = c.object AND h.category = c.category LEFT JOIN users u ON u.number = c.actor
 		LEFT JOIN refs r ON r.type = 'hostNotification' AND r.object = h.id
 		LEFT JOIN notification_groups g ON g.recipient = c.recipient AND g.category = c.category AND g.subject = c.subject AND g.bucket = c.bucket
 		WHERE c.recipient = $1 AND c.object > 0 AND c.category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`),
-	// One position for each category is all that the facts know of what was seen.
+	// Of what was seen, the facts keep one position for each category and nothing else.
 	export.NewKind("notificationMark", "category text, seenUpTo upTo", "category TEXT", `SELECT category, seen FROM notification_state WHERE recipient = $1`),
 	export.NewKind("categoryPreferences", "preferences json", "", `SELECT preferences FROM category_preferences WHERE user_number = $1`),
 }

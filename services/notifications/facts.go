@@ -32,7 +32,7 @@ const standingOf = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
 var (
-	// It ignores no conflict: the recipients are locked and what is stored was read, so a row that is there is a defect and an error.
+	// It ignores no conflict: the recipients are locked and their stored causes were read, so a conflict is a bug and must fail.
 	insertCauses = sql.NewInsertion("insert causes", "notification_causes",
 		"recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT, place BIGINT, bucket BIGINT, at BIGINT, standing BOOLEAN", "")
 
@@ -103,9 +103,9 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	return b.save(ctx)
 }
 
-// applyCausesOf does the work of applyCauses for the stored causes of one actor and one recipient, the next limit causes
-// after one. last is the last of them; more is true when others may follow. Causes that are stored meanwhile were compared
-// with the present facts already. all are the categories that there are.
+// applyCausesOf does the work of applyCauses for a page of the stored causes of one actor and one recipient: up to limit causes
+// that follow the cause after. last is the last of them; more is true when others may follow. Causes that are stored meanwhile
+// need no visit: they were compared with the present facts. all is every category.
 func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
 	// Lock before listing: the lock's former holder has stored causes by facts that it read earlier.
 	if _, _, err := lockAll(ctx, tx, recipient, all); err != nil {
@@ -138,8 +138,8 @@ type raised struct {
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
 type moves struct {
 	first, top services.PostID
-	// readTo is not 0 if a mark reached beyond a cause of a past time that is told only now. undo is the mark, if it can be undone, and
-	// undoTo is how far marks had read before it.
+	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is that mark, if it can be
+	// undone, and undoTo is how far marks had read before it.
 	readTo, undoTo services.PostID
 	undo           uint64
 	// causes is a difference, and 0 for a group of which only hidden causes changed: its row is written for top alone.
@@ -163,11 +163,11 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		if moved[g] == nil {
 			moved[g] = &moves{first: place}
 		}
-		// first names a new group, and top is the end of what a mark must reach to read it whole.
+		// first is the ID of a new group, and top is the position that a mark must reach to read the whole group.
 		moved[g].first = min(moved[g].first, place)
 		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
 	}
-	// What is stored and the facts disagree on: the row stays, with its position.
+	// Stored causes that disagree with the facts: each row stays, with its position.
 	var lowered, restored sql.Rows
 	for c, h := range known {
 		is, holds := supported[c]
@@ -179,12 +179,12 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(c, h.bucket, h.place, 1)
 		}
 	}
-	// What the facts have and no row.
+	// Causes that the facts support and that have no row.
 	var missing []raised
 	for c, is := range supported {
 		if _, had := known[c]; !had {
 			r := raised{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
-			if r.moment != 0 { // it may have ended and begun again before this: it stays where it was first
+			if r.moment != 0 { // it may have ended and begun again meanwhile: the first time holds
 				r.at = min(r.at, sql.Micros(r.moment.Moment()))
 			}
 			missing = append(missing, r)
@@ -202,7 +202,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			move(r.Cause, bucketOf(r.at), r.place, 0)
 		}
 		key := counter{r.Recipient, r.Category}
-		// A mark has covered the time of this cause before it was told.
+		// A mark covered the time of this cause before the cause was reported.
 		if m := b.marks[key]; r.moment != 0 && r.place <= m.readTo {
 			by := moved[group{key, r.Subject, bucketOf(r.at)}]
 			by.readTo = m.readTo
@@ -221,14 +221,14 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 			}
 		}
 	}
-	// The rows first: the groups look the newest of them up.
+	// The causes are stored first: moveGroups looks up the newest of each group.
 	if err := b.insert(ctx, missing); err != nil {
 		return err
 	}
 	return b.moveGroups(ctx, moved)
 }
 
-// place assigns positions to new causes, in the order of their times. Those that happened at a past time get theirs there.
+// place assigns positions to new causes, in the order of their times. A cause that happened at a past time gets one of that time.
 func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 	slices.SortFunc(missing, func(x, y raised) int {
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
@@ -248,7 +248,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 			}
 			continue
 		}
-		// A new cause is after everything of its recipient, and of now at least.
+		// A new cause comes after all positions of its recipient, and not before the first position of now.
 		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 	}

@@ -37,7 +37,7 @@ func blocking(actor string) string {
 }
 
 // hiddenFromRecipient is the condition that a cause's recipient blocks the author in a column, or that the author hides what they publish
-// from the recipient: see hiddenAuthors.
+// from the recipient: see hiddenAuthors in package people.
 func hiddenFromRecipient(author string) string {
 	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
@@ -102,7 +102,7 @@ WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.
 SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
-	// The cause is the start of a show for those who asked. A reminder of a show that has not started supports nothing yet.
+	// The cause is the start of a show, for users with a reminder of it. Before the show starts, a reminder supports nothing.
 	services.CategoryReminder: {
 		named: sql.NewStatement("reminders that notify", `
 WITH wanted AS MATERIALIZED (
@@ -120,7 +120,7 @@ WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
 
-// heldCauses follows a list c of some columns of a cause's key: the stored rows of its causes.
+// heldCauses is the end of a statement that begins with a list c of columns of causes' keys. It selects the stored causes that match.
 const heldCauses = `
 SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket, n.standing FROM c CROSS JOIN notification_causes n
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
@@ -148,7 +148,8 @@ type support struct {
 	hidden bool
 }
 
-// readSupported returns those of the causes that the facts support now, a statement for each category and form that is named.
+// readSupported returns the causes that the facts support now. It runs one statement for each category and form (one actor or every
+// actor) among them, and one for all host categories.
 func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]support, error) {
 	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
 	var hosts sql.Rows

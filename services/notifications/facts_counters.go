@@ -65,11 +65,11 @@ type head struct {
 type mark struct {
 	// head is the greatest position that was ever shown in the category, seen how far it was shown. Neither goes back.
 	head, seen services.PostID
-	// readTo is how far marks have read. It covers what is told later and happened before: see Cause.Moment. undoTo is what it was before the
-	// last mark that can be undone.
+	// readTo is how far marks have read. It also covers causes that happened before it and are reported later: see Cause.Moment. undoTo
+	// is the value that readTo had before the last mark that can be undone.
 	readTo, undoTo services.PostID
 	changed        bool // the version rises
-	kept           bool // readTo or undoTo changed. That shows nothing, and may tell of a hidden cause: the version stays
+	kept           bool // readTo or undoTo changed: the row is saved. The version stays, as a rise could reveal a hidden cause
 }
 
 // lockedCounters are the locked counters of a transaction, with the rows as they were read under the lock. save writes those that changed.
@@ -77,8 +77,8 @@ type lockedCounters struct {
 	tx *sql.Tx
 	// order has each counter once, sorted: the order of the locks, and that of the states which save returns.
 	order []counter
-	// heads has every recipient of order, and marks every counter of it. A counter that was not named is not locked and is absent:
-	// a mark then finds rows of a category that is being removed, and leaves them alone.
+	// heads has every recipient of order, and marks every counter of it. A counter that was not named is not locked and is absent.
+	// So a mark that finds rows of a category that is being removed leaves them alone.
 	heads map[services.UserID]*head
 	marks map[counter]*mark
 }

@@ -79,8 +79,8 @@ const inGroup = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subje
 func groupOf(alias string) string { return alias + fmt.Sprintf(inGroup, alias) }
 
 var (
-	// Of most categories an actor has one cause in a group. Where there may be many, of comments and the host application's, only the
-	// actors of the newest 64 are read.
+	// In most categories an actor has one cause in a group: the newest 8 causes are read. In comments and host categories an actor may
+	// have many (c.many): there the newest 64 are read.
 	sampleActors = sql.NewStatement("sample the actors of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT, many BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+groupOf("n")+` AND n.at >= COALESCE(CASE WHEN c.many = 1
@@ -132,7 +132,7 @@ func (q listQuery) ranges(today int64) sql.Rows {
 	wanted := make(sql.Rows, len(q.categories))
 	for i, category := range slices.Sorted(slices.Values(q.categories)) {
 		// Groups of one time are listed by the category's rank, and then by the subject.
-		// 0 is below every subject: of a category ranked after before's, the groups of that time were on the page already.
+		// 0 is below every subject: in a category of a higher rank than before's, the groups of that time were listed already.
 		below := services.PostID(0)
 		switch {
 		case q.before.At.IsZero() || category < q.before.Category:
@@ -170,9 +170,9 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 		most *= len(q.categories)
 	}
 	var groups []listed
-	// The statement reads one group more than wanted of each category, which only tells that there are more.
+	// The number of groups that were read of each category.
 	of := map[services.Category]int{}
-	// The limit of each category, and of all together with one more of each, which shows that there are more.
+	// The statement reads one group more of each category than is returned, which only shows that more follow.
 	err = db.Each(ctx, listBy[q.only], []any{q.user, q.ranges(services.DayOf(db.Now())), before, q.limit + 1, most + len(q.categories)}, func(scan func(...any) error) error {
 		l, err := scanListed(scan)
 		if of[l.category]++; of[l.category] > q.limit || len(groups) == most {
@@ -185,7 +185,7 @@ func readPage(ctx context.Context, db *sql.DB, q listQuery) (page Page, err erro
 	if err != nil {
 		return page, err
 	}
-	// Also of a group that is left out below: the next page goes on after it.
+	// Next is the last group that was read, even if describe omits it: the next page goes on after it.
 	if len(groups) > 0 {
 		end := groups[len(groups)-1]
 		page.Next = Position{At: sql.FromMicros(end.at), Category: end.category, Subject: end.subject}
@@ -257,7 +257,7 @@ func bare(db *sql.DB, groups []listed, expiry Expiry) []Notification {
 	return list
 }
 
-// describe adds the actors of each group, and what the host application told. A group whose last cause was undone meanwhile is
+// describe adds the actors of each group, and the contents of host notifications. A group whose last cause was undone meanwhile is
 // omitted. It takes two statements for any number of groups, and one or two more for those of the host application.
 func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []listed, expiry Expiry) ([]Notification, error) {
 	if len(groups) == 0 {
@@ -274,7 +274,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 		}
 		all = append(all, []any{i, g.category, g.subject, g.bucket, many})
 	}
-	// newest has the object of each group's newest cause, by which what the host told is found.
+	// newest has the object of each group's newest cause: in host categories, the ID of the host notification.
 	newest, stands := make([]services.PostID, len(list)), make([]bool, len(list))
 	err := db.Each(ctx, sampleActors, []any{user, all}, func(scan func(...any) error) error {
 		var i int
@@ -287,7 +287,7 @@ func describe(ctx context.Context, db *sql.DB, user services.UserID, groups []li
 			stands[i], newest[i] = true, object
 		}
 		n := &list[i]
-		// The newest first, each user once; nobody is left out.
+		// The newest first, and each user once. Actor 0 stands for nobody and is left out.
 		if actor != 0 && len(n.Sample) < maxSample && !slices.Contains(n.Sample, actor) {
 			n.Sample = append(n.Sample, actor)
 		}

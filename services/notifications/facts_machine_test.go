@@ -135,7 +135,7 @@ func (p *panel) delete() {
 	}
 }
 
-// tell makes the host application tell something, by an actor or by nobody.
+// tell makes the host application send a notification, with an actor or without one.
 func (p *panel) tell() {
 	told := HostNotification{Category: rapid.SampledFrom([]services.Category{hostOrders, hostCalls}).Draw(p.t, "category"), Title: "t",
 		GroupKey: rapid.SampledFrom([]string{"", "a", "b"}).Draw(p.t, "key")}
@@ -152,7 +152,7 @@ func (p *panel) tell() {
 	p.late = append(p.late, c)
 }
 
-// withdraw makes the host application take something back.
+// withdraw makes the host application withdraw a notification.
 func (p *panel) withdraw() {
 	if len(p.m.told) == 0 {
 		return

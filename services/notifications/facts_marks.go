@@ -14,8 +14,8 @@ import (
 // undoWithin is how long "mark all read" can be undone.
 const undoWithin = 30 * time.Second
 
-// readMark selects the notifications that were read. Either named ones are set (IDs, Shown), or Categories with UpTo; the rest
-// is of both forms.
+// readMark selects the notifications that were read. Either IDs or Shown (or both) are set, or Categories with UpTo; the other
+// fields belong to both forms.
 type readMark struct {
 	IDs        []services.PostID   // these notifications, whole
 	Shown      []services.PostID   // these notifications, each up to the position that it was shown with; if both are empty:
@@ -24,7 +24,7 @@ type readMark struct {
 	// Gen is the generation in which the reader saw them as unread: a notification that was marked unread in a later generation
 	// stays unread. services.AnyGen is the current one.
 	Gen uint64
-	All []services.Category // that there are
+	All []services.Category // every category
 }
 
 // ofGroup joins the rows c to the groups of the user $1.
@@ -48,16 +48,16 @@ SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notifica
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
 	AND g.recipient = n.recipient AND g.category = n.category AND g.subject = n.subject AND g.bucket = n.bucket`)
 
-	// An undo omits the groups that were read individually since.
+	// undo_to rises too, so that an undo leaves read what was read individually since.
 	markGroupsRead = sql.NewStatement("read notifications", `
 UPDATE notification_groups SET read_to = CASE WHEN read_to < c.place THEN c.place ELSE read_to END,
 	undo_to = CASE WHEN undo_to < c.place THEN c.place ELSE undo_to END
 FROM `+groupRows+` WHERE `+ofGroup+` AND unread_gen <= $3 AND (read_to < c.place OR undo_to < c.place AND undo <> 0)
 RETURNING notification_groups.category`)
 
-	// Two statements for a mark of everything: what is shown as unread, whose versions rise, and what is not shown now.
+	// A mark of everything takes two statements. This one reads the groups that are shown as unread; their versions rise.
 	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
-	// Groups of which a cause was undone after it was newest: should it return, it is to be read.
+	// And this one the groups with an undone or hidden cause after the newest shown one: if that cause is shown later, it is read.
 	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
 	// read_to 0: all of it is unread, whatever was read of it before.
@@ -101,8 +101,8 @@ func (b *lockedCounters) change(ctx context.Context, user services.UserID, st sq
 }
 
 // checkPlace returns the position up to which a mark reaches: the newest for 0. INVALID for a position beyond the newest, since
-// such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Up to the last one that is
-// gone any position may have been in it, so those are taken as they are.
+// such a mark would hide future notifications; NOT_FOUND for one that is not in this user's list. Any position up to the newest
+// deleted one may have been in the list, so those are accepted as they are.
 func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, upTo services.PostID) (services.PostID, error) {
 	if upTo == 0 {
 		return h.end(tx, user), nil
@@ -115,7 +115,7 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	if upTo > newest {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is beyond the newest notification", text)
 	}
-	// What was shown last, or may have been shown and was deleted since: it needs no row.
+	// The newest position, or one that may have been shown and deleted since, needs no row.
 	if upTo <= gone || upTo == newest {
 		return upTo, nil
 	}
@@ -126,12 +126,12 @@ func checkPlace(ctx context.Context, tx *sql.Tx, user services.UserID, h *head, 
 	return upTo, err
 }
 
-// newestOf reads what was shown, and not the heads, whose positions hidden causes have too.
+// newestOf reads the positions that were shown. It does not read the positions of heads, which may belong to hidden causes.
 var newestOf = sql.NewStatement("newest notification shown", `SELECT COALESCE(max(head), 0),
 	COALESCE((SELECT gone FROM notification_heads WHERE recipient = $1), 0) FROM notification_state WHERE recipient = $1`)
 
-// newestShown is the newest position that was ever shown to a user, and the newest of those that are gone. Unlike a head's
-// position neither belongs to a hidden cause, so that an error does not reveal one.
+// newestShown is the newest position that was ever shown to a user, and the newest shown position that was deleted. Unlike a
+// head's position, neither belongs to a hidden cause, so that an error does not reveal one.
 func newestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (newest, gone services.PostID, err error) {
 	_, err = tx.One(ctx, newestOf, []any{user}, &newest, &gone)
 	return max(newest, gone), gone, err
@@ -163,7 +163,7 @@ func readGroupsAt(ctx context.Context, r sql.Runner, user services.UserID, place
 // by one if its mark did. INVALID for a position beyond the newest, NOT_FOUND for one that is not in this user's list. No group
 // is touched: what is seen is one position of the category.
 func raiseSeen(ctx context.Context, tx *sql.Tx, user services.UserID, categories []services.Category, upTo services.PostID) ([]State, error) {
-	if len(categories) == 0 { // those of a host application that has none
+	if len(categories) == 0 { // CategoryHost alone, and no host category is defined
 		return nil, nil
 	}
 	b, h, err := lockAll(ctx, tx, user, categories)
@@ -195,7 +195,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, read readMa
 		if _, err := b.readAll(ctx, user, h, read, 0); err != nil {
 			return nil, err
 		}
-		if h.undoAt != 0 { // this mark reads individually what an undo would make unread
+		if h.undoAt != 0 { // an undo would make unread what this mark has read
 			h.undoAt, h.changed = 0, true
 		}
 		return b.save(ctx)
@@ -231,7 +231,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 		if !found || p.first != id || b.marks[p.counter] == nil {
 			return nil, notYours("ids", id)
 		}
-		// The whole notification: also what joins it in this moment.
+		// The whole notification: also the causes that joined it after it was shown.
 		add(p, h.end(b.tx, user))
 	}
 	for _, place := range read.Shown {
@@ -248,7 +248,7 @@ func (b *lockedCounters) named(ctx context.Context, user services.UserID, h *hea
 	return list, nil
 }
 
-// notYours is the error for an ID that is not of the user's list: the same for another user's and for one that never was.
+// notYours is the error for an ID that is not in the user's list: the same for another user's ID and for one that never existed.
 func notYours(field string, id services.PostID) error {
 	return services.Errorf(services.NotFound, "%s: %s is not a notification of yours", field, services.GlobalID(services.NotificationType, id.String()))
 }
@@ -269,7 +269,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}
-	// There will be no undo, unless what the mark reads is told later.
+	// There is nothing to undo, unless causes that the mark covers are reported later.
 	if changed == 0 && !h.covers(b.tx) {
 		undo = 0
 	}
@@ -313,8 +313,8 @@ func markAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	return states, until, err
 }
 
-// covers reports whether a mark that changed nothing can be undone all the same: it is of the past, and what it reads may be told later.
-// Within the undo time of another mark it is the second tap.
+// covers reports whether a mark that changed nothing can be undone all the same. A mark of a past time can, because causes that it covers
+// may be reported later. Within the undo time of another mark it cannot: it is a second tap on the button.
 func (h *head) covers(tx *sql.Tx) bool {
 	if tx.Dated() == 0 {
 		return false
@@ -345,7 +345,7 @@ func undoAllRead(ctx context.Context, tx *sql.Tx, user services.UserID, all []se
 	}
 	// A new generation: a mark by a list that was read before the undo does not reach what is unread now.
 	h.gen, h.undoAt, h.changed = h.gen+1, 0, true
-	// What is told late of that time is unread again too.
+	// Causes of that time that are reported later are unread again too.
 	for _, m := range b.marks {
 		m.readTo, m.kept = m.undoTo, true
 	}

@@ -18,7 +18,7 @@ type answer struct {
 	deleted    bool
 }
 
-// telling is what the host application told.
+// telling is a host notification.
 type telling struct {
 	at        time.Time
 	withdrawn bool
@@ -264,7 +264,7 @@ func (m *panelModel) unread(place services.PostID) {
 	m.versions[of.category]++
 }
 
-// list is what the panel shows: newest event first, in whatever order they arrived.
+// list is what the panel shows: the newest event first, whatever the order of arrival.
 func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	clusters := map[cluster][]Cause{}
 	for c, k := range m.known {
@@ -298,7 +298,7 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	return list
 }
 
-// reached returns a list from its first entry on, whose position says how far a mark of the whole list reaches.
+// reached sets Reach in the first entry of a whole list: how far a mark of that list reaches.
 func (m *panelModel) reached(list []Notification) []Notification {
 	if len(list) == 0 {
 		return list

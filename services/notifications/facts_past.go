@@ -10,10 +10,10 @@ import (
 
 // A cause that happened at a past time gets a position of that time, and not the next one: a mark that reached beyond it then
 // covers it, and a mark before it does not, whenever the causes and the marks are applied. Each event of a millisecond has a
-// range of positions, by its sequence, so that marks and causes of one millisecond keep the order in which they were told.
+// range of positions, by its sequence, so that marks and causes of one millisecond keep the order in which they were reported.
 const positionsPerEvent = 1024
 
-// lastSequence is that of all later events of a millisecond too: see services.PostID.Sequence.
+// lastSequence is the sequence of the 1,000th event of a millisecond and of all later ones: see services.PostID.Sequence.
 const lastSequence = 999
 
 // pastRange is the range of positions of the events of a moment: the first, and the last.
@@ -53,10 +53,10 @@ func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) 
 	return spans
 }
 
-// places are the last taken positions of ranges; absent where none is. next adds what it gives.
+// places has the last taken position of each range; a range without one is absent. next records the positions that it takes.
 type places map[span]services.PostID
 
-// pastPlaces reads what is taken of the ranges of the causes of past times, in one statement, under the lock of their recipients.
+// pastPlaces reads the last taken positions in the ranges of causes of past times: one statement, under the lock of their recipients.
 func (b *lockedCounters) pastPlaces(ctx context.Context, missing []raised) (places, error) {
 	var spans []span
 	var asked sql.Rows
@@ -128,7 +128,7 @@ func identified(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 
 // ended are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had
 // been applied when they happened: one that begins again gets the time and the position of its first beginning. A cause without
-// a post of its own happened when it was told. A comment is none of them: the job of a publication names it even if it only
+// a post of its own happened at its moment. A comment is none of them: the job of a publication names it even if it only
 // ever was a mention. Without this the result would depend on whether the job ran between the beginning and the end.
 func ended(supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) (causes []raised) {
 	for c, moment := range moments {

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// More causes than the range of one event holds have come in a millisecond. Causes that are told later as of that millisecond get
-// positions of their own behind them, and not taken ones.
+// More causes have come in a millisecond than the range of one event holds. Causes of that millisecond that are reported later get
+// free positions behind them.
 func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)

@@ -13,8 +13,8 @@ import (
 const preferencesIn = `SELECT user_number, ver, preferences FROM category_preferences WHERE {user user_number}`
 
 var (
-	// The row is there to be locked: FOR UPDATE locks no row that does not exist, and of two first preferences at once one would be lost.
-	// Version 0 is that of no preference.
+	// It makes the row, so that it can be locked: FOR UPDATE locks no row that does not exist, and one of two first preferences at once
+	// would be lost. Version 0 means that the user has set no preference.
 	bearPreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
 
@@ -95,7 +95,7 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 	}
 	for category, one := range list {
 		preference := Preference{NoPush: one.Push != nil && !*one.Push}
-		// A name that is not among them is a newer node's.
+		// A name that is not in modeNames was written by a newer node.
 		for mode, name := range modeNames {
 			if one.Mode == name {
 				preference.Mode, preference.Chosen = mode, true
@@ -125,14 +125,14 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	before := found.of[category]
 	after := before
 	change(&after)
-	// The zero mode is that of a preference which chooses none, so that the two compare as equal.
+	// A preference that chooses no mode has the zero mode, so that before and after compare as equal.
 	if !after.Chosen {
 		after.Mode = services.CategoryCounted
 	}
 	if after == before {
 		return false, nil
 	}
-	// What came before is no news now.
+	// Items from before this change must not alert now.
 	if after.alerts(usual) && !before.alerts(usual) {
 		after.since = tx.Now
 	}

@@ -24,13 +24,13 @@ type State struct {
 	Days       [8]int
 }
 
-// shown is the part of a state that a document shows. It is not shown if its category is not defined, and, of the host
-// application's, if nothing was ever shown in it: then the fields are absent, and mean the same. Documents have a field for
-// each host category only where it is needed, since there may be many.
+// shown is the part of a state that a document shows. The state of a category that is not defined is not shown. Nor is that of
+// a host category in which nothing was ever shown: its fields are absent, which means the same. Documents have a field for each
+// host category only where it is needed, since there may be many.
 func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
 	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
 	if !s.Category.IsHostCategory() {
-		return counts, slices.Contains(services.Categories, s.Category) // another is a newer node's
+		return counts, slices.Contains(services.Categories, s.Category) // any other belongs to a newer node
 	}
 	// The ID names the fields, so that a category that is defined anew never reads the counts of the one before.
 	host, defined := hosts.Find(s.Category)
@@ -60,7 +60,7 @@ SELECT recipient, category, 0, 0, 0, bucket, count(*) FROM unseen GROUP BY recip
 ORDER BY recipient, category, bucket`
 
 var (
-	// By inbox and category: the counters that a transaction has locked.
+	// By recipient and category: the counters that a transaction has locked.
 	statesByInbox = sql.NewStatement("notification states", `
 WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
@@ -106,7 +106,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, 
 		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
 			return err
 		}
-		// A group without a state before it cannot be: its counter is in the same snapshot.
+		// The state of a group always comes before it: both are of the same snapshot.
 		if bucket < 0 {
 			states = append(states, read)
 		} else {

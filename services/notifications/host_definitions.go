@@ -169,8 +169,8 @@ func (s *Service) redefine(name string, apply func(ctx context.Context, tx *sql.
 	return &jobs.Command{Name: name, Apply: apply, AfterCommit: func(ctx context.Context) error { return s.Memory.refresh(ctx) }}
 }
 
-// changeDefinition tells every node that the badges of all users may have changed. It has no users: a definition is shared,
-// and laps of the change stream find whom it concerns.
+// changeDefinition tells every node that the badges of all users may have changed. Its log entry names no users: a definition is
+// shared, and laps of the change stream find the users whose badges changed.
 func changeDefinition(ctx context.Context, tx *sql.Tx, name services.Category) error {
 	_, err := changelog.Append(ctx, tx, LogKind, string(name), nil)
 	return err
@@ -197,8 +197,8 @@ func (s *Service) Begin(ctx context.Context) error {
 	return s.defineConfigured(ctx)
 }
 
-// defineConfigured defines the categories of the configuration that are not defined so yet. One whose removal has not ended is
-// tried again at each turn of the node cache. The lock is for turns and Begin at once.
+// defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still being
+// removed, each turn of the node cache tries again. The lock is needed because a turn and Begin may run at once.
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 		}
 		return nil
 	})
-	// One in the way holds up all, since they are one transaction. The next turn tries again.
+	// A conflict of one category holds up all, since they are defined in one transaction. The next turn tries again.
 	if services.CodeOf(err) == services.Conflict {
 		s.log.Warn("the configured categories are not all defined yet", "error", err)
 		return nil

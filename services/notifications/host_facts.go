@@ -9,14 +9,13 @@ import (
 	"tidings/services/sql"
 )
 
-// HostContent is what the host application told with a notification. Of a group it is that of the newest. It is stored once, for
-// all recipients.
+// HostContent is the content of a host notification; for a group, that of the newest one. It is stored once, for all recipients.
 type HostContent struct {
-	ID       services.PostID // of what was told: see HostNotification
+	ID       services.PostID // of the host notification
 	Title    string
 	Body     string // "" for none
 	GroupKey string // "" for none
-	// About is the zero value for nothing of ours. It may name a post or show that has been deleted since: readers of it check.
+	// About is a post or a show, or the zero value. The object may have been deleted since: readers of it check.
 	About services.Object
 	// Label is the ref, the address and the data that the host attached.
 	Label services.Label
@@ -32,15 +31,15 @@ func ofHost(alias string) string {
 }
 
 var (
-	// withdrawn_at is 0 while it stands; a withdrawal keeps the row, so that a repetition is told from an unknown ID.
+	// withdrawn_at is 0 while it stands. A withdrawal keeps the row, so that a repetition differs from an unknown ID.
 	insertHostNotification = sql.NewStatement("insert a notification of the host", `
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 
-	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are told.
+	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
 	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
 
-	// Whoever removes the category or withdraws the notification waits for this transaction, and finds what it wrote.
+	// A transaction that removes the category or withdraws the notification waits for this one, and then sees the rows that it wrote.
 	lockForNotify = sql.NewStatement("lock what notifies", `
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)
@@ -53,29 +52,29 @@ SELECT grouped FROM notification_categories WHERE name = $1 AND removed_at = 0 {
 	withdrawHostNotification = sql.NewStatement("withdraw a notification of the host", `
 UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at = 0`)
 
-	// For the host application, which may look at what it withdrew.
+	// For the host application, which may also read a notification that it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
-	// A title may name the actor, so what somebody did who is being erased is not shown.
+	// A title may name the actor, so a notification whose actor is being erased is not shown.
 	hostContents = sql.NewStatement("what the host told", `
 SELECT h.id, h.title, h.body, h.group_key, h.about_type, h.about FROM host_notifications h
 WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_number = h.actor AND e.user_number > 0) = 0`)
 
-	// What is withdrawn, or was removed with its category, supports nothing: applyCauses then lowers its causes. Users are
-	// not notified of their own acts.
+	// A notification that was withdrawn, or deleted with its category, supports nothing: applyCauses then lowers its causes.
+	// Users are not notified of their own acts.
 	hostSupported = sql.NewStatement("notifications of the host that stand", `
 SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+hiddenFromRecipient("c.actor")+`
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 
-	// The condition is that of the index by object, without which it would walk all causes.
+	// The last condition is that of the index by object. Without it the statement would walk all causes.
 	toldTo = sql.NewStatement("recipients of a notification of the host", `
 SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
 )
 
-// readHostSupported adds those of some causes of the host application that stand. Their fact is the row of what was told, and
-// not a like or a post.
+// readHostSupported adds to supported the causes in host categories that the facts support. Their fact is the row of the host
+// notification, and not a like or a post.
 func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]support) error {
 	if len(causes) == 0 {
 		return nil
@@ -89,8 +88,8 @@ func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, support
 	})
 }
 
-// addContents adds what the host application told to its notifications: newest[i] is the newest cause's object of list[i]. What
-// was deleted meanwhile is left out, and what somebody did who is being erased: the caller then omits the notification.
+// addContents sets the contents of the host notifications in list: newest[i] is the object of the newest cause of list[i]. A
+// content that was deleted meanwhile, or whose actor is being erased, is left out: the caller then omits the notification.
 func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
 	var ids []services.PostID
 	var objects []services.Object
@@ -112,7 +111,7 @@ func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []
 	if err != nil {
 		return err
 	}
-	// The address and data that the host attached; objects are those of ids, also of those that are left out.
+	// The address and data that the host attached, also for the contents that are left out.
 	labels, err := refs.Labels(ctx, db, objects)
 	for i := range list {
 		if content, ok := found[newest[i]]; ok && list[i].Category.IsHostCategory() {

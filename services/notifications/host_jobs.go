@@ -11,19 +11,19 @@ import (
 	"tidings/services/sql"
 )
 
-// The kinds of jobs of what the host application tells. Their names are in the database.
+// The kinds of jobs of host notifications. Their names are in the database.
 const (
 	jobHost     = "notify.host"     // payload: hostChunk. A notification to a chunk of its recipients
-	jobWithdraw = "notify.withdraw" // key: what was told. Its recipients have it no more
-	jobPurge    = "notify.purge"    // key: a category that was removed. Its notifications are deleted
+	jobWithdraw = "notify.withdraw" // key: host notification. It was withdrawn: it is taken back from its recipients
+	jobPurge    = "notify.purge"    // key: category. It was removed: its notifications are deleted
 )
 
 // hostChunkSize is how many recipients one transaction notifies: few enough that others do not wait for it long.
 const hostChunkSize = 250
 
-// hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until that has run, nothing else names them.
+// hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.
 //
-// It has no texts: those are stored once, and a withdrawal before the job runs is then seen by it.
+// It has no texts: they are stored once. The job reads that row when it runs, so it sees a withdrawal.
 type hostChunk struct {
 	Told   services.PostID   `json:"told"`
 	Users  []services.UserID `json:"users"`
@@ -46,7 +46,7 @@ func usersOfChunk(_ context.Context, job jobs.Job) ([]services.UserID, bool, err
 	return chunk.Users, false, err
 }
 
-// hostJobs are the jobs that notify the users of what was told. They have no key: each chunk is a job of its own.
+// hostJobs are the jobs that write a host notification to its recipients. They have no key: each chunk is a job of its own.
 func hostJobs(id services.PostID, users []services.UserID, moment services.PostID) ([]jobs.NewJob, error) {
 	var chunks []hostChunk
 	for chunk := range slices.Chunk(users, hostChunkSize) {
@@ -58,8 +58,8 @@ func hostJobs(id services.PostID, users []services.UserID, moment services.PostI
 // purgeJob deletes the notifications of a removed category.
 func purgeJob(category services.Category) jobs.NewJob { return jobs.Keyed(jobPurge, string(category)) }
 
-// notifyChunk writes the rows of a chunk and projects their counts. Repeated, it writes nothing and projects the counts of that
-// time. A notification that was withdrawn before is not written at all.
+// notifyChunk writes the rows of a chunk and projects their counts. A repetition writes nothing and projects the counts as they
+// are then. A notification that was withdrawn before is not written at all.
 func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	var chunk hostChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -89,8 +89,8 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	return s.project(ctx, states)
 }
 
-// withdraw takes a notification back from those who have it, a chunk at a time. No chunk of its recipients is written any more: see
-// lockForNotify. The facts are changed by the command already; this brings the rows in line, as for a like that was taken back.
+// withdraw takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written any more: see
+// lockForNotify. The command has changed the facts already; this brings the rows in line with them, as after an unlike.
 func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
@@ -114,7 +114,7 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 		if err != nil {
 			return err
 		}
-		// A crash begins again from the first, and finds those done that are lowered.
+		// After a crash the job begins again from the first recipient, and finds the causes lowered that were done.
 		after, more = causes[len(causes)-1].Recipient, len(causes) == hostChunkSize
 	}
 	return nil
@@ -134,7 +134,7 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
 
-	// Two bounds, and not an equation: with that PostgreSQL walks the primary key, through everything that was told.
+	// Two bounds, and not an equation: with an equation PostgreSQL walks the primary key, through all host notifications.
 	toldIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
@@ -149,8 +149,8 @@ WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) O
 // purgePage is how many users one transaction takes a category from. Each of them may have many rows, and their other notifications wait.
 const purgePage = 50
 
-// purge deletes the notifications of a removed category, and then frees its name. Its fields in documents are read by nobody since the
-// removal, but changes for those outside tell them to users who are not active. Repeated, it goes on.
+// purge deletes the notifications of a removed category, and then frees its name. Nobody reads its fields in documents since the removal.
+// It marks the users all the same, so that the change stream also reports those who are not active. A repetition continues.
 func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	category := services.Category(job.Key)
 	var id int
@@ -185,8 +185,8 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// purgeUsers deletes a category's rows and fields of some users. They are marked before, because a job that is repeated after a crash does
-// not find them, and after, because the node that compares them may have heard of the removal since.
+// purgeUsers deletes a category's rows and fields of some users. It marks them before, because a job that is repeated after a crash does
+// not find them any more, and after, because the writer of the change stream may have learned of the removal only since.
 func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
@@ -224,7 +224,7 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	return nil
 }
 
-// purgeTold deletes some of what was told in a category, with its labels. It comes after the causes, whose rows name what was told.
+// purgeTold deletes some host notifications of a category, with their labels. It runs after the causes are deleted, which refer to them.
 func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
 	err = tx.Each(ctx, toldIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
@@ -239,7 +239,7 @@ func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (mor
 	return len(ids) == hostChunkSize, deleteAllTold(ctx, tx, ids)
 }
 
-// deleteAllTold deletes what was told, and its labels: the refs are free again.
+// deleteAllTold deletes host notifications and their labels: the refs are free again.
 func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
 	if _, err := tx.Run(ctx, deleteTold, ids); err != nil {
 		return err
@@ -247,16 +247,16 @@ func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error
 	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
 }
 
-// The condition actor > 0 is that of the index, which has no rows of nobody.
+// The condition actor > 0 is that of the index, which leaves out notifications without an actor.
 var toldOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
-// eraseTold deletes what the host application told of a user as the actor: a title may name them. Their causes follow.
+// eraseTold deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
 func eraseTold(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	ids, err := sql.Column[services.PostID](ctx, tx, toldOfActor, at.User, hostChunkSize)
 	return eraseAllTold(ctx, tx, ids, err)
 }
 
-// eraseAllTold deletes what a statement found for an erasure; err is its error.
+// eraseAllTold deletes the host notifications that a statement has found for an erasure; err is the statement's error.
 func eraseAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Done, error) {
 	if err != nil || len(ids) == 0 {
 		return erase.Done{}, err

@@ -14,7 +14,7 @@ import (
 )
 
 // Memory is this node's cache of the categories of the host application. It is safe for concurrent use. The definitions are one
-// immutable value: who reads it renders all of one badge by one version.
+// immutable value, so that all of a badge is rendered by one version of them.
 type Memory struct {
 	db  *sql.DB
 	log *changelog.Follower
@@ -55,7 +55,7 @@ func (m *Memory) Now() *services.HostCategories {
 }
 
 // refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. The answer to a
-// definition then has the badges as they are by it.
+// command that changes a definition then shows the badges by the new definitions.
 func (m *Memory) refresh(ctx context.Context) error {
 	before := m.Now().At()
 	if err := m.load(ctx); err != nil {
@@ -78,7 +78,7 @@ func (m *Memory) load(ctx context.Context) error {
 	if now := m.Now(); now == nil && read.Version == 0 || now != nil && read.Version <= now.Version {
 		return nil
 	}
-	// Whoever reads documents must know the fields before anybody renders by them.
+	// The reader of documents must know the fields before a badge is rendered by them.
 	if m.install != nil {
 		m.install(read)
 	}
@@ -86,8 +86,8 @@ func (m *Memory) load(ctx context.Context) error {
 	return nil
 }
 
-// knowing are the definitions, read anew if one of some categories is unknown here: another node may have defined it just now.
-// One that is still unknown is being removed.
+// knowing returns the definitions. It reads them anew if one of the categories is unknown here, since another node may have
+// defined it just now. A category that is unknown even then is being removed.
 func (m *Memory) knowing(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
 	for _, category := range categories {
 		if _, known := m.Now().Find(category); known || !category.IsHostCategory() {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// The bounds of what the host application tells. Texts are bounded in characters.
+// The bounds of a host notification. Texts are bounded in characters.
 const (
 	// The payload of the jobs, 40 chunks, is written in the command's own transaction.
 	maxRecipients = 10_000
@@ -22,18 +22,18 @@ const (
 	MaxGroupKey = 128
 )
 
-// HostNotification is what the host application tells users in one of its categories. All recipients get the same text.
+// HostNotification is a notification that the host application sends in one of its categories. All recipients get the same text.
 type HostNotification struct {
 	Category services.Category
 	To       []string        // the keys of 1 to 10,000 users; one that is named twice gets it once
-	Actor    services.UserID // who did it, who is not notified; 0: nobody
-	About    services.Object // a post or a show; the zero value: nothing of ours
+	Actor    services.UserID // the user who did it, who is not notified; 0: nobody
+	About    services.Object // a post or a show, or the zero value
 	Title    string
 	Body     string // "" for none
 	GroupKey string // in a grouped category those of one key in one half day are one row; "" for none
 }
 
-// CheckRecipients reports whether a notification can have so many recipients. It is asked before their users are created.
+// CheckRecipients reports whether a notification can have so many recipients. Callers check it before they create the users.
 func CheckRecipients(recipients int) error {
 	if recipients < 1 || recipients > maxRecipients {
 		return services.Errorf(services.Invalid, "to: 1 to %d are allowed, got %d", maxRecipients, recipients)
@@ -41,7 +41,7 @@ func CheckRecipients(recipients int) error {
 	return nil
 }
 
-// check is INVALID for what can never be told. Whether the category is defined is found in the transaction.
+// check is INVALID for a notification that can never be sent. Whether the category is defined is checked in the transaction.
 func (n HostNotification) check() error {
 	if err := CheckRecipients(len(n.To)); err != nil {
 		return err
@@ -63,8 +63,8 @@ func (n HostNotification) check() error {
 	return services.CheckText("groupKey", n.GroupKey, 0, MaxGroupKey)
 }
 
-// subjectOf is the subject of the causes: what has the same is one row of a list for half a day. Of a group key it is a hash,
-// because subjects are numbers; two keys with one hash would share rows, at odds of one in 2^63.
+// subjectOf is the subject of the causes: causes with the same subject are one row of a list for half a day. For a group key it is
+// a hash, because subjects are numbers; two keys with one hash would share rows, at odds of one in 2^63.
 func (n HostNotification) subjectOf(id services.PostID, grouped bool) services.PostID {
 	if !grouped || n.GroupKey == "" {
 		return id
@@ -117,8 +117,8 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 	}, nil
 }
 
-// Withdraw is the command of the host application that takes a notification back from all of its recipients. It holds for
-// lists at once, and for counts when the job has run. NOT_FOUND if there is none.
+// Withdraw is the command of the host application that takes a notification back from all of its recipients. It leaves their
+// lists and counts when the job has run. NOT_FOUND if there is none.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
@@ -146,13 +146,13 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 // Told is a notification of the host application, as the host application sees it.
 type Told struct {
 	Category services.Category
-	// Recipients is the number when it was told, without the actor. It stays when users are erased, and counts users who were told by
-	// jobs that have not run yet.
+	// Recipients is the number of recipients when it was sent, without the actor. It stays when users are erased, and includes users
+	// whose job has not run yet.
 	Recipients int
 	Withdrawn  bool
 }
 
-// told reads what the host application told; found is false if there is none, or it was deleted with its category.
+// told reads a host notification; found is false if there is none, or it was deleted with its category.
 func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
 	var withdrawn int64
 	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)
@@ -160,7 +160,7 @@ func told(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found 
 	return t, found, err
 }
 
-// Told reads what the host application told.
+// Told reads a host notification. NOT_FOUND if there is none.
 func (s *Service) Told(ctx context.Context, id services.PostID) (Told, error) {
 	t, found, err := told(ctx, s.db, id)
 	if err == nil && !found {

@@ -29,7 +29,7 @@ func (s *Service) kinds() []jobs.Kind {
 	}, s.hostKinds()...)
 }
 
-// recipientsOf are the users whose notifications the causes of a job change: they wait for it where a reader wants what was told before.
+// recipientsOf are the users whose notifications the causes of a job change. It is the UsersOf of jobNotify.
 func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
@@ -90,7 +90,7 @@ func (s *Service) projectCounts(ctx context.Context, user services.UserID) error
 // committed together. Large batches are what makes a popular post cheap: its many likes lock its author's row once.
 const causesAtOnce = 1000
 
-// manyCauses is how many causes a write applies at most that goes with the short ones: see sql.Bulk.
+// manyCauses is the most causes that a short write applies. A write that applies more is marked as long: see sql.Bulk.
 const manyCauses = 20
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each
@@ -147,7 +147,7 @@ func (s *Service) notifyTogether(ctx context.Context, claimed []jobs.Job, causes
 	}
 	err := try(places)
 	for _, i := range places {
-		// An engine that does not answer is nobody's fault, and would not answer for one job either.
+		// An engine that does not answer is no job's fault, and would not answer for one job either.
 		if outcomes[i] = err; err != nil && !services.IsUnavailable(err) && len(places) > 1 {
 			outcomes[i] = try([]int{i})
 		}

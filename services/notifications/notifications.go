@@ -37,11 +37,11 @@ type Config struct {
 	IDs        *services.IDClock
 	Log        *slog.Logger
 	Expiry     Expiry                  // of each of services.Categories; nil means the default
-	Categories []services.HostCategory // that Begin defines
+	Categories []services.HostCategory // of the configuration: Begin defines them
 }
 
 // Service is the service of the list of notifications and its marks. It is safe for concurrent use. All of its state is in SQL,
-// but for the cache of definitions and what is left to define.
+// except for the cache of definitions and the configured categories that are not defined yet.
 type Service struct {
 	Memory *Memory // this node's cache of the host application's categories
 
@@ -98,7 +98,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, err
 }
 
-// audit repeats registers without shown, so that the audit of views finds errors in its choice of fields. Both use
+// audit computes what registers does without State.shown, so that the audit finds errors in shown's choice of fields. Both use
 // statesOfUser: an error there is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
@@ -168,7 +168,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 }
 
 // At reads a user's notifications by positions in them, whatever has joined them since. A position in another list, or in a
-// notification without a remaining cause, is absent. It finds what an ID names.
+// notification without a remaining cause, is absent. An ID is such a position: the first one.
 func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
 	if len(places) == 0 {
 		return nil, nil

@@ -35,7 +35,8 @@ func (n node) listed(user services.UserID, size int) (list []Notification) {
 	}
 }
 
-// likeHeldBack likes posts in their order. A killed node holds the first one's job: only Quiet runs it, after the lease.
+// likeHeldBack likes posts in their order. The job of the first like is claimed and not run, as by a node that was killed: only Quiet
+// runs it, when the lease has ended.
 func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.Quiet(n.Fanout)

@@ -22,12 +22,12 @@ type Preference struct {
 	Chosen bool
 	NoPush bool // changes of the count are silent in the change stream
 
-	// since is when it began to alert after it had not; zero if it always did. Items from before are not alerted of, as the user
-	// had turned that off when they came.
+	// since is when the category began to alert again; zero if it always did. Older items do not alert, because alerts were off
+	// when they came.
 	since time.Time
 }
 
-// in is the mode of a category that counts in the usual mode for others.
+// in is the mode in which the category counts for this user. usual is its mode for users without a preference.
 func (p Preference) in(usual services.CategoryMode) services.CategoryMode {
 	if p.Chosen {
 		return usual.Chosen(p.Mode)
@@ -35,7 +35,7 @@ func (p Preference) in(usual services.CategoryMode) services.CategoryMode {
 	return usual
 }
 
-// alerts reports whether new items are to be alerted of. Only those of a category that counts as a number are.
+// alerts reports whether new items alert. Only items of a category that counts as a number do.
 func (p Preference) alerts(usual services.CategoryMode) bool {
 	return p.in(usual).IsNumber() && !p.NoPush
 }
@@ -46,7 +46,7 @@ type CategoryPreference struct {
 	Preference
 }
 
-// PreferenceChange is a change of a preference; nil leaves a part of it. Usual comes before Mode.
+// PreferenceChange is a change of a preference. A nil field leaves that part as it is. Usual takes precedence over Mode.
 type PreferenceChange struct {
 	Mode   *services.CategoryMode
 	Usual  bool // the category counts again by its definition
@@ -119,8 +119,8 @@ func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]r
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
 }
 
-// auditModes repeats modesRegisters with an own reading of the column, so that the audit finds errors in it. It must not share
-// code with readPreferences.
+// auditModes computes what modesRegisters does with its own parser of the column, so that the audit finds errors in the other.
+// It must not share code with readPreferences.
 func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string
@@ -146,8 +146,8 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 	return []rdb.Register{rdb.ModesRegister(modes)}, nil
 }
 
-// Alerting returns a function that reports whether an item of a category, of some time, is to be alerted of. With an error the
-// function goes by the definitions.
+// Alerting returns a function that reports whether an item alerts, by its category (part) and its time. If the preferences cannot
+// be read, the function goes by the definitions alone.
 func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {
@@ -156,7 +156,7 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 	}, err
 }
 
-// counted are those of some categories that count for a user, as a number or a dot. Lists of what counts, and digests, have only these.
+// counted returns the categories that count for a user, as a number or a dot. Lists of unseen items and digests have only these.
 func (p preferences) counted(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
 		// The zero value counts: a preference that chose no mode has the mode CategoryCounted.

@@ -66,7 +66,7 @@ func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 	})
 }
 
-// Nothing alerts that came while its category did not alert, also not after that has ended.
+// An item that came while its category did not alert never alerts, not even after the category alerts again.
 func TestPreferencesDecideWhatAlerts(t *testing.T) {
 	each(t, func(t *testing.T, n node) {
 		users := n.Users(2)

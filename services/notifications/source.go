@@ -85,8 +85,8 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	return nil
 }
 
-// Render counts the unseen groups of the last days, by category. They leave day by day: the badges change at the next midnight
-// while any count.
+// Render counts the unseen groups of the last days, by category. Groups expire day by day: while any of them counts, the badges
+// change at the next midnight.
 func (s Source) Render(v *source.View, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
 	v.Passed(today)

@@ -13,8 +13,8 @@ import (
 // Notification is one entry of a user's list: what some users did with one subject within one half day. It is what a reader
 // is shown; its rows are a group and its causes.
 type Notification struct {
-	First    services.PostID // of the first cause that it ever had, and its ID: it stays when causes join or leave
-	Place    services.PostID // of the cause that arrived last: a mark of what is shown reaches up to here
+	First    services.PostID // position of the first cause that it ever had. It is the ID: it stays when causes join or leave
+	Place    services.PostID // position of the cause that arrived last: a mark of what is shown reaches up to here
 	Reach    services.PostID // on the first of a list: how far a mark of the whole list reaches, if that is beyond Place; else 0
 	Category services.Category
 	Subject  services.PostID   // the post, or for REMINDER the show, that it is about; 0: the user
@@ -65,10 +65,10 @@ type Cause struct {
 	Category  services.Category
 	Subject   services.PostID // see HostNotification for those of the host application; LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show
 	Actor     services.UserID
-	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; of the host application: what it told; else 0
+	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
-	// Moment is when it happened, if that was told later: the ID of that time. 0: it gets its position when it is applied. It is no
-	// part of what identifies the cause.
+	// Moment is when the cause happened, as an ID of that time, if it was reported later. 0: it gets its position when it is applied.
+	// Moment is not part of the cause's key.
 	Moment services.PostID `json:",omitempty"`
 }
 

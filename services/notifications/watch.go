@@ -10,7 +10,7 @@ import (
 // Change is the first page of a user's notifications, with the user's badges. It is a whole state and not a difference.
 type Change struct {
 	Page Page
-	// Badges are those by which the page was last found unchanged. Callers must not change them: the hub shares them.
+	// Badges are the badges at which the page was read, or last found unchanged. Callers must not change them: the hub shares them.
 	Badges *services.Badges
 }
 
@@ -18,7 +18,7 @@ type Change struct {
 // only the latest. badges are the user's, from the hub; Watch waits for the first of them. The list is read again only when
 // the badges say that it changed. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, user services.UserID, query Query, badges <-chan *services.Badges) <-chan Change {
-	// Without a buffer: Derive replaces a state that nobody has taken yet, which it could not do in one.
+	// Without a buffer: Derive replaces a state that nobody has received yet, and could not replace one in a buffer.
 	changes := make(chan Change)
 	var last Change
 	// Only the goroutine below calls look.
