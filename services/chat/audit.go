@@ -54,7 +54,7 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
-		// As of the day on which the document was made right: what expires later is no error of it.
+		// As of the day up to which the document's state was aged: a message that expires later is no error.
 		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
 	}
 	counts, err := countUnread(ctx, s.Store, facts, since)
@@ -69,8 +69,8 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	return counts, err
 }
 
-// sameState reports whether a state agrees with the facts. With an expiry base, k and mentions may differ, since age moves them:
-// then the numbers that they make are compared with a count of the messages.
+// sameState reports whether a state agrees with the facts. If messages expire, Base, K and Mentions may differ, since age moves
+// them: then the counts that result from them are compared with a count of the messages.
 func (s *Service) sameState(state services.Membership, fact fact) bool {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return countedPart(state) == countedPart(fact.Membership)
@@ -96,7 +96,7 @@ func (s *Service) sameState(state services.Membership, fact fact) bool {
 
 // differences compares the states with the facts, and the sums with the states.
 func (s *Service) differences(facts []fact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
-	// What is left over after all facts is in the document alone.
+	// The states that remain after all facts are in the document alone.
 	left := maps.Clone(states)
 	for _, fact := range facts {
 		state, known := states[fact.Conversation]
@@ -122,7 +122,7 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
 		switch {
-		// It counts nothing, in no sum.
+		// Such a state is in no sum.
 		case state.Left || state.Inside:
 		case state.Muted:
 			sums.Unread += int(mentions)
@@ -147,8 +147,8 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 	return differs
 }
 
-// countedPart is the part of a state that affects counts. The last sequence is projected only where it counts. The version of
-// the way of counting rises once more when all members have it, and that rise is not projected to anyone.
+// countedPart is the part of a state that affects counts. The last sequence is projected only where it counts. WayVersion is
+// left out: it rises once more when all members have the new way of counting, and that rise is not projected.
 func countedPart(state services.Membership) string {
 	if state.Left || state.Inside || state.Muted || state.ReadSide {
 		state.Head = 0

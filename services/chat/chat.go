@@ -64,7 +64,7 @@ type Service struct {
 
 	expiry   services.SourceExpiry
 	throttle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
-	// Which messages are too old today: the search for them is shared by the members of a conversation.
+	// The last message that is too old today, by conversation: the members of a conversation share one search.
 	aged agedMessages
 }
 
@@ -167,10 +167,10 @@ func adding(id services.ConversationID) refusal {
 	}
 }
 
-// meets is the error of a user who begins something with others: NOT_FOUND, as for an unknown user, if the user may not. A block
-// and a policy give the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends:
-// HoldRestrictions locks what a block of the user or by the others has to lock too. The error names the least ID, so that it is
-// the same in each try.
+// meets returns an error if a user may not involve one of the others: NOT_FOUND, as for an unknown user. A block and a policy give
+// the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends: HoldRestrictions
+// takes a lock that a new block by the user or of the user needs too. The error names the least ID, so that it is the same in
+// each try.
 func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
@@ -182,7 +182,7 @@ func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument strin
 	return people.NoUser(ctx, tx, argument, slices.Min(found))
 }
 
-// distinct sorts users and drops repetitions, in place: callers clone what is not theirs.
+// distinct sorts users and drops repetitions, in place: callers clone a list that they do not own.
 func distinct(users []services.UserID) []services.UserID {
 	slices.Sort(users)
 	return slices.Compact(users)
@@ -200,7 +200,7 @@ func (s *Service) changed(ctx context.Context, tx *sql.Tx, c Conversation, users
 	} else {
 		queued = append(queued, s.projectJob(c.ID))
 	}
-	// Here and not in a pass over all conversations: each message and each change of members is a chance to notice it.
+	// Checked here and not in a pass over all conversations: every message and every change of members comes here.
 	if way := s.way(c); way != c.Way {
 		if _, err := changeWay(ctx, tx, c, way); err != nil {
 			return err
@@ -251,8 +251,8 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // transaction, which Apply writes and AfterCommit reads. Other nodes see the change at their next turn.
 func (s *Service) moving(cmd *jobs.Command, head *Head) *jobs.Command {
 	project := cmd.AfterCommit
-	// A key for each kind of command: the projection of a mark that is committed with it would serve for both and wake nobody. Of one
-	// kind the last command has the newest head.
+	// Each kind of command gets a key of its own. Under a common key the AfterCommit of a mark that is committed with it could serve
+	// both, and it wakes nobody. Among commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterCommit = func(ctx context.Context) error {
 		if head.Number > 0 { // it is 0 if the result was stored under the idempotency key before

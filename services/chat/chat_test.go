@@ -16,7 +16,7 @@ import (
 )
 
 // The second half of "add unread" fails: the message is in SQL, and nothing of it in Redis, or it reached one member and
-// not the other. Total and parts never part, and in the end everyone has counted it once.
+// not the other. The total always equals the sum of its parts, and in the end everyone has counted the message once.
 func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	n := served(t)
 	users := n.Users(3)
@@ -48,8 +48,8 @@ func TestTheSecondHalfOfAddUnreadFails(t *testing.T) {
 	}
 }
 
-// Who is not active has no document, and hears of messages from outside: their job marks them too, but only while somebody asks for marks.
-// Whoever left is told that the conversation no longer counts, and after a day of nothing.
+// Users who are not active have no document. The job of a message marks them too, for the change stream, but only while marks are asked
+// for. A member who quits is marked, as the conversation no longer counts, and not marked any more after a day.
 func TestMessagesMarkWhoIsNotActive(t *testing.T) {
 	n := served(t)
 	marked, marking := map[services.UserID]bool{}, false

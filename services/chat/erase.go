@@ -40,15 +40,15 @@ func (s *Service) Erase() []erase.Step {
 }
 
 // messagesAtOnce is how many messages one transaction removes from a conversation: each is compared with the position of each
-// member, and whoever sends a message waits. 200,000 comparisons take a fraction of a second. At least ten, so that a huge room
-// ends at all.
+// member, and senders wait meanwhile. 200,000 comparisons take a fraction of a second. It is at least ten, so that the erasure
+// of a huge room ends at all.
 func messagesAtOnce(members int) int {
 	const compared, least = 200_000, 10
 	return max(least, min(erase.Batch, compared/max(members, 1)))
 }
 
 // eraseConversation removes the user from the next conversation. It takes one at a time, because its members wait for the lock. A
-// long one takes several steps: the user's row goes with the last of them, and until then finds it again.
+// long one takes several steps. The last of them deletes the user's row, by which each step finds the conversation.
 func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At) (done erase.Done, err error) {
 	var id services.ConversationID
 	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
@@ -74,7 +74,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		// As their author would recall them: their texts go, and they stop counting for everyone.
 		err = withdraw(ctx, tx, c, standing, at.User)
 	}
-	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // it loses its author alone
+	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // recalled before: it only loses its author
 		_, err = tx.Run(ctx, raiseOthers, id, 0, at.User)
 	}
 	if err == nil && len(messages) > 0 {
@@ -99,7 +99,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.At
 		if _, err := tx.Run(ctx, dropLeases, id, []services.UserID{at.User}); err != nil {
 			return done, err
 		}
-		if c.Kind == Direct { // the pair is gone: the ref would name a conversation that no create can mean
+		if c.Kind == Direct { // the pair is gone: the ref would name a conversation that no Create can return
 			if err := refs.Free(ctx, tx, services.Object{Type: services.ConversationType, Number: uint64(id)}); err != nil {
 				return done, err
 			}

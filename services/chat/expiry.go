@@ -81,7 +81,7 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
 		return err
 	}
-	// What waits behind that decides when the next one leaves.
+	// The first unread message after that one decides when the next one expires.
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]
@@ -147,7 +147,7 @@ func (s *Service) newestBefore(ctx context.Context, states []services.Membership
 	for _, state := range states {
 		id := state.Conversation
 		if _, found := newest[id]; found {
-			continue // of another member
+			continue // found for another member's state
 		}
 		var known bool
 		if newest[id], known = s.aged.of(id, before, state.Head); !known {
@@ -166,7 +166,7 @@ func (s *Service) newestBefore(ctx context.Context, states []services.Membership
 	}
 	numbers := make([]int64, len(states))
 	for i, state := range states {
-		// The newest may be of a member who had read less, or of a moment with another head.
+		// The message may have been found for a member who had read less, or at a moment with another head.
 		numbers[i] = min(max(newest[state.Conversation], state.Base+1), state.Head)
 	}
 	return numbers, nil

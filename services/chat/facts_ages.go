@@ -35,7 +35,7 @@ var (
 func sentTimes(ctx context.Context, db *sql.DB, ids []services.MessageID) ([]time.Time, error) {
 	asked, times := make(sql.Rows, len(ids)), make([]time.Time, len(ids))
 	for i, id := range ids {
-		// Answers come in no order; i says whose each is.
+		// Rows come back in no order: each has the index i of its message.
 		asked[i] = []any{i, int64(id.Conversation()), id.Number()}
 	}
 	if len(asked) == 0 {

@@ -55,8 +55,8 @@ func (i inside) leaveAt(at time.Time, device string) {
 	})
 }
 
-// A visit that is reported after it has ended reads what was sent until its end, and nothing that came later: neither does it hold back what
-// comes now.
+// A visit that is reported after it has ended reads the messages that were sent until its end and no later ones. It does not hold back new
+// messages.
 func TestAVisitOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}
@@ -84,7 +84,8 @@ func TestAVisitOfThePast(t *testing.T) {
 	})
 }
 
-// An event of the past neither shortens nor ends a lease that was taken later, and a lease of it that goes on holds back what comes now.
+// An event of the past neither shortens nor ends a lease that was taken later. Its own lease, if it has not ended yet, holds back new
+// messages.
 func TestALeaseOfThePast(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

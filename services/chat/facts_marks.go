@@ -79,7 +79,7 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	if gen > m.Gen {
 		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
 	}
-	// A device made this mark before it heard of "mark unread" on another one. It would undo that one.
+	// The device made this mark before it learned of a "mark unread" by another device, which the mark would undo.
 	if gen >= 0 && gen < m.Gen {
 		return false, nil
 	}
@@ -146,7 +146,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 		if err := moveTo(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
-		// The last message may never have been reported: the user's own, or one that was read at once. The user knows all of them.
+		// The user knows these messages, so they must not alert. The last one may never have been reported: it was the user's own, or
+		// was read at once.
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 	if _, err := tx.Run(ctx, put, id, user, device, until); err != nil {
 		return err
 	}
-	// A lease that has ended holds back no message of now.
+	// A lease that has ended already does not hold back new messages.
 	m.Inside = m.Inside || until.After(tx.Now)
 	return putState(ctx, tx, before, m)
 }
@@ -240,7 +241,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	err = tx.Each(ctx, dropEndedLeases, []any{id, user, tx.Now}, func(scan func(...any) error) error {
 		var until int64
 		err := scan(&until)
-		// The latest of those that have ended: until then somebody was looking.
+		// The latest end: until then a device was inside.
 		ended = max(ended, until)
 		return err
 	})
@@ -264,7 +265,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if _, err := tx.One(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
 		return next, err
 	}
-	// Only up to the end of the last lease: later messages arrived while nobody looked.
+	// Only up to the end of the last lease: later messages arrived while no device was inside.
 	if newest > m.Base {
 		if err := moveTo(ctx, tx, &m, newest); err != nil {
 			return next, err

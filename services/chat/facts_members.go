@@ -117,7 +117,7 @@ type membershipsPast struct {
 // membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
 func membershipsOfEach(ctx context.Context, db *sql.DB, pages []membershipsPast, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
-	// In half the time: most reads are of one user.
+	// This takes half the time, and most reads are of one user.
 	if len(pages) == 1 {
 		var err error
 		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].past, leftSince, limit)

@@ -23,7 +23,7 @@ var (
 	appendMessage = sql.NewStatement("insert a message", `INSERT INTO conversation_messages (conversation, number, author, body, sent_at, recalled_at)
 		VALUES ($1, $2, $3, $4, $5, 0)`)
 
-	// A mention of somebody who is no member, or of oneself, is dropped without a word: an error would tell who is a member.
+	// A mention of a user who is no member, or of the author, is dropped without an error: an error would reveal who is a member.
 	mentionMembers = sql.NewStatement("mention members", `UPDATE conversation_members SET mentions = mentions + 1, mv = mv + 1
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 AND user_number <> $3 RETURNING user_number`)
 
@@ -83,7 +83,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if c.Head > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
-	// After the number was taken. The error of a stranger rolls it back.
+	// Checked after the number was taken: the error for a user who is no member rolls it back.
 	m, err := lockState(ctx, tx, id, author)
 	if err != nil {
 		return message, c, nil, err
@@ -93,7 +93,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 		return message, c, nil, err
 	}
 	before := m
-	// Whoever writes has read what is above.
+	// The author has read all messages before this one.
 	m.Base, m.K, m.Mentions = c.Head, 0, 0
 	if err := putState(ctx, tx, before, m); err != nil {
 		return message, c, nil, err
@@ -123,7 +123,7 @@ func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.
 	if err != nil {
 		return nil, err
 	}
-	// The text still names them, but it reaches nobody who is apart from its author.
+	// The text still names them, but the mention does not reach users who have a block with the author.
 	users = slices.DeleteFunc(slices.Clone(users), func(user services.UserID) bool { return slices.Contains(apart, user) })
 	reached, err := sql.Column[services.UserID](ctx, tx, mentionMembers, conversation, users, message.Author)
 	if err != nil {
@@ -171,8 +171,8 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	return c, true, nil
 }
 
-// withdraw deletes the texts of messages of one author that stand, in a locked c.ID, and stops counting them. The
-// lists of all members show the last message, so the states of all of them get a new version when it is withdrawn.
+// withdraw deletes the texts of messages of one author that are not recalled yet, in the locked conversation c, and stops
+// counting them. The lists of all members show the last message, so all their states get a new version when it is withdrawn.
 func withdraw(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, author services.UserID) error {
 	if _, err := tx.Run(ctx, recallMessages, c.ID, numbers, tx.HappenedAt()); err != nil {
 		return err

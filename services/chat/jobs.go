@@ -70,8 +70,8 @@ func memberJob(id services.ConversationID, user services.UserID) jobs.NewJob {
 	return jobs.Keyed(jobMember, memberKey(id, user))
 }
 
-// insideJob ends a lease when it expires. A device that renews leaves one with each renewal; those of the earlier ones find the
-// lease alive and do nothing.
+// insideJob ends a lease when it expires. Each renewal leaves a job; the jobs of earlier renewals find the lease alive and do
+// nothing.
 func insideJob(id services.ConversationID, user services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.Keyed(jobInside, memberKey(id, user))
 	job.NotBefore = until
@@ -150,10 +150,10 @@ func (s *Service) projectAll(ctx context.Context, id services.ConversationID) er
 	}
 }
 
-// markIdle records that the badges of the members who are not active changed: they have no documents, but their closed applications
-// are to hear of messages, and of their end if they were just removed.
+// markIdle records that the badges of the members who are not active changed. They have no documents, but the change stream
+// reports messages to their closed applications, and also the end of a membership that was just removed.
 func (s *Service) markIdle(ctx context.Context, id services.ConversationID) error {
-	// Nobody reads the change stream: then nobody hears of idle users.
+	// Nobody reads the change stream, so no mark is needed.
 	if !s.Projector.Marking(ctx) {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (n node) listed(user services.UserID) (unread, mentions int) {
 	return unread, mentions
 }
 
-// want holds badge and list of a user against a number.
+// want compares a user's badge and list with the expected counts.
 func (n node) want(what string, user services.UserID, unread, mentions int) {
 	n.TB.Helper()
 	shownUnread, shownMentions := n.shown(user)

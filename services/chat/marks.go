@@ -25,8 +25,8 @@ const tokenFormat = 1
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
 // ReadToken is a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It
-// changes nothing if the conversation was marked unread since. It is no secret and not signed: it names nothing that its user
-// could not say as well by a message, and parseToken refuses the tokens of others.
+// changes nothing if the conversation was marked unread since. It is no secret and not signed: a forged token can mark nothing
+// that its user could not mark by a message ID as well, and parseToken refuses the tokens of others.
 func ReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
 	bytes = append(bytes, tokenFormat)
@@ -50,7 +50,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 	if services.UserID(binary.BigEndian.Uint32(bytes[5:])) != user {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: it is another member's")
 	}
-	// Whoever makes up a token can name generations that were never opened: readUpTo refuses them.
+	// A forged token can name a generation that was never opened: readUpTo refuses it.
 	gen, number = int64(binary.BigEndian.Uint64(bytes[9:])), int64(binary.BigEndian.Uint64(bytes[17:]))
 	if gen < 0 || number < 0 || number > services.MaxMessageNumber {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
@@ -122,7 +122,7 @@ func (s *Service) Enter(user services.UserID, id services.ConversationID, device
 			return err
 		}
 		due := until
-		// The messages that were sent before its end may be reported after it.
+		// Messages that were sent before the end of the lease may be reported later.
 		if !until.After(tx.Now) {
 			due = tx.DueAt(until)
 		}

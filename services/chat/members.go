@@ -84,8 +84,8 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 }
 
 // CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that project
-// the end, and the update of the blocker's own view. Creating the conversation again reopens it. It runs in the transaction of
-// the block, so there is no moment in which a blocked user can still write. after is nil if there is no such conversation.
+// the end, and after, which updates the blocker's own document. Creating the conversation again reopens it. It runs in the
+// transaction of the block, so a blocked user can never still write. after is nil if there is no such conversation.
 func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
 	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {

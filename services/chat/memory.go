@@ -212,7 +212,7 @@ func (w *watch) sum() (sum uint64) {
 func (l *Sequences) raise(moved Head) {
 	known := l.known[moved.Conversation]
 	if moved.Number > known.number || moved.Revision > known.revision {
-		// After the number is set, so that whoever wakes reads it.
+		// After the number is set, so that a watcher that wakes up reads it.
 		defer l.wake(moved.Conversation)
 	}
 	known.revision = max(known.revision, moved.Revision)

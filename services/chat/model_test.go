@@ -115,15 +115,15 @@ func (w *world) pick(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	return room, user, member
 }
 
-// do commits a command and holds whether it changed anything: it may be refused, or find the state as it asks for.
+// do commits a command and checks whether it changed anything. One that is refused, or finds the state as requested, changes nothing.
 func (w *world) do(t *rapid.T, cmd *jobs.Command, changes bool) {
 	if err := w.n.do(cmd); (err == nil && cmd.Changed()) != changes {
 		t.Fatalf("%s (to change something: %t): %v, changed %t", cmd.Name, changes, err, cmd.Changed())
 	}
 }
 
-// own commits a member's own command, which must be refused for others. It must report a change where the model changes; an
-// expired lease may also be ended.
+// own commits a member's own command, which must be refused for others. It must report a change if the model changes. It may
+// also report one that the model does not have: the end of an expired lease.
 func (w *world) own(t *rapid.T, cmd *jobs.Command, allowed, must bool) {
 	if err := w.n.do(cmd); (err == nil) != allowed || must && !cmd.Changed() {
 		t.Fatalf("%s (allowed: %t, to change something: %t): %v, changed %t", cmd.Name, allowed, must, err, cmd.Changed())
@@ -268,7 +268,7 @@ func (w *world) pass(t *rapid.T) {
 	w.n.Clock.Advance(time.Duration(rapid.SampledFrom([]int{1, 20, 70}).Draw(t, "seconds")) * time.Second)
 }
 
-// compare runs all due jobs, and compares everyone's badge and list with the count, also for P9.
+// compare runs all due jobs, and compares everyone's badge and list with the count.
 func (w *world) compare(t *rapid.T) {
 	w.n.projected()
 	for _, user := range w.people {

@@ -9,8 +9,8 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// The newest unread messages and the newest unread mentions are in conversations of their own; a muted one counts by its mentions
-// alone. Conversations that nobody spoke in since a moment are not looked at.
+// The newest unread message and the newest unread mention may be in two conversations. A muted conversation counts by its mentions
+// alone. Conversations without a message since the given moment are left out.
 func TestNewestMessagesAndMentions(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)

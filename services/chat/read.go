@@ -92,7 +92,7 @@ func (s *Service) ReadMessages(ctx context.Context, user services.UserID, ids []
 	if err != nil {
 		return nil, err
 	}
-	// All that were asked for, and then those of other conversations are dropped: mostly there are none.
+	// All messages are read, and then those of other conversations are dropped: mostly there are none.
 	found, err := messagesByID(ctx, s.Store, ids)
 	for id := range found {
 		if _, member := mine[id.Conversation()]; !member {
@@ -117,7 +117,7 @@ func (s *Service) Members(ctx context.Context, pages []MembersPage) (map[Members
 	return readMembers(ctx, s.Store, pages)
 }
 
-// page cuts the one more that was read to know whether more follow.
+// page drops the extra element that was read to find out whether more follow, and reports whether they do.
 func page[T any](list []T, size int, err error) ([]T, bool, error) {
 	if err != nil {
 		return nil, false, err

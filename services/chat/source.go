@@ -57,11 +57,11 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 			return err
 		}
 		states := slices.Concat(found...)
-		// As the document has them: what is too old counts in neither.
+		// As the document has them: messages that are too old do not count in either.
 		if err := c.s.age(ctx, states, today); err != nil {
 			return err
 		}
-		// What is left to read: the next pages of those users who have one.
+		// The users whose page was full: their next pages are read in the next round.
 		rest := 0
 		for i, page := range found {
 			sums := &documents[places[i]].Conversations
@@ -168,7 +168,7 @@ func (c Source) Newest(ctx context.Context, of source.Explained) (explanations [
 		own := c.s.counted(state.Own)
 		add(&unread, state, inBadge(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
-		// Looking for a mention ends with the list, so it is not begun without one.
+		// A search for a mention that does not exist would walk the whole list, so there is none unless a mention counts.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
 	})
 	return []services.Explanation{unread, mentions}, true, err

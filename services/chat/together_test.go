@@ -6,8 +6,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// Of a member's commands that are committed together one projection serves all. Each kind of them that moves the conversation wakes
-// its watchers all the same: they do not wait for the next read of SQL.
+// One projection serves all commands of a member that are committed together. Each kind of command that changes the conversation
+// still wakes its watchers: they do not wait for the next read of SQL.
 func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 	n := served(t)
 	users := n.Users(2)

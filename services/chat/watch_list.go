@@ -82,8 +82,8 @@ func (c ListChange) same(other ListChange) bool {
 // each of them once a turn. Beyond it, changes of a list are seen with the next change of the badges.
 const mostQuiet = 1000
 
-// TO_READ is among them: while it is switched some members' documents have the flag already. The active ones come first, in case
-// the limit cuts.
+// Conversations in TO_READ are included: during a switch some members' documents have the flag already. The last active ones come
+// first, in case there are more than the limit.
 var quietConversations = sql.NewStatement("quiet conversations of a user", `SELECT cv.id
 	FROM conversation_members m CROSS JOIN conversations cv
 	WHERE m.user_number = $1 AND m.left_at = 0 AND (m.muted OR m.inside) AND cv.id = m.conversation AND cv.way <> 'WRITE'

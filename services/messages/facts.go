@@ -21,8 +21,9 @@ type selection struct {
 	Gen uint64
 }
 
-// The end of both statements that keep a mark. read_to only rises, whatever order marks arrive in. marks has room for the last 16 at
-// least, and firstMark reads it; a mark again of the same is the first one. RETURNING names every type, raised or not, and with it the row is locked.
+// raiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The column marks
+// keeps at least the last 16 marks for firstMark; one with the position of the last mark is not added. RETURNING names every type, raised
+// or not: the rows of all of them are locked.
 const raiseReadTo = `
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END,
 	marks = CASE WHEN s.marks LIKE CAST(excluded.read_to AS TEXT) || '@%' THEN s.marks ELSE substr(excluded.marks || s.marks, 1, 600) END
@@ -44,7 +45,7 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
 
-	// The newest message is where such a mark ends, and not the present time: what is delivered later and is newer was not seen.
+	// A mark of all ends at the newest message and not at the present time: a newer message that is delivered later was not seen.
 	keepReadToNewest = sql.NewStatement("keep that types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c CROSS JOIN (
@@ -193,7 +194,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 }
 
 // readLate marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark. Otherwise a
-// message that was reported late would come back as unread, although its user had read all of that time.
+// message that was reported late would appear as unread, although its user had marked everything of that time read.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -205,7 +206,7 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 		var upTo services.PostID
 		var marks string
 		err := scan(&user, &upTo, &marks)
-		// A mark that is not among the last ones has its place as its time.
+		// For a mark that is not among the kept ones, the time of its position stands in.
 		read = append(read, []any{user, firstMark(marks, id, upTo.Moment().UnixMicro())})
 		return err
 	})
@@ -217,11 +218,12 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 	return err
 }
 
-// markedAt is the end of a mark as firstMark reads it. The statement puts the last ID that the mark covers before it.
+// markedAt is the end of an entry in the column marks: the time of the mark. The statement puts the last ID that the mark covers
+// before it.
 func markedAt(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
 
 // firstMark returns when the first of a user's last marks that cover a message was made, in microseconds, or otherwise if none of them
-// does. The last mark of the text may be cut off: it is whole only with its space.
+// does. The last mark of the text may be cut off: it is whole only if it ends with a space.
 func firstMark(marks string, id ID, otherwise int64) int64 {
 	first := int64(0)
 	for mark := range strings.SplitAfterSeq(marks, " ") {
@@ -236,7 +238,7 @@ func firstMark(marks string, id ID, otherwise int64) int64 {
 	return cmp.Or(first, otherwise)
 }
 
-// raise raises the versions of states, given by user and type. Their rows are locked, so versions have no gap that another fills.
+// raise raises the versions of states, given by user and type. Their rows are locked, so no other transaction takes these versions.
 func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 	if len(changed) == 0 {
 		return nil
@@ -248,7 +250,7 @@ func raise(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
 // markRead marks a user's messages read and returns the states of the types concerned, changed or not. NOT_FOUND for a message
 // that was not sent to the user, also when it is UpTo.
 func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
-	// Named messages are locked by the types that they have, and leave no mark for later deliveries.
+	// A mark by IDs locks the types of these messages, and is not kept for later deliveries.
 	if len(chosen.IDs) > 0 {
 		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.HappenedAt(), int64(chosen.Gen))
 	}
@@ -256,13 +258,13 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 	for i, kind := range chosen.Types {
 		types[i] = []any{kind}
 	}
-	// A mark of all at present. With upTo or a past moment it ends there.
+	// A mark of all messages at present, unless UpTo or a past moment says where it ends.
 	mark := markedAt(tx.HappenedAt().UnixMicro())
 	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types, mark}
 	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
 		upTo, keep, args = reach, keepReadTo, []any{user, types, reach, mark}
 	}
-	// The message has to be the user's own: an ID of another's would tell whether it exists.
+	// UpTo has to be one of the user's messages: otherwise the answer would reveal whether a message of others exists.
 	if chosen.UpTo != 0 {
 		if _, err := typesOfAll(ctx, tx, user, []ID{upTo}, chosen.Types...); err != nil {
 			return nil, err
@@ -307,8 +309,8 @@ func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	return change(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// lock runs a statement that locks types of a user and returns them. They are the result, with the user, in order. A user without
-// a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
+// lock runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in order. A
+// user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
 func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
 	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string

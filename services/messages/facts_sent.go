@@ -12,8 +12,8 @@ import (
 )
 
 // A message is sent once its jobs are committed, and a mark of it can come before they have run: the host application may do both in one
-// request. Until then only the jobs name the recipients. A mark that finds no row looks there, and gives the user what is theirs at once.
-// The job finds the row later and keeps its read state.
+// request. Until then only the jobs name the recipients. A mark that finds no row looks there, and delivers the message to its user at
+// once. The job finds the row later and keeps its read state.
 
 var (
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
@@ -26,9 +26,9 @@ SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key
 	keysSent = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
 )
 
-// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message that
-// nobody has seen yet, with the types that it marks, also knows of what was sent before. Mostly it is one SELECT: rows are there
-// soon after the send.
+// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message gives
+// the types that it marks as upTo: if that message is still being delivered, the earlier ones are delivered too. Mostly it is one
+// SELECT: rows are there soon after the send.
 func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
 	has, err := typesHeld(ctx, tx, user, ids)
 	if err == nil && lacks(has, ids) != 0 {
@@ -39,7 +39,7 @@ func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	if err != nil {
 		return nil, err
 	}
-	// It does not exist, was sent to others, or was brought by an import whose jobs have not run.
+	// The message does not exist, was sent to others, or was brought by an import whose jobs have not run.
 	if id := lacks(has, ids); id != 0 {
 		field := "ids"
 		if len(upTo) > 0 {
@@ -77,8 +77,8 @@ func lacks(found map[ID]string, ids []ID) ID {
 	return 0
 }
 
-// advance delivers to one user those of some messages that are being delivered to them; for a mark up to a message also the earlier ones.
-// The locks are taken in the order of types, as every mark takes them.
+// advance delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up to a
+// message also the earlier ones. The locks are taken in the order of types, as every mark takes them.
 func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
 	chunks, types, err := sentTo(ctx, tx, user, ids)
@@ -136,7 +136,7 @@ func sentTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (ch
 	}
 	var keys []string
 	for _, id := range slices.Sorted(maps.Keys(exist)) {
-		// The keys that sendJobs can have given: a look into the index of jobs by their keys for each.
+		// All keys that sendJobs can have given. Each costs one lookup in the index of jobs by key.
 		for i := range maxChunks {
 			keys = append(keys, chunkKey(id, i))
 		}

@@ -171,8 +171,8 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 	}
 }
 
-// A message that is delivered after several marks was read at the first that covers it, whatever order the marks arrived in. A mark again
-// of the same leaves no trace.
+// A message that is delivered after several marks was read at the first mark that covers it, whatever the order of the marks. A
+// repetition of the last mark is not kept.
 func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		all := []string{"general", "offer"}
@@ -218,7 +218,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 	})
 }
 
-// The text of marks has a bound. One that it cuts in two does not count.
+// The text of marks is bounded. A mark that is cut off at its end does not count.
 func TestFirstMark(t *testing.T) {
 	const none = 7
 	for _, c := range []struct {
@@ -242,7 +242,7 @@ func TestFirstMark(t *testing.T) {
 	}
 }
 
-// The marks that have no room are the oldest. What only they cover was read at the first that is left.
+// The oldest marks are dropped when there is no room. A message that they covered first then counts as read at the first mark left.
 func TestMarksKeepTheLastOnes(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		const marks = 60
@@ -272,7 +272,7 @@ func TestMarksKeepTheLastOnes(t *testing.T) {
 	})
 }
 
-// A mark of all messages by a user who has none is no state: their badge has nothing to show.
+// A mark of all messages by a user who has none makes no state: their badge has nothing to show.
 func TestAMarkOfNothingLeavesNothing(t *testing.T) {
 	eachBundle(t, func(b bundle) {
 		sqltest.Equal(b.T, len(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general", "offer"}})), 0)

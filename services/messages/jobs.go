@@ -13,7 +13,7 @@ import (
 // The kinds of jobs of site messages. Their names are in the database.
 const (
 	jobDeliver = "message.deliver" // payload: delivery, key: see chunkKey. A message to a chunk of its recipients
-	jobCounts  = "messages"        // key: user. What they have read changed in SQL
+	jobCounts  = "messages"        // key: user. Their read marks changed in SQL
 )
 
 // deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long, since on
@@ -49,8 +49,8 @@ func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 	return deliverJobs(message, users, false)
 }
 
-// deliverJobs splits the recipients into chunks. Their lists are in the payloads: who gets the message is settled with its
-// commit.
+// deliverJobs splits the recipients into chunks. Their lists are in the payloads: the recipients are fixed when the message is
+// committed.
 func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	var chunks []delivery
 	for chunk := range slices.Chunk(users, deliverChunk) {
@@ -69,7 +69,7 @@ func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, e
 	return queued, err
 }
 
-// maxChunks is how many jobs a message has that was sent by one call.
+// maxChunks is the most jobs that a message has if it was sent by one call.
 const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
 
 // chunkKey is the key of a message's i-th job. Each job has its own, because jobs of one key become one. It has no slash: the part of a
@@ -79,13 +79,13 @@ func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.P
 // countsJob projects a user's counts into their document. Those that wait together become one: each reads the counts anew.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
-// projectCounts projects what SQL has now, which is at least what the mark of the job has left.
+// projectCounts projects the counts that SQL has now, which are at least as new as the mark that left the job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.projector.Project(ctx, user, s.registers)
 }
 
 // deliver writes the rows of a chunk and projects their counts. If it is repeated after a crash between the two steps, it
-// writes no row and projects the counts of that time.
+// writes no row and projects the counts as they are then.
 func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	var chunk delivery
 	if err := jobs.ReadPayload(job, &chunk); err != nil {

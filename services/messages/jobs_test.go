@@ -142,7 +142,7 @@ func (m *mailbox) someone(t *rapid.T) (services.UserID, []ID) {
 	return user, ids
 }
 
-// mark changes a user's rows by a request of one of their devices. The script of the change may run much later.
+// mark changes a user's rows by a request of one of their devices. The projection of the change may run much later.
 func (m *mailbox) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
 	var states []State
 	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -165,7 +165,8 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	})
 }
 
-// learnRead marks what a user has in the model read, up to a message or all (0). One that is not delivered yet brings what was sent before it.
+// learnRead marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered yet first
+// delivers the messages that were sent before it.
 func (m *mailbox) learnRead(user services.UserID, upTo ID) {
 	if _, delivered := m.has[user][upTo]; !delivered {
 		for _, id := range m.sent[user] {

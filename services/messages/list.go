@@ -46,8 +46,8 @@ func (s *Service) ByID(ctx context.Context, user services.UserID, ids []ID) (map
 	return byID(ctx, s.db, user, ids)
 }
 
-// Report is a message as its sender sees it. NOT_FOUND if there is none. It counts the rows each time, which is for a sender to
-// ask and not for every reader.
+// Report is a message as its sender sees it. NOT_FOUND if there is none. It counts the rows at each call: it is for senders, not
+// for every reader.
 func (s *Service) Report(ctx context.Context, id ID) (Report, error) {
 	return report(ctx, s.db, id)
 }

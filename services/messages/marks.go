@@ -8,7 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark selects some of a user's messages: those of IDs, or all; of all, those of one type if it is set, and those up to UpTo if it is set.
+// Mark selects some of a user's messages: those in IDs; or else all messages, only those of Type and only those up to UpTo if these are
+// set.
 type Mark struct {
 	IDs  []ID
 	Type *string

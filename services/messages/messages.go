@@ -29,8 +29,8 @@ type Config struct {
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
 	Projector *projector.Projector // New registers the versioned fields in it
 	IDs       *services.IDClock
-	// A type that is taken out of the settings is shown nowhere, and its messages come back with it.
-	Types []string // the types there are, the default first; none means services.DefaultMessageType alone
+	// A type that is taken out of the settings is shown nowhere. Its messages are shown again when the type comes back.
+	Types []string // all types, the default first; none means services.DefaultMessageType alone
 }
 
 // Service is the service of site messages. It is safe for concurrent use.

@@ -79,7 +79,6 @@ func (s State) shown() services.MessageTypeState {
 const (
 	maxTitle   = 255
 	maxContent = 64 << 10 // bytes
-	// MaxRecipients bounds the recipients of one call.
 	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunks.
 	MaxRecipients = 10_000
 )
