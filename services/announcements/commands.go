@@ -45,7 +45,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if a.StartsAt.IsZero() {
 			a.StartsAt = now
 		}
-		// By the time of the event: an announcement of the past may be over by now, and is a record of what was shown.
+		// Checked at the time of the event: an announcement of the past may be over by now, and is then a record of what was shown.
 		if err := checkEnd(a, now); err != nil {
 			return "", "", err
 		}
@@ -53,7 +53,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
-		// By the program's clock: of a past event that was to start by now, no job is needed.
+		// By the program's clock: a past event whose start has come by now needs no job.
 		if !a.StartsAt.After(tx.Now) {
 			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
 				return "", "", err
@@ -100,7 +100,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		if err := edit.apply(ctx, tx, &a, stamp); err != nil {
 			return "", "", err
 		}
-		// A former job of another start may still wait. It looks at the row when it runs, so two of them do no harm.
+		// A job of the former start may still wait. It reads the row when it runs, so two jobs do no harm.
 		if a.Position == 0 && !a.overAt(tx.Now) {
 			if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
 				return "", "", err
@@ -113,8 +113,8 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	}), nil
 }
 
-// apply changes the announcement in its state within the transaction. stamp is its new position if it enters the list by this
-// edit: when it starts by it, or is shown again.
+// apply changes the announcement in its state within the transaction. stamp is its new position if this edit brings it into the
+// list: because it starts now, or is shown again.
 func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp uint64) (err error) {
 	started := a.Position > 0
 	if edit.Title != nil {
@@ -128,7 +128,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 			return err
 		}
 	}
-	// A start that is over is a fact; only showing it again makes another one.
+	// A start that has passed cannot change; only showing the announcement again gives it another one.
 	if edit.StartsAt != nil {
 		if started && !edit.ShowAgain {
 			return services.Errorf(services.Conflict, "startsAt: %s has started; its start can only change together with showAgain", a.GlobalID())
@@ -153,7 +153,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
-	// It keeps its position, so whoever has read it has still read it.
+	// It keeps its position, so it stays read for users who have read it.
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts

@@ -50,7 +50,7 @@ var (
 	announcementsByID = sql.NewStatement("announcements by id", announcementColumns+`WHERE {in id $1 BIGINT}`)
 
 	// One walk along the newest announcements that are not over finds those beyond the bound.
-	// The floor is a position: what is at it or below is out of the list for good, and no row changes.
+	// The floor is a position: announcements at or below it are out of the list for good, and no row changes.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
 		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
@@ -164,7 +164,7 @@ type Facts struct {
 
 // readFacts reads what all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
-	// Before the statement runs: what ends in between is in the list, and show takes it out.
+	// Taken before the statement runs: an announcement that ends in between is in the list, and show takes it out.
 	facts := Facts{At: db.Now()}
 	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64

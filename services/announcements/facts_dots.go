@@ -92,7 +92,7 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 	if !raised.Valid {
 		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
-	// It clears what was raised until that moment, and leaves what was raised since.
+	// A clear of the past clears raises up to its moment, and leaves later ones.
 	if at := tx.Dated(); at != 0 {
 		until := int64(pastStamp(at))
 		_, err = tx.One(ctx, clearUntil, []any{user, name, until}, &seen)

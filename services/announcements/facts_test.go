@@ -143,7 +143,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 			a, err := lock(b.Ctx, tx, 1)
 			sqltest.Equal(b.T, a, first)
 			a.Title, a.Content, a.Segments, a.Withdrawn, a.EndsAt = "other", "", 4, true, b.Clock.Now().Add(time.Second)
-			a.Position++ // the given value is ignored
+			a.Position++ // it is written like the other fields
 			first = a
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})

@@ -26,7 +26,7 @@ func (s UserState) IsNew(dormantBefore time.Time) bool {
 const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
 
 var (
-	// In one statement with its condition: of two first requests of a returning user only one resets.
+	// The condition is in the same statement, so that only one of two first requests of a returning user resets the row.
 	resetDormant = sql.NewStatement("reset the announcements of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
 			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
 			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END

@@ -29,7 +29,7 @@ func (b *bundle) enter(user services.UserID) (n UserState) {
 		}
 		return people.MarkActive(b.Ctx, tx, []services.UserID{user})
 	})
-	n.SeenAt = time.Time{} // it is the time of the visit before
+	n.SeenAt = time.Time{} // the time of the visit before is not compared
 	return n
 }
 

@@ -25,7 +25,8 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 			return err
 		}
 		if tx.Dated() != 0 {
-			// The end of that moment, and not of today: a user who is new by this mark must find later announcements unread.
+			// A user who arrives by this mark starts at the end of that moment, and not at the present one: later announcements
+			// must be unread.
 			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
 		}
 		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.
@@ -64,7 +65,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		return 0, err
 	case upTo.Position == 0:
 		return head, nil
-	// A cursor of a page is a position that was there. One beyond the end would read what is not published yet.
+	// A cursor of a page is a position that was there. One beyond the end would mark announcements read before they are published.
 	case upTo.Position > head:
 		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
 	}

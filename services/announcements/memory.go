@@ -80,7 +80,7 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 		return current, nil
 	}
 	if current == nil || now.Before(m.readAt().Add(-tolerance)) {
-		// The clock was set back, and the cache no longer has what ended meanwhile.
+		// The clock was set back, and the cache no longer has the announcements that ended meanwhile.
 		if err := m.Refresh(ctx); err != nil && current == nil {
 			return nil, err
 		}
@@ -101,8 +101,8 @@ func (s *State) holdsAt(now time.Time) bool {
 }
 
 // Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
-// answer, the cache stays as it is. It is not following.Refresh: the kind loads everything anyway, so it may run beside it, and
-// take keeps the newer of two loads.
+// answer, the cache stays as it is. Unlike changelog.Following.Refresh it does not read the log: load reads everything anyway. It
+// may run beside the log's own load, since take keeps the newer of two loads.
 func (m *Memory) Refresh(ctx context.Context) error {
 	before := m.stamp()
 	if err := m.load(ctx); err != nil {
@@ -161,7 +161,7 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 func (m *Memory) take(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Two loads run beside each other, and this one read first.
+	// Two loads ran beside each other, and this one read first.
 	if m.facts != nil && facts.Stamp < m.facts.Stamp {
 		return false
 	}
@@ -237,7 +237,7 @@ func (m *Memory) show(now time.Time) *State {
 			shown.Announcements = append(shown.Announcements, announcement)
 		}
 	}
-	// Every node counts the same ends, also of what is not shown, so that their sequences agree.
+	// Every node counts the same ends, also those of announcements that are not shown, so that their sequences agree.
 	for _, end := range m.facts.HiddenEnds {
 		passes(end)
 	}

@@ -251,8 +251,8 @@ func TestTextsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Facts change at random on two nodes: ends of past announcements too, late and repeated, while announcements end. On each node the
-// sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
+// Facts change at random, ends of past announcements too, and reach two nodes late and repeatedly, while announcements end. On each node
+// the sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}

@@ -74,7 +74,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
 	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
 	v.Expires(services.SourceAnnouncements, count)
-	// What changes made, and what time made, apart: each node passes the ends by itself.
+	// Changes and ends are counted apart, because each node passes the ends by itself.
 	v.Learned(state.sequence() - state.Ended)
 	v.Passed(int64(state.Ended))
 	v.ChangesAt(ends)
@@ -94,7 +94,7 @@ func (b Source) Explain(ctx context.Context, of source.Explained) ([]services.Ex
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
 	aged := b.s.projector.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
-	// The node's own list, as the count: an announcement that this node has not heard of is in neither.
+	// From this node's list, as the count: an announcement that this node has not learned of is in neither.
 	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{

@@ -57,7 +57,7 @@ func (a Announcement) overAt(moment time.Time) bool {
 	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
 }
 
-// waits reports whether the announcement has no position yet and will get one: the question of its job, which may come late or
+// waits reports whether the announcement has no position yet and will get one. Its start job checks this, since it may run late or
 // twice.
 func (a Announcement) waits(now time.Time) bool {
 	return a.Position == 0 && !a.Withdrawn && !a.overAt(now)

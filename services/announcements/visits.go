@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// arrive gives a new user their position in the announcements and dots, in the transaction of their first action. What was
-// published before somebody came is no news to them.
+// arrive gives a new user their position in the announcements and dots, in the transaction of their first action. Announcements
+// from before that do not count as unread for them.
 func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	return enter(ctx, tx, user, tx.Moment(s.projector.ActiveSince))
 }
@@ -52,7 +52,7 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	}
 	// A transaction for each: they arrive once, and others must not wait for the rows of all of them.
 	for _, user := range arrived {
-		// It calls arrive, and those of other features, in one transaction; then the state is there to be read.
+		// Arrive calls arrive, and the same functions of other features, in one transaction; the state can be read afterwards.
 		if err := s.projector.Arrive(ctx, user); err != nil {
 			return nil, err
 		}
@@ -97,13 +97,13 @@ type standing struct {
 }
 
 // standing reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
-// not answer. The shared state is read first: a document that is newer than it counts too little for a moment, never too much.
+// not answer. The shared state is read first: with a newer document the count is too low for a moment, never too high.
 func (s *Service) standing(ctx context.Context, user services.UserID) (at standing, err error) {
 	// UNAVAILABLE on a node that has never loaded the list.
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
-	// Otherwise the user's own last mark is in SQL and not in the document yet.
+	// If the views are stale, the user's last mark is in SQL and not in the document yet.
 	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready && !services.Observed(ctx) {

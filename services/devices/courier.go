@@ -16,18 +16,18 @@ import (
 	"tidings/services/stream"
 )
 
-// An open socket alerts its user by itself, so a device of theirs waits; the pause grows with the time that they have been there.
+// An open socket alerts its user by itself, so the user's devices wait. The pause grows with the time that a device has waited.
 const (
 	awayFirst = 30 * time.Second
-	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
+	awayMost  = 10 * time.Minute // the longest time until the socket is checked again
 )
 
 // courier sends to all devices, while this node has the lease. Only one goroutine uses it, but for what mu guards: requests are
 // goroutines of their own, which end at any time and leave an outcome.
 //
 // The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without
-// one; send puts what became of it into ended; the next Step writes that by record. From begin to record the device is under
-// way, and nothing else is done for it.
+// one; send puts its outcome into ended; the next Step writes that by record. From begin to record the device is under way, and
+// nothing else is done for it.
 type courier struct {
 	s    *Service
 	held *leases.Held
@@ -35,17 +35,17 @@ type courier struct {
 	sending  sync.WaitGroup
 	mu       sync.Mutex
 	lanes    *lanes
-	underway map[string]bool // by hash: sent to, or not recorded yet
+	underway map[string]bool // by hash: a request runs, or its outcome is not recorded yet
 	ended    []outcome       // not recorded yet
 }
 
-// courier makes the worker of the one row that nodes hold.
+// courier makes the worker for the one row that is leased.
 func (s *Service) courier(held *leases.Held) *courier {
 	return &courier{s: s, held: held, lanes: newLanes(s.cfg.Requests), underway: map[string]bool{}}
 }
 
-// Step records what became of messages, follows the change stream, and begins requests to due devices. No request is waited
-// for: a push service that hangs must not hold up the others. Errors are of SQL or Redis, and the step is tried again.
+// Step records the outcomes of messages, follows the change stream, and begins requests to due devices. It waits for no request:
+// a push service that hangs must not hold up the others. Errors are of SQL or Redis, and the step is tried again.
 func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if err == leases.ErrDeposed {
@@ -80,7 +80,7 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	return poll, nil
 }
 
-// Resign ends the work: requests under way are broken off, and what they became is recorded, so that the next node repeats little.
+// Resign ends the work: requests under way are broken off, and the outcomes are recorded, so that the next node repeats little.
 func (c *courier) Resign(ctx context.Context) {
 	c.sending.Wait() // they end with the context of the steps
 	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
@@ -90,7 +90,7 @@ func (c *courier) Resign(ctx context.Context) {
 }
 
 // follow makes devices due whose users have a change after the position, and moves the position. Both are one transaction, so
-// that a change is neither missed nor depends on requests: a device that cannot be sent to does not hold the position.
+// that no change is missed. No request is part of it: a device that cannot be sent to does not hold up the position.
 func (c *courier) follow(ctx context.Context) (followed int, err error) {
 	var from uint64
 	found, err := c.s.db.One(ctx, readTo, []any{c.held.Token()}, &from)
@@ -123,14 +123,15 @@ func (c *courier) follow(ctx context.Context) (followed int, err error) {
 }
 
 // due lists devices to send to now, without those that are under way. Devices of a push service that can take no further request are left
-// out by the statement, so that they are in nobody's way. The limit has room for those that are under way, because they are due too.
+// out by the statement, so that they do not delay others. The limit has room for those that are under way, because they are due too.
 func (c *courier) due(ctx context.Context) (list []row, err error) {
 	now := c.s.db.Now()
 	c.mu.Lock()
 	among, services := c.lanes.open(now)
 	limit := c.s.batch + len(c.underway)
 	c.mu.Unlock()
-	// Leave out the services that are busy; or, if strangers are busy as a whole, ask for the known ones that are not.
+	// The statement leaves out the busy services; or, while all places of strangers are taken, it reads only the known ones that
+	// are not busy.
 	st := dueDevices
 	if among {
 		st = dueAmong
@@ -221,8 +222,9 @@ func (c *courier) send(ctx context.Context, until time.Time, r row, change strea
 	}
 }
 
-// outcome is what a message, or its absence, changes in a row. The version that the row wanted was looked at, or a newer one.
-// The zero dueAt is a device that has what it wants; record makes it due again if it wants more by then.
+// outcome is the change of a device's row after a message, or after the decision to send none. It accounts for the version that
+// the row wanted, or for a newer one. With a zero dueAt the device has what it wants; record makes it due again if it wants a newer
+// version by then.
 type outcome struct {
 	row
 	dueAt       time.Time
@@ -233,13 +235,13 @@ type outcome struct {
 	removed     bool
 }
 
-// passed is a device that needs no message now. It counts as having the change, so that only later ones are compared with.
+// passed is a device that needs no message now. It counts as having the change, so that only later changes can need one.
 func (r row) passed(change stream.Change) outcome {
 	r.has, r.attempts, r.firstAt = max(r.has, change.Seq), 0, time.Time{} // the version is 0 while the user has no badges yet
 	return outcome{row: r}
 }
 
-// sent is a device that has a change now. What came in quiet hours does not alert after them.
+// sent is a device that has a change now. Items that came in quiet hours do not alert after them.
 func (r row) sent(change stream.Change, now time.Time) outcome {
 	had := r.has
 	r.has, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
@@ -249,7 +251,7 @@ func (r row) sent(change stream.Change, now time.Time) outcome {
 	return outcome{row: r, deliveredAt: now}
 }
 
-// deferred is a device whose user has an open socket, which alerts them. The longer they are there, the less often that is looked at.
+// deferred is a device whose user has an open socket, which alerts them. The longer it has waited, the less often the socket is checked.
 func (r row) deferred(change stream.Change, now time.Time) outcome {
 	r.heard = max(r.heard, change.Seq)
 	if r.attempts > 0 || r.firstAt.IsZero() {
@@ -276,7 +278,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
 }
 
-// given is a device that is given up, until its user's next change. Its attempts are above 0: so lists show that it fails.
+// given is a device that is given up until its user's next change. Its attempts are above 0, so that lists show it as failing.
 func (r row) given(now time.Time, why string) outcome {
 	if r.attempts == 0 {
 		r.attempts, r.firstAt = 1, now
@@ -284,7 +286,8 @@ func (r row) given(now time.Time, why string) outcome {
 	return outcome{row: r, deadAt: now, err: why, failed: true}
 }
 
-// record writes what became of messages, if this node still sends. What it could not write stays in ended, and is tried again.
+// record writes the outcomes of messages, if this node still has the lease. Outcomes that it could not write stay in ended, and are
+// tried again.
 func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
 	ended := slices.Clone(c.ended)

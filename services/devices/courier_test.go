@@ -153,7 +153,7 @@ func TestOpenSockets(t *testing.T) {
 	}
 }
 
-// What comes after the last socket was closed alerts at once, whether or not something waits that the socket showed.
+// A change after the last socket was closed alerts at once, whether or not a change that the socket showed still waits.
 func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -227,7 +227,7 @@ func TestBurstIsOneMessage(t *testing.T) {
 	}
 }
 
-// A change of the server's key is said, and ends when the browser registers again.
+// After a change of the server's key a device fails with that reason, until the browser registers again.
 func TestAnotherKey(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -268,7 +268,7 @@ func TestPrivateAddresses(t *testing.T) {
 	sqltest.Equal(t, w.push.Arrived(), 0)
 }
 
-// The change stream is on while there is a device. What happened between the registration and that is found all the same.
+// The change stream is on while there is a device. A change between the first registration and that moment is found all the same.
 func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

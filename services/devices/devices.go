@@ -1,7 +1,7 @@
-// Package devices brings the number of the icon to browsers whose page is closed, by Web Push.
+// Package devices brings the number on the application's icon to browsers whose page is closed, by Web Push.
 //
 // A device is a subscription of a browser, which its user registers. Devices are a consumer of the change stream: a position in
-// it says up to where devices know that they are due, and each device has the version that it has and the one that it wants.
+// it says up to where changes have made devices due, and each row says which version the device has and which one it wants.
 // Both are in SQL. One node at a time, by a lease, sends: to every device the newest badges of its user, encrypted for the
 // browser (RFC 8291) and signed (VAPID, RFC 8292).
 //
@@ -10,13 +10,13 @@
 // holds is replaced by the next one; that a device belongs to the user who registered it last, and nobody else sees it or takes
 // it away; and that push services do not wait for each other.
 //
-// The parts: Register writes the rows. look has the change stream on while there are devices. The courier follows the stream and
+// The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream and
 // sends; lanes bound what each push service gets at once, and message says what a device gets. See courier for the path of a change.
 //
 // On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
-// that fails for several devices in a row gets one request at a time until one succeeds. What it does not know any more (404,
-// 410) is removed. If the node dies, another one takes over after the lease, and repeats what was not recorded. Without keys
-// nothing can be registered and nothing runs; without a device a node reads one empty table at intervals.
+// that fails for several devices in a row gets one request at a time until one succeeds. A device that its push service does not
+// know any more (404, 410) is removed. If the node dies, another one takes over after the lease, and repeats what was not recorded.
+// Without keys nothing can be registered and nothing runs; without a device a node reads one empty table at intervals.
 package devices
 
 import (
@@ -39,7 +39,7 @@ type Config struct {
 	Stream *stream.Service
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
-	// Read reports whether anybody else reads the change stream, which is on for devices only while there are some.
+	// Read reports whether another reader needs the change stream. For devices it is on only while there are some.
 	Read func(ctx context.Context) (bool, error)
 
 	Keys  Keys   // the zero value: nothing can be registered, and nothing is sent
@@ -149,14 +149,14 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// look finds out whether there are devices, and has the change stream on if so. Without devices and webhooks the stream is off,
-// and jobs need not mark anybody. It does its work only when the answer is another one than before.
+// look finds out whether there are devices, and switches the change stream on if so. Without devices and webhooks the stream is
+// off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
 func (s *Service) look(ctx context.Context) error {
 	some, err := s.any(ctx)
 	if err != nil {
 		return err
 	}
-	// Somebody else may read the stream: it is not this package's to switch off.
+	// Another reader may need the stream: then it stays on.
 	read := some
 	if !read && s.cfg.Read != nil {
 		if read, err = s.cfg.Read(ctx); err != nil {

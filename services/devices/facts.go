@@ -18,7 +18,7 @@ var (
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
 
-	// The usual registration: nothing but the time, by which the oldest devices of a user are found.
+	// The usual registration changes only the time, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
 	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps what is older
@@ -44,7 +44,7 @@ var (
 	// One step, at intervals, on every node.
 	anyDevice = sql.NewStatement("whether there is a device", `SELECT 1 FROM devices LIMIT 1`)
 
-	// There are few: those that were registered since no node found any. Others are found by the laps of the stream.
+	// There are few: the devices that were registered since no node found any. The laps of the stream find the users of others.
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// No row: another node has the lease.
@@ -57,8 +57,8 @@ var (
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
 
 	// A device that waits for a further attempt goes on waiting: its next message has the new change too. One that was
-	// given up is tried again, for another day. One that waits until its user is away is looked at, for that may be so by
-	// now. The last condition makes a repetition harmless.
+	// given up is tried again, for another day. One that waits until its user's socket is closed is due now, since it may be
+	// closed by now. The last condition makes a repetition harmless.
 	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
 			due_at = CASE WHEN devices.due_at = 0 OR devices.attempts = 0 AND devices.due_at > $2 THEN $2 ELSE devices.due_at END,
 			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0
@@ -67,7 +67,7 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// The same for some services alone, while all places of strangers are taken.
+	// The same for the listed services alone, while all places of strangers are taken.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+ofRow+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device

@@ -14,7 +14,7 @@ import (
 // Keys are the VAPID keys of the installation: push services know its messages by them.
 type Keys struct {
 	Private, Public string // base64url
-	Subject         string // whom a push service can ask: an address of mail or an https address
+	Subject         string // the address at which a push service reaches the operator: mailto: or https:
 }
 
 // NewKeys makes a pair of keys, once for an installation: with other keys every browser has to subscribe again.
@@ -35,8 +35,8 @@ func ParseKeys(private, subject string) (keys Keys, reason string) {
 	return Keys{Private: base64.RawURLEncoding.EncodeToString(raw), Public: public, Subject: subject}, ""
 }
 
-// CheckSubject is what is wrong with a subject; "" if nothing is. Some push services refuse messages whose subject is no such
-// address, but only when the first is sent.
+// CheckSubject returns what is wrong with a subject; "" if nothing is. Some push services refuse messages with a wrong subject,
+// but only when the first is sent.
 func CheckSubject(subject string) string {
 	at, err := url.Parse(subject)
 	_, host, mail := strings.Cut(subject, "@")

@@ -8,20 +8,20 @@ import (
 	"tidings/services/outbound"
 )
 
-// Whoever registers a device chooses the host that the server calls. Hosts that never took a message get a small share, so that
-// hosts that hang cannot take the place of real push services.
+// A user who registers a device chooses the host that the server calls. Hosts that never accepted a message get a small share of
+// the requests, so that hosts that hang cannot take the place of real push services.
 const (
 	strangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	each      = 2      // of them to one
+	each      = 2      // of them to one push service
 	mostLanes = 10_000 // remembered
 )
 
 // lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
 // courier's mu guards them.
 type lanes struct {
-	most      int // to one that has accepted a message
+	most      int // requests at once to a push service that has accepted a message
 	of        map[string]*lane
-	strangers int // requests under way to others
+	strangers int // requests under way to push services that have not
 }
 
 // lane is one push service. It is down from outbound.Breaker failures on.
@@ -35,8 +35,8 @@ type lane struct {
 // newLanes makes lanes without a known push service.
 func newLanes(most int) *lanes { return &lanes{most: most, of: map[string]*lane{}} }
 
-// get finds or makes the lane of a push service. Too many lanes are forgotten, but for those with requests under way, whose
-// count must be right; a known service is a stranger again until its next success.
+// get finds or makes the lane of a push service. If there are too many lanes, it forgets all but those with requests under way,
+// whose count must be right. A known service is then a stranger again until its next success.
 func (l *lanes) get(service string) *lane {
 	one := l.of[service]
 	if one == nil {
@@ -63,8 +63,8 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	return o.underway < min(each, l.most) && l.strangers < strangers
 }
 
-// open lists push services to leave out, or with among those to choose from: while no stranger can take a request. There is no
-// third list: a service that has no lane yet is a stranger.
+// open lists push services to leave out. While no stranger can take a request, among is true, and it lists the services to choose
+// from instead. A service that has no lane yet is a stranger.
 func (l *lanes) open(now time.Time) (among bool, services []string) {
 	among = l.strangers >= strangers
 	services = []string{}
@@ -90,7 +90,8 @@ func (l *lanes) begin(service string, now time.Time) bool {
 	return true
 }
 
-// end frees the place of a request. By itself it is for one that was broken off here, which says nothing of the push service.
+// end frees the place of a request. Called by itself, it is for a request that this node broke off, which says nothing about the
+// push service.
 func (l *lanes) end(service string) *lane {
 	one := l.get(service)
 	one.underway--
@@ -100,8 +101,8 @@ func (l *lanes) end(service string) *lane {
 	return one
 }
 
-// answered is a request that the push service did its work for; accepted says that it took the message. A service that only
-// ever answers that it does not know a device stays a stranger.
+// answered ends a request to a push service that works; accepted says that it took the message. A service that only ever answers
+// that it does not know a device stays a stranger.
 func (l *lanes) answered(service string, accepted bool) {
 	one := l.end(service)
 	one.failures, one.retryAt = 0, time.Time{}
@@ -111,8 +112,8 @@ func (l *lanes) answered(service string, accepted bool) {
 	}
 }
 
-// failed is a request that failed. One device that fails again and again does not speak for the others: only a first failure counts,
-// unless the push service is down. Requests that began before it was known to be down do not prolong the pause.
+// failed ends a request that failed. One device that fails again and again does not stand for the others: only its first failure
+// counts, unless the push service is down. Requests that began before it was known to be down do not prolong the pause.
 func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
 	// A request that began before the pause: only what the service asks for counts.

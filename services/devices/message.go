@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// keptFor is how long a push service keeps a message for a browser that is off. What it says is the newest number however old it is,
-	// and the next message replaces it; this is the longest that push services take.
+	// keptFor is how long a push service keeps a message for a browser that is off: the longest that push services take. The message has
+	// the newest number however old it is, until the next message replaces it.
 	keptFor = 28 * 24 * time.Hour
 	// topicLength is how long the topic of a message is, the longest that push services take.
 	topicLength = 32
@@ -46,14 +46,13 @@ type cause struct {
 	At     string          `json:"at"`
 }
 
-// alerts reports whether a change has something to alert of to a reader who was alerted of everything up to heard. In quiet
-// hours nothing has.
+// alerts reports whether a change alerts a user who was alerted of everything up to heard. In quiet hours no change does.
 func alerts(change stream.Change, heard uint64) bool {
 	return !change.Silent(heard)
 }
 
-// wants reports whether a device that has a version gets a change: the first that it gets, a total that changed, or something
-// to alert of. A device that is not silent gets the last alone, because browsers show a notice for every message to it.
+// wants reports whether a device gets a change: if it is the first that it gets, if the total changed, or if the change alerts.
+// A device that is not silent gets only changes that alert, because browsers show a notice for every message to it.
 func (r row) wants(change stream.Change) bool {
 	loud := alerts(change, max(r.has, r.heard))
 	if !r.silent && !loud {

@@ -39,7 +39,7 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 			return Registered{}, err
 		}
 	}
-	// What is older than the registration alerts nobody. A change between this and the commit alerts, which is the safe side.
+	// Changes from before the registration do not alert. One between this read and the commit does, which is the safe side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
 		return Registered{}, err
@@ -81,7 +81,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 		return done, err
 	}
 	done.Changed = !found || owner != user || vapid != s.cfg.Keys.Public || name != d.Name || silent != d.Silent
-	// Pages register at every visit: nothing is sent for it. A device that fails is put anew, as the browser shows that it is there.
+	// Pages register at every visit: nothing is sent for it. A device that fails is put anew, since this request shows that the
+	// browser is there.
 	if !done.Changed && attempts == 0 {
 		_, err = tx.Run(ctx, touchDevice, hash, tx.Now)
 		return done, err
@@ -96,8 +97,8 @@ func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID
 	return done, err
 }
 
-// Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. Another user's is as
-// if it were not there: the hash is looked for among the user's own, so that an ID says nothing to others.
+// Unregister removes a device of a user, by its ID or by its endpoint, and reports whether there was one. It looks only among the
+// user's own devices: another user's device is as if it were not there, so that an ID says nothing to others.
 func (s *Service) Unregister(ctx context.Context, user services.UserID, id, endpoint string) (changed bool, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		changed = false

@@ -53,7 +53,7 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// What cannot be registered says why.
+// A registration that is refused says why.
 func TestRegisterRefuses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -132,7 +132,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 }
 
 // A stranger who has come by an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
-// nobody registered, and its user keeps getting their numbers.
+// nobody registered, and the user of the browser keeps getting their numbers.
 func TestEndpointAloneSaysNothing(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -220,7 +220,7 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 	})
 }
 
-// Keys and subjects that are none are refused with what is wrong.
+// Invalid keys and subjects are refused with the reason.
 func TestParseKeys(t *testing.T) {
 	for _, wrong := range []string{"", "x", "*", strings.Repeat("A", 43), keys.Public} {
 		if _, reason := ParseKeys(wrong, ""); reason == "" {
@@ -240,7 +240,7 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// Only the form of a device's ID is one.
+// Only a text in the form of a device's ID is accepted as one.
 func TestParseID(t *testing.T) {
 	id := idOf(7, hashOf("https://push.example/1", "", ""))
 	for text, want := range map[string]bool{id: true, "device:": false, "device:x": false, "user:ann": false, "": false, id + "A": false, "post:" + id[7:]: false} {

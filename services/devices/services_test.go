@@ -15,7 +15,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// What the push service does not know any more is removed; nothing is sent to it again.
+// A device that its push service does not know any more is removed; nothing is sent to it again.
 func TestGoneDevicesAreRemoved(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -183,7 +183,7 @@ func TestGivenUpAfterADay(t *testing.T) {
 	})
 }
 
-// A push service that is down gets one request at a time; everybody has the newest number after it is back, and nobody's day has passed
+// A push service that is down gets one request at a time. Everybody has the newest number after it is back, and no device was given up
 // meanwhile.
 func TestPushServiceIsDown(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
@@ -224,7 +224,7 @@ func TestPushServiceIsDown(t *testing.T) {
 	}
 }
 
-// A push service that hangs does not hold another one, and neither do many of them that nobody knows.
+// A push service that hangs does not hold up another one, and neither do many that have accepted nothing yet.
 func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)

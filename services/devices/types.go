@@ -61,8 +61,8 @@ func ParseID(field, id string) (string, error) {
 	return id, nil
 }
 
-// row is a device as it is sent to. See the table's migration for its columns. registeredAt is in microseconds, as the
-// statements compare it.
+// row is a device with the fields that the courier needs. See the table's migration for its columns. registeredAt is in
+// microseconds, as the statements compare it.
 type row struct {
 	hash         string
 	user         services.UserID

@@ -47,7 +47,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			ready = nil
 		}
 		if !open || !dirty || newest == nil {
-			// A look would be too soon, of nothing new, or without badges.
+			// It is too soon for a look, or no input has changed, or there are no badges yet.
 			continue
 		}
 		state, err := look(ctx, newest)

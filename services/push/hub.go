@@ -28,7 +28,7 @@ type Hub struct {
 	sweeping sync.Mutex // one reconciliation at a time
 
 	mu sync.Mutex
-	// Also those who left within Linger.
+	// Users with watchers, and those whose last watcher left within Linger.
 	users    map[services.UserID]*user
 	order    []*user // the same users, in the order in which reconciliation walks
 	ready    []*user // to be rendered, in the order of arrival
@@ -65,7 +65,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	group.Go(func() error { return h.runTimers(ctx) })
 	group.Go(func() error { return h.runSweep(ctx) })
 	group.Go(func() error { return h.runLeaves(ctx) })
-	// Only now: no worker puts a state into a channel that Drain closes, and no Enter is under way that leaveAll could miss.
+	// Only after all have ended: no worker puts a state into a channel that Drain closes, and leaveAll misses no running Enter.
 	err := group.Wait()
 	h.Drain()
 	h.leaveAll(context.WithoutCancel(ctx))

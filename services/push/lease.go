@@ -8,8 +8,8 @@ import (
 )
 
 // A user's lease in Redis begins with their first watcher on this node and ends with the last one. Enter and Leave of one user are
-// never under way together, since Redis may take them in either order: Leave waits until Enter is answered, and who comes back
-// during Leave enters after it.
+// never under way together, since Redis may take them in either order: Leave waits until Enter is answered, and a user who comes
+// back during Leave enters after it.
 
 // renewLease adds a user whose lease is missing or a third old to the users to enter, unless Leave is under way. They count as entered
 // from here on, before the answer: if the lease becomes doubtful while Enter is in flight, it stays doubtful, and they enter once more.
@@ -17,7 +17,7 @@ func (h *Hub) renewLease(enter []*user, u *user, now moment) []*user {
 	if u.leaving || u.on && now-u.entered < h.config.Lease/3 {
 		return enter
 	}
-	// leased already now: if the answer is lost, the lease may be there all the same, and is to be taken back.
+	// leased is set before the answer: if the answer is lost, the lease may exist all the same, and must be taken back.
 	u.on, u.leased = true, true
 	u.entered = now
 	u.entering++
@@ -61,7 +61,7 @@ func numbersOf(users []*user) []services.UserID {
 	return numbers
 }
 
-// release lets a user without watchers leave at once: what concerns them from now on, no socket here shows.
+// release lets a user without watchers leave at once: no socket here shows their changes from now on.
 func (h *Hub) release(u *user) {
 	if !u.released && u.mayLeave() {
 		u.released = true
@@ -75,7 +75,7 @@ func (u *user) mayLeave() bool {
 	return len(u.watchers) == 0 && u.leased && u.entering == 0 && !u.leaving
 }
 
-// runLeaves takes leases back as watchers leave, so that other nodes stop to send hints for them.
+// runLeaves takes leases back as watchers leave, so that other nodes stop sending hints for them.
 func (h *Hub) runLeaves(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if h.leaveReleased(ctx) {
@@ -89,8 +89,8 @@ func (h *Hub) runLeaves(ctx context.Context) error {
 	return nil
 }
 
-// leaveReleased leaves one batch of those whose last watcher left just now. Those who leave meanwhile are the next batch, so that
-// thousands take a few calls. It reports whether there were any.
+// leaveReleased takes back the leases of one batch of released users. Users who are released meanwhile form the next batch, so
+// that thousands take a few calls. It reports whether there were any.
 func (h *Hub) leaveReleased(ctx context.Context) bool {
 	var users []*user
 	h.mu.Lock()
@@ -114,8 +114,8 @@ func (h *Hub) leaveReleased(ctx context.Context) bool {
 	return n > 0
 }
 
-// leave takes the leases of users back who are marked as leaving. Those who came back meanwhile enter again. After an error the lease
-// is taken back once more when the user is removed, and otherwise expires by itself.
+// leave takes back the leases of users who are marked as leaving. Users who came back meanwhile enter again. After an error the
+// lease is taken back once more when the user is removed, and otherwise expires by itself.
 func (h *Hub) leave(ctx context.Context, users []*user) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

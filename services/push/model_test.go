@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// A world is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
+// world is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
 // history can be repeated and shrunk. Concurrent events happen inside the calls that the hub makes, before and after each
 // takes effect.
 type world struct {
@@ -194,7 +194,7 @@ func (w *world) sweep() {
 	w.sweeping = false
 }
 
-// leaveNow leaves a batch of those without watchers, as the one goroutine for it does.
+// leaveNow takes back the leases of a batch of users without watchers, as the hub's one goroutine for it does.
 func (w *world) leaveNow() (some bool) {
 	if w.leaving {
 		return false
@@ -205,7 +205,8 @@ func (w *world) leaveNow() (some bool) {
 	return some
 }
 
-// alone checks that neither Enter nor Leave is under way for users of whom one begins, and returns what ends it.
+// alone checks that neither Enter nor Leave is under way for users when a call of one begins, and returns the function that ends
+// the call.
 func (w *world) alone(call string, users []services.UserID) (end func()) {
 	for _, user := range users {
 		if w.calling[user] {
@@ -298,7 +299,7 @@ func (w *world) history(steps int) error {
 	return w.err
 }
 
-// leaveNothing: without watchers there are no timers, no leases at once, and after a while no users.
+// leaveNothing checks that without watchers there are at once no timers and no leases, and after Linger no users.
 func (w *world) leaveNothing() {
 	for len(w.clients) > 0 {
 		w.unwatch()

@@ -117,8 +117,8 @@ type wakeKey struct{}
 // WithWake names the consumer of the channel of Watch, for a transport without a goroutine per subscription. The hub wakes it each
 // time it has put a state into the channel, and once it has closed the channel.
 //
-// The channel is closed when the consumer ends it, whatever becomes of the context. So neither needs the other while the
-// subscription lives.
+// The channel is closed when the consumer ends it, and not when ctx ends. So the hub and ctx hold no reference to each other
+// while the subscription lives.
 func WithWake(ctx context.Context, consumer services.Consumer) context.Context {
 	return context.WithValue(ctx, wakeKey{}, consumer)
 }

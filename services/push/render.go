@@ -168,7 +168,7 @@ func (h *Hub) fail(u *user, now moment) {
 // deliver puts a state into the channels that may get it now, and decides the user's next step.
 func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, now moment) {
 	u.phase = clean
-	// Also without watchers: the next one compares with it.
+	// Noted also without watchers: the next state is compared with it.
 	if u.note(badges, h.config.Lost != nil) {
 		h.stats.Conflicts++
 		b.conflicting, b.shown = append(b.conflicting, u.number), append(b.shown, u.rendered)
@@ -181,7 +181,8 @@ func (h *Hub) deliver(b *batch, u *user, changed bool, badges *services.Badges, 
 	for _, w := range u.watchers {
 		var sent, replaced bool
 		switch {
-		// They came after this read began, which may have missed a change that they were told of: another render serves them.
+		// The watcher came after this read began. The read may have missed a change whose hint was sent before they came: another
+		// render serves them.
 		case w.stage == arrived:
 			newcomer = true
 		case w.stage == asked:

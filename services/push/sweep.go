@@ -52,8 +52,8 @@ func (h *Hub) sweep(ctx context.Context) error {
 	h.sweeping.Lock()
 	defer h.sweeping.Unlock()
 	h.mu.Lock()
-	// From the end down: whoever is removed is replaced by one that was checked already, and whoever comes is read by their
-	// watcher's render.
+	// From the end down: a removed user is replaced by one that was checked already, and a new user is read by the render of
+	// their watcher.
 	end, resync := len(h.order), h.resync
 	h.resync = false
 	h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *Hub) sweep(ctx context.Context) error {
 func (h *Hub) sample() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// In units of a fraction: with 10 users and a sample of 30, one is due in every third reconciliation.
+	// owed is in units of 1/Sample of a user: with 10 users and a sample of 30, one is due in every third reconciliation.
 	h.owed += len(h.order)
 	due := h.owed / h.config.Sample
 	h.owed %= h.config.Sample
@@ -166,7 +166,7 @@ func (h *Hub) compare(ctx context.Context, p *portion) error {
 		if versions[i] < u.rendered {
 			u.on = false // Redis lost data, and perhaps the lease with it
 		}
-		// One that is rendering may come out right: it is read again, and is no repair.
+		// A render in flight may already give the right state: such a user is read again, and does not count as a repair.
 		if u.phase == clean {
 			h.stats.Repairs++
 		}
@@ -199,10 +199,10 @@ func (h *Hub) report(ctx context.Context, p *portion, versions []uint64) error {
 	return nil
 }
 
-// differs reports whether a user must be read again, who had the rendered version before when Redis answered with n. A user
-// who was rendered since may correctly be ahead of n; a render in flight restores a lost document by itself. A state that
-// was rendered without Redis may have the document's own version and lack a shared change, whose hint will not come again,
-// so it is read again.
+// differs reports whether a user must be read again. n is the version that Redis answered with, and before the user's rendered
+// version when Redis was asked. A user who was rendered since may correctly be ahead of n; a render in flight restores a lost
+// document by itself. A state that was rendered without Redis may have the document's own version and lack a shared change,
+// whose hint will not come again, so it is read again.
 func differs(u *user, n, before uint64) bool {
 	if n == 0 || u.fromClock && n <= u.rendered {
 		return u.phase == clean && u.rendered == before

@@ -47,7 +47,7 @@ func (h *Hub) fire() (wait moment, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// Whether it waited for its time or for NextAt: dirty begins anew, and it is not too soon any more.
+		// The user waited for due or for NextAt. In both cases dirty starts from clean, and it is not too soon any more.
 		u.phase = clean
 		h.dirty(u, now)
 	}

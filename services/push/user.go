@@ -112,7 +112,7 @@ func (h *Hub) join(u *user, w *watcher) {
 	}
 	h.stats.Watchers++
 	u.watchers = append(u.watchers, w)
-	// In any other phase a render is coming: one that has begun already serves the watcher by another one after it (arrived).
+	// In any other phase a render is coming. If it has begun already, another one after it serves the watcher: see arrived.
 	if u.phase == clean || u.phase == waiting {
 		h.queue(u)
 	}
@@ -158,7 +158,7 @@ func (h *Hub) dirty(u *user, now moment) {
 		}
 		u.phase = waiting
 		h.startTimer(u, u.due)
-	// The worker may have read before this change: deliver looks at it when the state is there.
+	// The worker may have read before this change: next then makes the user dirty again.
 	case rendering:
 		u.again = true
 	case waiting, queued, failed: // they will be read anyway

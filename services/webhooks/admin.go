@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// NewEndpoint is an endpoint to add. Nothing of it changes later: an endpoint that is to be another one is removed and added.
+// NewEndpoint is an endpoint to add. None of it changes later: to change an endpoint, remove it and add it again.
 type NewEndpoint struct {
 	Name      string
 	URL       string
@@ -78,8 +78,8 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 		if count >= maxEndpoints {
 			return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 		}
-		// head is since, which nothing older alerts after, even for an endpoint that begins at 0: everybody's present
-		// state is no news.
+		// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's
+		// present state is not new.
 		added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: text}}), e.Filter.Away, e.Filter.Totals,
 			strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
 		if err == nil && added == 0 {
@@ -109,7 +109,7 @@ func (s *Service) needStream(ctx context.Context) error {
 }
 
 // Remove removes an endpoint and what it has yet to get. NOT_FOUND if there is none of that name. A node that delivers it loses
-// its token with the row: what it wanted to record of its last round goes nowhere, so that no letter comes back.
+// its token with the row: it cannot record its last round, so that no letter comes back.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	if checkName(name) != nil {
 		return unknown(name)
@@ -167,7 +167,7 @@ func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration
 	return text, nil
 }
 
-// Tested is what became of a test.
+// Tested is the outcome of a test.
 type Tested struct {
 	Status int           // HTTP's; 0: there was no answer
 	Error  string        // "" if the receiver accepted it
@@ -195,7 +195,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 		Webhook string `json:"webhook"`
 	}{name})
 	// The id is a new one each time: receivers drop an id that they have seen.
-	// By the guard as well: an address that was allowed when it was added may have become a forbidden one.
+	// The client's guard checks the address again: one that was allowed when it was added may be forbidden now.
 	a := s.sender.post(ctx, e.URL, name+"_test_"+rand.Text(), now, text, signing(e.secrets, now))
 	return Tested{Status: a.status, Error: a.err, Took: a.took}, nil
 }
@@ -212,7 +212,7 @@ func (s *Service) Dead(ctx context.Context, name string, limit int) ([]Letter, e
 }
 
 // Replay delivers dead letters again, of one user or of all if key is "", with the users' newest changes, and answers how many.
-// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", so is what it refused and is not dead.
+// An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", so are letters that failed and are not dead.
 // NOT_FOUND if there is no endpoint of that name, or no user of that key.
 func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
 	if checkName(name) != nil {
@@ -227,7 +227,7 @@ func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, e
 		if found == 0 {
 			return unknown(name)
 		}
-		// Of one user only the dead letter is meant: the operator has mended something for that user.
+		// For one user only the dead letter is replayed: the operator has mended something for that user.
 		if key == "" {
 			if replayed, err = tx.Run(ctx, replayAll, name, tx.Now); err == nil {
 				_, err = tx.Run(ctx, wakeLetters, name, tx.Now)

@@ -149,7 +149,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 	})
 }
 
-// A change that moves behind others before it was read is one to alert of, and only once.
+// A change that moves behind others before it is read still alerts, and only once.
 func TestAlertThatMoved(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -171,7 +171,7 @@ func TestAlertThatMoved(t *testing.T) {
 		alert(5, users[0])
 		alert(1, users[1])
 		alert(1, users[2])
-		fall(3, users[0]) // it stands behind the others now, and the alert is of before them
+		fall(3, users[0]) // the change is behind the others now, and its alert is from before them
 		for range 2 {
 			sqltest.Must(d.Step(b.Ctx))(t)
 		}

@@ -20,7 +20,7 @@ const (
 	breaker   = outbound.Breaker // users in a row who fail, after which an endpoint is down
 	mostSent  = 200_000          // entries of sent
 	awayFirst = 30 * time.Second
-	awayMost  = 10 * time.Minute // until a user with an open socket is looked at again
+	awayMost  = 10 * time.Minute // the longest time until a user's open socket is checked again
 )
 
 // deliverer delivers one endpoint, as long as this node has its lease. Only one goroutine uses it. Everything that the next
@@ -40,7 +40,7 @@ func (s *Service) deliverer(held *leases.Held) *deliverer {
 	return &deliverer{s: s, held: held, name: held.Name, sent: map[services.UserID]uint64{}}
 }
 
-// fate is what became of one item of a round. outcome turns it into a letter, the end of one, or nothing.
+// fate is the result of one item of a round. outcome turns it into a letter, the removal of one, or nothing.
 type fate int
 
 const (
@@ -57,8 +57,8 @@ const (
 type item struct {
 	user   services.UserID
 	change stream.Change
-	base   uint64  // what the endpoint has of the user
-	heard  uint64  // what open sockets alerted the user of
+	base   uint64  // the version up to which the endpoint has the user's changes
+	heard  uint64  // the version up to which open sockets alerted the user
 	letter *Letter // nil: none
 	fresh  bool    // the change is the next of the stream
 	// fate and answer are written by the one worker that has the item, and read after all have ended.
@@ -202,13 +202,13 @@ func (d *deliverer) fresh(ctx context.Context, e endpoint, seen map[services.Use
 	return items, len(changes) < d.s.batch, nil
 }
 
-// sift decides which items are not sent now, unless there was an error. It sets their fates; the others stay untouched until send.
+// sift sets the fates of the items that are not sent now; the others stay untouched until send. If err is not nil, it only returns it.
 func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err error) error {
 	if err != nil {
 		return err
 	}
 	online := map[services.UserID]bool{}
-	// One look for the whole round: who comes online during it gets the event all the same.
+	// Sockets are checked once for the whole round: a user who comes online during it gets the event all the same.
 	if e.Filter.Away && len(items) > 0 {
 		users := make([]services.UserID, len(items))
 		for i, one := range items {
@@ -222,7 +222,7 @@ func (d *deliverer) sift(ctx context.Context, e endpoint, items []item, err erro
 		one := &items[i]
 		switch {
 		case one.fate != untouched:
-		// The filter comes before the sockets: what it does not choose needs no letter.
+		// The filter comes before the sockets: a change that it does not choose needs no letter.
 		case !e.Filter.wants(one.change, one.base):
 			one.fate = passed
 		case online[one.user]:
@@ -276,7 +276,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 		group.Go(func() {
 			for one := take(); one != nil; one = take() {
 				now := d.s.cfg.Clock.Now()
-				// What is older than the endpoint alerts nobody, nor what an open socket has alerted the user of.
+				// Changes from before the endpoint do not alert, and neither do those that an open socket alerted the user of.
 				text := e.Filter.shown(one.change, one.base, max(one.heard, e.since))
 				a := d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 				if ctx.Err() != nil {
@@ -299,7 +299,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	// All requests have ended, so the fates and answers can be read without the lock.
 	group.Wait()
 	failures = int(recent.Load())
-	if !down { // what failed at the same time as the request that showed it is no further trial: the first pause is the shortest
+	if !down { // requests that failed beside the one that made it down are no further trials: the first pause is the shortest
 		failures = min(failures, breaker)
 	}
 	return failures

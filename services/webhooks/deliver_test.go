@@ -246,7 +246,7 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// Of users with an open socket nothing is sent until they have closed it, and that alerts nobody of what they were shown.
+// Nothing is sent about users with an open socket until they have closed it. The event then does not alert of what the socket showed.
 func TestOnlyAwayUsers(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -279,7 +279,7 @@ func TestOnlyAwayUsers(t *testing.T) {
 	})
 }
 
-// What comes after the last socket was closed alerts at once, whether or not something waits that the socket showed.
+// A change after the last socket was closed alerts at once, whether or not a change that the socket showed still waits.
 func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -358,7 +358,7 @@ func TestGoneAndRetryAfter(t *testing.T) {
 	})
 }
 
-// What is forgotten leaves no letter, and one whose user has no change any more is dropped.
+// A user who is forgotten leaves no letter, and a letter whose user has no change any more is dropped.
 func TestForget(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -73,8 +73,8 @@ func body(kind string, at time.Time, data any) []byte {
 	return text
 }
 
-// shown is the body about a change, for an endpoint that has all changes of the user up to base; up to heard nothing is to be
-// alerted of. A part that is 0 is left out, unless the endpoint must hear that it became 0.
+// shown is the body about a change, for an endpoint that has all changes of the user up to base; nothing up to heard alerts. A
+// part that is 0 is left out, unless it changed after base: the endpoint must learn that it became 0.
 func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 	state := change.State
 	data := badges{
@@ -83,7 +83,7 @@ func (f Filter) shown(change stream.Change, base, heard uint64) []byte {
 	}
 	if !f.Totals {
 		for _, part := range state.Parts {
-			// Changed since what the endpoint has, and not since the user's last change: those between may have been replaced.
+			// Changed after base, and not only in the user's last change: changes between the two may have been replaced.
 			changed := part.Changed > base
 			if f.has(part.Source, part.Name) && (part.Value > 0 || changed) {
 				data.Sources = append(data.Sources, count{part.Source, orNone(part.Name), part.Value, part.Display, part.InTotal, changed})

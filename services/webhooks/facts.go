@@ -16,7 +16,7 @@ import (
 const ofEndpoint = "name, url, secrets, away, totals, sources, since, read_to, full_to, token, failures, retry_at, halted_at"
 
 var (
-	// $7 is where the endpoint begins, for read_to and full_to. The token of nobody, and a lease that has ended, let any node take it.
+	// $8 is where the endpoint begins, for read_to and full_to. An empty token and a lease that has ended let any node take it.
 	insertWebhook = sql.NewStatement("add a webhook", `INSERT INTO webhooks (name, url, secrets, away, totals, sources, since, read_to, full_to, created_at,
 			token, until_us, node, delivered, failures, retry_at, halted_at, ok_at, failed_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, '', 0, '', 0, 0, 0, 0, 0, 0, '') ON CONFLICT (name) DO NOTHING`)
@@ -66,8 +66,9 @@ var (
 	// attempts > 0: letters that wait for their users to be away go on waiting.
 	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
 
-	// What has a newer change in the stream comes from there: without the join a user would be in one round twice. A user without
-	// a change is erased, and the letter is listed to be dropped. The index by webhook, dead_at and due_at has them in this order.
+	// Users with a newer change in the stream are left out, since they come from there: without the join a user would be in one round
+	// twice. A user without a change is erased, and the letter is listed to be dropped. The index by webhook, dead_at and due_at has
+	// the letters in this order.
 	dueLetters = sql.NewStatement("due letters", `SELECT l.user_number, '', l.base, l.heard, l.seq, l.attempts, l.first_at, l.due_at, l.dead_at, l.status, l.error
 		FROM webhook_letters l LEFT JOIN stream_changes c ON c.user_number = l.user_number
 		WHERE l.webhook = $1 AND l.dead_at = 0 AND l.due_at <= $2 AND (c.seq IS NULL OR c.seq <= $3) ORDER BY l.due_at LIMIT $4`)

@@ -70,7 +70,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// recorder knows whether a 2xx was written.
+// recorder keeps the status that was written.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -263,7 +263,7 @@ func (w *world) node(change ...func(*Config)) *Service {
 	return s
 }
 
-// deliver makes what delivers an endpoint on a node.
+// deliver makes the deliverer of an endpoint on a node.
 func deliver(s *Service, name string) *deliverer { return s.deliverer(s.pool.Row(name)) }
 
 // add adds the endpoint app, from now on.
@@ -299,7 +299,7 @@ func (w *world) endpoint(s *Service) Endpoint {
 	return list[0]
 }
 
-// totals are the totals that were accepted last, by key, and faults in the order of their versions.
+// totals returns the totals that were accepted last, by key. It fails the test if the versions of a user fall.
 func (w *world) totals(got []delivery) map[string]int {
 	w.T.Helper()
 	totals, last := map[string]int{}, map[string]string{}

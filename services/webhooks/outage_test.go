@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// An endpoint goes down in the middle of a round, and what stands at its end needs no request: the position stays before the users
-// whose turn has not come, and their alerts sound later.
+// An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose turn
+// has not come, and their alerts come later.
 func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
@@ -53,7 +53,7 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 	})
 }
 
-// What has failed many times waits long; once the endpoint is up again everything is tried at once.
+// Letters that failed many times wait long; once the endpoint is up again, all of them are tried at once.
 func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

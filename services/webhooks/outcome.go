@@ -75,7 +75,7 @@ func (d *deliverer) outcome(e endpoint, items []item, all bool, failures int) *o
 		o.fullTo = o.readTo
 		clear(d.sent)
 	}
-	// What failed while the receiver was down need not wait out pauses that grew meanwhile.
+	// Letters that failed while the receiver was down need not wait for the end of pauses that grew meanwhile.
 	o.recovered = e.failures >= breaker && failures < breaker
 	// A round that tried nothing is no reason for a pause.
 	if o.failures >= breaker && o.delivered+o.failed > 0 {
@@ -122,8 +122,8 @@ func (o *outcome) fail(one item, now time.Time) {
 	}
 }
 
-// waitingLetter keeps an item until its user is away. The longer the user has been there, the less often that is looked at.
-// What the open socket has shown meanwhile is heard, and alerts nobody afterwards.
+// waitingLetter keeps an item until its user is away. The longer the letter has waited, the less often the socket is checked.
+// Heard covers what the open socket has shown meanwhile, which does not alert afterwards.
 func waitingLetter(one item, now time.Time) Letter {
 	letter := Letter{User: one.user, Base: one.base, Heard: one.change.Seq, Seq: one.change.Seq, FirstAt: now}
 	if before := one.letter; before != nil && before.Attempts == 0 {

@@ -203,7 +203,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	sqltest.Equal(t, len(w.receiver.take()), 0)
 }
 
-// What cannot be added says why.
+// An endpoint that is refused says why.
 func TestAddRefuses(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	w := newWorld(b)
@@ -243,7 +243,7 @@ func TestAddRefuses(t *testing.T) {
 	sqltest.Coded(t, err, services.Conflict)
 }
 
-// A name that no webhook can have is one that none has, also where the database refuses the text.
+// A name that no webhook can have is NOT_FOUND, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		s := newWorld(b).node()

@@ -103,7 +103,7 @@ type endpoint struct {
 // Base is the version up to which the endpoint has the user's changes, and Heard the one up to which an open socket alerted the user.
 type Letter struct {
 	User     services.UserID
-	Key      string // "" but in lists for operators
+	Key      string // "" except in lists for operators
 	Base     uint64
 	Heard    uint64
 	Seq      uint64 // the version tried last
@@ -140,7 +140,7 @@ func parts(types []string) (names []string) {
 	return append(names, services.PartName(services.SourceConversations, services.MentionsPart))
 }
 
-// check is INVALID for a filter that names something else: it would choose nothing, silently.
+// check is INVALID for a filter with an unknown name: it would choose nothing, silently.
 func (f Filter) check(types []string) error {
 	known := parts(types)
 	for _, name := range f.Sources {
@@ -160,18 +160,18 @@ func (f Filter) has(source services.Source, part string) bool {
 	return slices.Contains(f.Sources, string(source)) || slices.Contains(f.Sources, services.PartName(source, part))
 }
 
-// wants reports whether a change is one for an endpoint that has all changes of the user up to a version. It asks what changed
-// since that version, and not in the last change: the endpoint may have missed those between.
+// wants reports whether an endpoint that has all changes of the user up to base gets a change. It looks at what changed after
+// base, and not only in the last change: the endpoint may have missed changes between the two.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
 	// The endpoint has this very change: a round was repeated, or the letter was delivered after the change was read.
 	if change.Seq <= base {
 		return false
 	}
-	// The events of such an endpoint show the total and quiet hours alone: others would be the same text again.
 	if !state.Quiet && state.NewestOf(f.has, base) != nil {
 		return true // also if the numbers are the same: one item was read, and another one came
 	}
+	// With Totals events show only the total and quiet hours: without a change of these it would be the same text again.
 	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
 		return false
 	}

@@ -48,7 +48,7 @@ func NewBrowser(endpoint string) *Browser {
 	}
 }
 
-// Message is what a service worker gets. It is declared here once more, so that a change of the product's is found.
+// Message is what a service worker gets. It is declared here once more, so that a change of the product's declaration is found.
 type Message struct {
 	Version, UserID string
 	Total           int
@@ -121,8 +121,8 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 }
 
 // CheckVAPID checks the header Authorization of a request to an origin, by RFC 8292: signed by the key, for this origin, not
-// for longer than a day, and with an address of the operator. It returns that. It verifies by the standard library alone, so
-// that an error of the library that signs is found.
+// for longer than a day, and with an address of the operator. It returns that address. It verifies by the standard library
+// alone, so that an error of the library that signs is found.
 func CheckVAPID(header, public, origin string) (subject string, err error) {
 	rest, some := strings.CutPrefix(header, "vapid ")
 	if !some {
@@ -181,7 +181,7 @@ func decodePart(part string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// checkHeaders is what is wrong with the headers of a request, beside VAPID.
+// checkHeaders returns an error for a wrong header of a request, apart from VAPID's.
 func checkHeaders(r *http.Request) error {
 	for name, want := range map[string]string{"Content-Encoding": "aes128gcm", "TTL": "2419200"} {
 		if got := r.Header.Get(name); got != want {

@@ -25,7 +25,7 @@ type Service struct {
 
 	mu       sync.Mutex
 	browsers map[string]*Browser // by path
-	others   map[string]*Browser // whose keys are not those of the browser at the path
+	others   map[string]*Browser // by path: keys of a stranger, see Stranger
 	answer   func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
 	got      []Arrival
 	seen     map[string]string // the newest version that arrived, by path and user
