@@ -7,7 +7,7 @@
 //
 // One clock orders all of it: a row of counters whose value is the present microseconds, or more if it was taken twice. A change
 // takes its stamp first (nextStamp), which locks the row until the end of its transaction, so stamps are committed in their
-// order: whoever has read up to a stamp has seen every change up to it. A position is such a stamp, and so is the time of a dot.
+// order: a reader who has read up to a stamp has seen every change up to it. A position is such a stamp, and so is the time of a dot.
 //
 // One announcement: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each node loads the
 // list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each watched user,

@@ -44,7 +44,7 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 		var end int64
 		_, err := s.db.One(ctx, presentEnd, nil, &end)
 		for _, user := range arrived {
-			// max: positions never go back, not even in what is only shown.
+			// max: positions never go back, not even where they are only shown and not stored.
 			state := states[user]
 			state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
 		}

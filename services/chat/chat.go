@@ -241,7 +241,7 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 			return nil, err
 		}
 		head = Head{Conversation: id, Number: c.Head, At: c.LastAt}
-		// The members whom it mentions too: on read, nobody else projects their rows.
+		// Also the members whom it mentions: in a conversation that is counted on read nothing else projects their rows.
 		return []string{message.ID.GlobalID()}, s.changed(ctx, tx, c, append(reached, author)...)
 	})
 	return s.moving(cmd, &head), nil

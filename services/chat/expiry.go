@@ -34,7 +34,7 @@ func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.before.Equal(before) || len(a.newest) > many { // what is forgotten costs one search
+	if !a.before.Equal(before) || len(a.newest) > many { // a forgotten entry costs one search
 		a.before, a.newest = before, map[services.ConversationID]aged{}
 	}
 	a.newest[id] = aged{newest, head}
@@ -188,7 +188,7 @@ func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64
 			}
 		}
 		if len(states) < membersPerPage {
-			// The document's next day is the least of all its states', which only a look at all of them tells.
+			// The document's next day is the least of all its states', so all of them have to be read.
 			return s.Redis.FindNextAged(ctx, []services.UserID{user})
 		}
 	}

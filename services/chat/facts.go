@@ -186,7 +186,7 @@ func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, 
 // lockState reads a user's own state in a conversation and locks it until this transaction ends. NOT_FOUND for a user who
 // never was a member, CONFLICT for one who has left.
 func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (m services.Membership, err error) {
-	// The row is locked by a statement that reads one column; what it holds is read below.
+	// The row is locked by a statement that reads one column; its values are read below.
 	var left int64
 	found, err := tx.One(ctx, lockMember, []any{id, user}, &left)
 	if err == nil && !found {

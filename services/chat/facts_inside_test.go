@@ -130,7 +130,7 @@ func TestNothingCountsWhileInside(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed has read what came before its end, and nothing after it, whenever its end is noticed.
+// A lease that is not renewed reads the messages from before its end and none after it, whenever its end is noticed.
 func TestALeaseEndsAtItsTime(t *testing.T) {
 	eachBundle(t, func(b *bundle) {
 		i := inside{b, b.group(1, 2)}

@@ -164,7 +164,7 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	}
 	before := m
 	m.Muted = muted
-	// Unmuting brings old messages into the count. Alerts are for new ones only, so what waits now is left out of them.
+	// Unmuting brings old messages into the count. Alerts are for new ones only, so the messages that wait now do not alert.
 	if !muted {
 		if err := people.AlertMessagesFromNow(ctx, tx, user); err != nil {
 			return false, err

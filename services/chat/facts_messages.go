@@ -52,7 +52,7 @@ var (
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// The members whom lowerMembers leaves: together the two write as many rows as the recall of a message that nobody has read.
+	// The members whom lowerMembers leaves out: together the two write as many rows as the recall of a message that nobody has read.
 	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )

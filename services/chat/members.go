@@ -38,7 +38,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 		if err := meets(ctx, tx, by, "userIds", users, adding(id)); err != nil {
 			return nil, err
 		}
-		// The size is checked after the insert, which alone knows who is new. The error rolls the insert back.
+		// The size is checked after the insert, which alone finds the new members. The error rolls the insert back.
 		added, err := insertMembers(ctx, tx, c, users)
 		if size := c.Members + len(added); err == nil && c.Kind == Group && size > s.MaxGroup {
 			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
@@ -85,7 +85,8 @@ func (s *Service) Quit(user services.UserID, id services.ConversationID) *jobs.C
 
 // CloseDirect is the consequence of a block: the DIRECT conversation of two users ends for both. It returns the jobs that project
 // the end, and after, which updates the blocker's own document. Creating the conversation again reopens it. It runs in the
-// transaction of the block, so a blocked user can never still write. after is nil if there is no such conversation.
+// transaction of the block, so there is no moment in which a blocked user can still write. after is nil if there is no such
+// conversation.
 func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error) {
 	id, left, err := closeDirect(ctx, tx, blocker, blocked)
 	if err != nil || id == 0 {

@@ -29,7 +29,7 @@ func TestNumberGoesUpAndDown(t *testing.T) {
 		w.register(s, users[0], "phone")
 		w.register(s, users[0], "tablet")
 		w.settle(c)
-		for _, a := range w.push.Take() { // what was there before is no news
+		for _, a := range w.push.Take() { // items from before the registration do not alert
 			if m := a.Message; m.Total != 1 || !m.Silent || m.Alert != nil || m.UserID != "user:ann" {
 				t.Errorf("%+v", a)
 			}

@@ -149,7 +149,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// look finds out whether there are devices, and switches the change stream on if so. Without devices and webhooks the stream is
+// look finds out whether there are devices, and switches the change stream on or off. Without devices and webhooks the stream is
 // off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
 func (s *Service) look(ctx context.Context) error {
 	some, err := s.any(ctx)
@@ -170,7 +170,7 @@ func (s *Service) look(ctx context.Context) error {
 	s.cfg.Stream.SetRead(read)
 	if s.looked && read {
 		if err := s.markFirst(ctx); err != nil {
-			return err // and it is looked at again
+			return err // the next look tries again
 		}
 	}
 	s.looked, s.read = true, read

@@ -21,7 +21,7 @@ var (
 	// The usual registration changes only the time, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
-	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps what is older
+	// A registration that changes something makes the row a new one: has 0 sends everything again, heard $12 keeps older items
 	// from alerting, and registered_at tells outcomes of the former device apart. due_at is now, so that the icon is right at once.
 	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
 			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
@@ -83,7 +83,7 @@ var (
 	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
 		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
 
-	// Two of the counts are bounded by an index of what is under way or fails.
+	// The second and third count read only an index: of the devices that are due or wait, and of those that fail.
 	countDevices = sql.NewStatement("count devices", `SELECT (SELECT count(*) FROM devices), (SELECT count(*) FROM devices WHERE due_at > 0),
 		(SELECT count(*) FROM devices WHERE dead_at > 0 AND attempts > 0), (SELECT min(due_at) FROM devices WHERE due_at > 0),
 		delivered, failed, removed, node, until_us >= {database clock}, error FROM device_readers WHERE name = 'devices'`)

@@ -116,7 +116,7 @@ func (l *lanes) answered(service string, accepted bool) {
 // counts, unless the push service is down. Requests that began before it was known to be down do not prolong the pause.
 func (l *lanes) failed(service string, first bool, now time.Time, after time.Duration) {
 	one := l.end(service)
-	// A request that began before the pause: only what the service asks for counts.
+	// A request that began before the pause: only the wait that the service asks for counts.
 	if one.down() && now.Before(one.retryAt) {
 		if until := now.Add(after); one.retryAt.Before(until) {
 			one.retryAt = until

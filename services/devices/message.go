@@ -69,7 +69,7 @@ func (r row) shown(change stream.Change) message {
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
 		Display: state.Total.Display, Silent: !alerts(change, max(r.has, r.heard)),
 	}
-	// What came in quiet hours is not shown in them, unless the device had it before they began.
+	// In quiet hours an alert is shown only if the device has its version already.
 	if newest, loud := state.Alert(r.heard), state.Loud(); newest != nil && (!state.Quiet || loud <= r.has) {
 		alert := stream.VersionText(loud)
 		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}

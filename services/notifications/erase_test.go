@@ -13,7 +13,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// What a user caused for one recipient is removed by pages: a transaction for all of it would keep the recipient's others waiting.
+// What a user caused for one recipient is removed by pages: one transaction for all of it would keep the recipient's other transactions
+// waiting.
 func TestAnActorIsErasedByPages(t *testing.T) {
 	const count = 2*erase.Batch + erase.Batch/2
 	n := served(t, nil, causesPerPage)

@@ -101,7 +101,7 @@ SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		FROM {rows $2 category TEXT} AS c) AS unread), 0)
 FROM notification_heads h WHERE h.recipient = $1`)
 
-	// Any position of a group finds it: the ID of a notification, or what upTo has.
+	// Any position of a group finds it: the ID of a notification, or a position from upTo.
 	groupAt = sql.NewStatement("notifications with their places", `
 SELECT n.place, g.category, g.subject, g.bucket, g.first, g.newest, g.at, g.read_to, g.causes,
 	COALESCE((SELECT seen FROM notification_state s WHERE s.recipient = g.recipient AND s.category = g.category), 0)

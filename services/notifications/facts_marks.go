@@ -265,7 +265,7 @@ func (b *lockedCounters) readAll(ctx context.Context, user services.UserID, h *h
 	for i, category := range read.Categories {
 		categories[i] = string(category)
 	}
-	// First what is shown: whether anything of it changed decides whether there is something to undo.
+	// The groups that are shown come first: whether any of them changed decides whether there is something to undo.
 	if changed, err = b.change(ctx, user, readUnread, user, categories, upTo, int64(undo), int64(read.Gen)); err != nil {
 		return 0, err
 	}

@@ -156,7 +156,7 @@ func (h *head) end(tx *sql.Tx, user services.UserID) services.PostID {
 		return h.place
 	}
 	_, last := pastRange(tx.Dated(), user)
-	if last > h.place { // what comes is newer than the mark
+	if last > h.place { // later causes get positions after the mark
 		h.place, h.changed = last, true
 	}
 	return last

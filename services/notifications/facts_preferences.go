@@ -27,8 +27,8 @@ var (
 	putPreferences = sql.NewStatement("set category preferences", `UPDATE category_preferences SET ver = $2, preferences = $3 WHERE user_number = $1`)
 )
 
-// stored is a preference as the column preferences has it. What is left out is the default, so that a new default reaches
-// everybody who chose nothing.
+// stored is a preference as the column preferences has it. A field that is left out has the default, so that a new default
+// reaches everybody who chose nothing.
 type stored struct {
 	Mode  string     `json:"mode,omitempty"` // of modeNames; without it, the category's definition
 	Push  *bool      `json:"push,omitempty"`

@@ -167,7 +167,7 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 		if err != nil {
 			return err
 		}
-		// The page before is gone, so the next one begins at the same place.
+		// The states of this page are deleted, so the same statement finds the next page.
 		more = len(users) == purgePage
 	}
 	for more := true; more; {

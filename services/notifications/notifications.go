@@ -8,7 +8,7 @@
 // The path of a cause: a feature enqueues Job in the transaction of its fact. notifyEach takes many such jobs; applyCauses locks
 // their recipients, reads what the facts support and what is stored, and brings the rows in line: causes, groups, and the states
 // with their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same
-// lock. What the host application tells is stored once, and its causes take the same path (host_*.go).
+// lock. A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
 //
 // A mark that was answered is in SQL. If Redis fails after that, the mark's job projects the counts later, and until then the
 // badges of its user come from SQL.

@@ -126,7 +126,7 @@ func (e Expiry) with(hosts *services.HostCategories) Expiry {
 func (e Expiry) unexpired(counts services.CategoryCounts, today int64) (value, older int) {
 	oldest := e.oldestDay(counts.Category, today)
 	value, older = 0, counts.Older
-	// Never: what is older than the days that are kept apart counts too.
+	// Never: groups older than the days that are counted apart count too.
 	if oldest == math.MinInt32 {
 		value, older = counts.Older, 0
 	}
@@ -156,7 +156,7 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		case category == services.CategoryHost:
 			checked = append(checked, hostNames(hosts.All())...)
 			continue
-		// Also one that another node defined just now and of which the log has not told this node yet.
+		// Also a category that another node defined just now and that the log has not brought to this node yet.
 		case category.IsHostCategory() && !defined:
 			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
 		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):

@@ -62,6 +62,6 @@ func faceOf(badges *services.Badges) uint64 {
 		flag(dot.Lit)
 	}
 	flag(badges.Quiet)
-	// 0 is a user of whom nothing was rendered.
+	// 0 stands for a user for whom nothing was rendered yet.
 	return max(1, hash.Sum64())
 }

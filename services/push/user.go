@@ -31,7 +31,7 @@ type user struct {
 	place    int32 // index in Hub.order
 	timer    int32 // index in Hub.timers, or noTimer
 	// phase says where the user is: in no list, in the heap, in Hub.ready, with a worker, or with reconciliation. A user is
-	// in one place only, so nothing of them is read twice at a time.
+	// in one place only, so they are never read twice at the same time.
 	phase     phase
 	failures  uint8       // renders that failed in a row
 	again     bool        // while rendering: the state in flight may already be stale

@@ -184,7 +184,7 @@ func (s *Service) Test(ctx context.Context, name string) (Tested, error) {
 	if !found {
 		return Tested{}, unknown(name)
 	}
-	// Keep a tenth of the caller's time for the answer, or the caller would hear of a timeout and not of the receiver.
+	// Keep a tenth of the caller's time for the answer, or the caller would get a timeout and not the receiver's outcome.
 	if end, some := ctx.Deadline(); some { // so that there is time to say that nobody answered
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*9/10)

@@ -77,7 +77,7 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	if d.unsaved != nil {
 		return 0, d.save(ctx)
 	}
-	// Read the row anew for each round: it tells of a rotation, a removal, and a replay that has ended a pause.
+	// Read the row anew for each round: it shows a rotation, a removal, and a replay that has ended a pause.
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
 	if err != nil {
 		return 0, err
@@ -132,8 +132,8 @@ func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all boo
 	return items, all, d.sift(ctx, e, items, nil)
 }
 
-// retries lists letters to try again, with the newest changes of their users, whom seen has. One letter is enough while the
-// endpoint is down.
+// retries lists letters to try again, with the newest changes of their users; seen has these users. One letter is enough while
+// the endpoint is down.
 func (d *deliverer) retries(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
 	var waiting []Letter
 	if down { // a letter that failed is as good a trial as a new change, due or not
@@ -287,7 +287,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 				case a.err == "":
 					one.fate = delivered
 					recent.Store(0)
-				case down || one.letter == nil: // one user who fails again and again does not speak for the others
+				case down || one.letter == nil: // one user who fails again and again does not stand for the others
 					one.fate = failing
 					recent.Add(1)
 				default:

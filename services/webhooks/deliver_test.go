@@ -15,7 +15,7 @@ import (
 	"tidings/services/stream"
 )
 
-// An event has what the change has, under an id and a signature of the specification; nothing is sent twice without need.
+// An event has the data of its change, with an id and a signature by the specification; nothing is sent twice without need.
 func TestChangesAreDelivered(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

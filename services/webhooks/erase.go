@@ -2,5 +2,5 @@ package webhooks
 
 import "tidings/services/erase"
 
-// Erase are the steps that remove what is kept of a user for endpoints: what is yet to be delivered, and dead letters.
+// Erase are the steps that remove a user's letters of all endpoints, dead or not.
 var Erase = []erase.Step{erase.Of("webhooks", "webhookEvents", forget)}

@@ -14,7 +14,7 @@ import (
 // outcome is what a round changes in SQL. It is kept until it is on disk, and saving it again changes nothing: it has absolute
 // values but for delivered, which is added in the same transaction.
 type outcome struct {
-	// readTo and fullTo only rise: what is behind them is settled, or in a letter.
+	// readTo and fullTo only rise: every change up to readTo is settled or in a letter.
 	readTo    uint64
 	fullTo    uint64
 	delivered int

@@ -46,7 +46,7 @@ func TestAnotherPartHidesNoAlert(t *testing.T) {
 		w.mu.Lock()
 		w.commented[ann[0]] = services.Item{ID: "notification:3", At: time.Now()}
 		w.mu.Unlock()
-		w.like(3, ann...) // the number of comments is the same: a newer one is no news
+		w.like(3, ann...) // the number of comments is the same: a newer one does not alert
 		w.comment(1, at, ann[0])
 		w.settle(d)
 		if got := w.receiver.take(); len(got) != 1 || !got[0].Data.Silent {

@@ -259,7 +259,7 @@ func TestImpossibleNamesAreNotFound(t *testing.T) {
 	})
 }
 
-// Without the change stream there are no events: an endpoint is refused with what to do, unless a node writes the stream.
+// Without the change stream there are no events: an endpoint is refused, with advice, unless a node writes the stream.
 func TestAddNeedsTheStream(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		off := New(Config{DB: b.DB, Stream: stream.New(stream.Config{DB: b.DB, Clock: b.Clock, Log: slog.New(slog.DiscardHandler)}), Clock: b.Clock})

@@ -20,7 +20,7 @@ type sender struct {
 	client *outbound.Client
 }
 
-// answer is what became of a request. Its error may be shown to operators: it has neither the address nor the secrets.
+// answer is the outcome of a request. Its error may be shown to operators: it has neither the address nor the secrets.
 type answer struct {
 	status int           // HTTP's; 0: there was no answer
 	err    string        // why it counts as a failure; "" if it does not

@@ -26,7 +26,7 @@ import (
 // b64 is the alphabet of all texts of Web Push.
 var b64 = base64.RawURLEncoding
 
-// Browser is a subscription of one browser. The first three are what it tells the application; the private key stays with it.
+// Browser is a subscription of one browser. It gives the exported fields to the application; the private key stays with it.
 type Browser struct {
 	Endpoint     string
 	P256dh, Auth string
