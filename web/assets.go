@@ -17,8 +17,8 @@ import (
 	"tidings/services"
 )
 
-// contentTypes are the types of the embedded files. The table of the machine is not used, because it differs between
-// machines. A file of another kind stops the first handler, so a new kind needs its line here.
+// contentTypes are the content types of the embedded files, by file extension. The operating system's table is not used, because
+// it differs between machines. A file with an extension that is missing here makes the first handler panic.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -29,8 +29,8 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// asset is a file as it is served. Only the compressed form is stored. A client that does not accept gzip, which no browser
-// is, costs an inflation. It never changes, so requests share it.
+// asset is a file as it is served. Only the compressed form is stored. Every browser accepts gzip; for any other client the file
+// is inflated at each request. An asset never changes, so requests share it.
 type asset struct {
 	name        string
 	contentType string
@@ -73,7 +73,7 @@ func loadAssets(files fs.FS) (map[string]*asset, error) {
 	return assets, err
 }
 
-// newAsset makes an asset of a file's content. The best compression, because a file is compressed once and sent often.
+// newAsset makes an asset of a file's content. It uses the best compression, because a file is compressed once and sent often.
 func newAsset(name string, content []byte) (*asset, error) {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
@@ -101,7 +101,7 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	// Of the content, because two builds may compress it differently.
+	// The hash is that of the content, because two builds may compress it differently.
 	digest := sha256.New()
 	size, err := io.Copy(digest, r)
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		etag, length = `"`+a.hash+`-gzip"`, len(a.compressed)
 	}
 	header := w.Header()
-	// Both are needed with a 304 too.
+	// A 304 needs both headers too.
 	header.Set("ETag", etag)
 	header.Add("Vary", "Accept-Encoding")
 	if matches(r.Header.Values("If-None-Match"), etag) {
@@ -152,7 +152,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.compressed)
 		return
 	}
-	// Inflated again for each such client, so that memory holds one form.
+	// The file is inflated anew for each client without gzip, so that memory holds only the compressed form.
 	if inflated, err := gzip.NewReader(bytes.NewReader(a.compressed)); err == nil {
 		_, _ = io.Copy(w, inflated)
 	}

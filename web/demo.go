@@ -27,8 +27,8 @@ type DemoConfig struct {
 	Version string
 }
 
-// demoPolicy allows the demo page its own files and its own server, and pictures that it draws itself. No text of a user can
-// so become a script, or send anything elsewhere.
+// demoPolicy allows the demo page its own files and its own server, and pictures that it draws itself. So no text of a user can
+// become a script or send anything elsewhere.
 var demoPolicy = strings.Join([]string{
 	"default-src 'none'",
 	"script-src 'self'",
@@ -40,16 +40,16 @@ var demoPolicy = strings.Join([]string{
 	"frame-ancestors 'none'",
 }, "; ")
 
-// Demo serves the demo page at "/": two phones of one person, with a demo world a third one whose app is closed, and controls
-// that make their badges change. The page's files are served by GraphiQL's handler. It answers GET and HEAD, and is safe for
-// concurrent use.
+// Demo serves the demo page at "/": two phones of one person, and controls that make their badges change. With the demo world
+// there is a third phone, whose app is closed. GraphiQL's handler serves the page's files. Demo answers GET and HEAD, and is safe
+// for concurrent use.
 func Demo(cfg DemoConfig) http.Handler {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "/graphql"
 	}
 	page := mustPage("demo.html", cfg)
 	return readOnly(func(w http.ResponseWriter, r *http.Request) {
-		// A mux may give this handler every path that no other takes.
+		// A mux may pass this handler every path that no other handler takes.
 		if r.URL.Path != "/" {
 			http.NotFound(w, r)
 			return

@@ -42,7 +42,7 @@ func TestTheDemoPageMayAskOnlyItsOwnServer(t *testing.T) {
 	}
 }
 
-// The page must come quickly over a slow line: with all its files it is under 150 KB.
+// The page must load quickly over a slow connection: with all its files it is under 150 KB.
 func TestTheDemoPageIsSmall(t *testing.T) {
 	size := len(mustPage("demo.html", DemoConfig{}).compressed)
 	for _, name := range []string{"demo.js", "demo.css", "favicon.svg"} {

@@ -25,7 +25,7 @@ var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents s
 	"zh": {"目录", "跳到正文", "演示", "上一页", "下一页", "本页内容"},
 }
 
-// docsView is a page of the books as its template takes it. The pointers are into the list of pages, which does not change.
+// docsView is the input of the template for one page of the books. The pointers point into lists of pages that do not change.
 type docsView struct {
 	docs.Page
 	Words         any
@@ -54,7 +54,7 @@ func Docs(version string) http.Handler {
 		return files
 	})
 	return readOnly(func(w http.ResponseWriter, r *http.Request) {
-		// Without the slash every relative link of the page would lead beside the books.
+		// Without the slash, every relative link of the page would lead out of /docs/.
 		if r.URL.Path+"/" == docsPath {
 			http.Redirect(w, r, docsPath, http.StatusMovedPermanently)
 			return
@@ -69,7 +69,7 @@ func Docs(version string) http.Handler {
 }
 
 // loadDocs makes the pages and pictures, by their addresses below docsPath. Pages are rendered once and not for each request:
-// they depend on the version only. Files that are no pages keep their names, as the pages' links have them.
+// they depend on the version only. Other files keep their names, because the pages link to them by name.
 func loadDocs(version string) (map[string]*asset, error) {
 	served := map[string]*asset{}
 	for _, view := range docsViews(version) {
@@ -92,20 +92,20 @@ func loadDocs(version string) (map[string]*asset, error) {
 }
 
 // docsViews are the pages with their navigation. Each page lists the pages of its own language, and the English pages that
-// are not translated. It is the whole navigation, so the template has no logic beyond loops.
+// are not translated. The whole navigation is made here, so the template has no logic beyond loops.
 func docsViews(version string) (views []docsView) {
 	pages := docs.Pages()
 	for i := range pages {
 		view := docsView{Page: pages[i], Words: docsWords[pages[i].Language], Version: version}
 		var listed []*docs.Page
-		// All groups, in the order that the books have, also one that has no page in this language.
+		// All groups, in the order of the books, including a group that has no page in this language.
 		view.Groups = make([]docsGroup, len(docs.Groups))
 		for g, group := range docs.Groups {
 			if view.Groups[g].Title = group.Title; view.Language == "zh" {
 				view.Groups[g].Title = group.Chinese
 			}
 		}
-		// Which pages this one lists: its translation is linked at the top and is not listed.
+		// Collect the pages that this page lists. Its translation is linked at the top and is not listed.
 		for j := range pages {
 			page := &pages[j]
 			// A page and its translation name each other.

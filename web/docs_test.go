@@ -32,7 +32,7 @@ func TestDocsAreServed(t *testing.T) {
 	}
 }
 
-// Every page is in a list of its language, once, and the pages before and after it are those of the list.
+// Every page is once in its own list of pages, and its links to the previous and the next page follow that list.
 func TestDocsLeadFromPageToPage(t *testing.T) {
 	views := docsViews("")
 	if len(views) != len(docs.Pages()) {

@@ -10,18 +10,17 @@ import (
 )
 
 // operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
-// Tests execute every one of them. Menus and tabs are made of this by the page's script, so the names in JSON are its names
-// too.
+// Tests execute every operation. The page's script makes the menu and the tabs of it, and uses the names in JSON.
 type operation struct {
 	Slug      string `json:"slug"`  // the name of the file without its number, as my-badges
 	Group     string `json:"group"` // the capability it shows, under which the menu lists it
 	Query     string `json:"query"`
-	Variables string `json:"variables,omitempty"` // JSON, as it stands in the editor; a text such as "IN A MONTH" stands for a time
+	Variables string `json:"variables,omitempty"` // JSON, as the editor shows it; a text such as "IN A MONTH" is replaced by a time
 }
 
 // readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its variables
-// from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group. A mistake in a file
-// ends the start of every handler, so tests find it before a release does.
+// from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group. With a mistake in a
+// file no handler starts, so tests find it before a release.
 func readOperations(files fs.FS) ([]operation, error) {
 	names, err := fs.Glob(files, "operations/*.graphql")
 	if err != nil {
@@ -33,7 +32,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	}
 	operations := make([]operation, 0, len(names))
 	for _, name := range names {
-		// The number orders the menu. The slug is what links and groups name.
+		// The number orders the menu. Links and groups use the slug.
 		_, slug, _ := strings.Cut(strings.TrimSuffix(path.Base(name), path.Ext(name)), "-")
 		// An operation without a group would be in no menu.
 		if groups[slug] == "" {
@@ -43,7 +42,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Most operations have none, and then no file.
+		// Most operations have no variables, and so no such file.
 		variables, err := fs.ReadFile(files, strings.TrimSuffix(name, path.Ext(name))+".json")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -62,7 +61,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 	return operations, nil
 }
 
-// readGroups is the group of each slug; nil without the file. The order of the groups in the menu is the page's affair.
+// readGroups returns the group of each slug; nil without the file. The page decides the order of the groups in the menu.
 func readGroups(files fs.FS) (map[string]string, error) {
 	text, err := fs.ReadFile(files, "operations/groups.json")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +77,7 @@ func readGroups(files fs.FS) (map[string]string, error) {
 	groups := make(map[string]string)
 	for group, members := range slugs {
 		for _, slug := range members {
-			// Ranging over a map, the one that wins would change from start to start.
+			// The order of a map is random, so without this check each start could choose another of the two groups.
 			if groups[slug] != "" {
 				return nil, fmt.Errorf("operations/groups.json has two groups for %s", slug)
 			}

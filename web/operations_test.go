@@ -42,7 +42,7 @@ func loadSchema(t *testing.T) *ast.Schema {
 	return schema
 }
 
-// checkOperation says what keeps an operation from being a tab that runs as it is, and answers its name.
+// checkOperation returns an operation's name, and an error if the operation would not run unchanged in a tab of its own.
 func checkOperation(schema *ast.Schema, op operation) (string, error) {
 	document, errs := gqlparser.LoadQueryWithRules(schema, op.Query, nil)
 	if len(errs) > 0 {
@@ -78,7 +78,8 @@ func checkOperation(schema *ast.Schema, op operation) (string, error) {
 	return only.Name, nil
 }
 
-// checkIDs says where an object is selected without its id: a normalizing cache cannot join that with what it has of the object.
+// checkIDs returns an error for an object that is selected without its id: a normalizing cache could not merge it with the fields
+// that it already has of the object.
 func checkIDs(schema *ast.Schema, selections ast.SelectionSet) error {
 	for _, selection := range selections {
 		field, ok := selection.(*ast.Field)
@@ -128,9 +129,9 @@ func TestReadyMadeOperations(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	// The tour of the README walks through these; what follows shows one source each.
+	// The tour of the README walks through these operations; each later one shows a single source.
 	tour := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
-	// Every operation of groups.json is there.
+	// Every operation that groups.json names exists.
 	groups, err := readGroups(files)
 	if err != nil || len(groups) != len(operations) {
 		t.Errorf("groups.json has %d operations, and %d are there: %v", len(groups), len(operations), err)
@@ -138,7 +139,7 @@ func TestReadyMadeOperations(t *testing.T) {
 	if diff := cmp.Diff(tour, names[:min(len(tour), len(names))]); diff != "" {
 		t.Errorf("the first tabs differ (-want +got):\n%s", diff)
 	}
-	// A date would be in the past one day: the page puts a time in place of these words.
+	// A fixed date would one day be in the past. Operations have words instead, which the page replaces by a time.
 	for _, op := range operations {
 		if date := regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindString(op.Query + op.Variables); date != "" {
 			t.Errorf("%s has the date %s", op.Slug, date)
@@ -150,7 +151,8 @@ func TestReadyMadeOperations(t *testing.T) {
 	}
 }
 
-// A normalizing cache holds one object of badges: a push with fewer fields than the query takes the others off the screen.
+// A normalizing cache holds one object of badges: a push with fewer fields than the query would remove the missing ones from the
+// screen.
 func TestPushedBadgesHaveTheFieldsOfTheQuery(t *testing.T) {
 	operations, err := readOperations(files)
 	if err != nil {

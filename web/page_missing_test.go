@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// behind is a proxy before a stub that does not pass on what ends in a text, until it is mended.
+// behind starts a proxy before a stub. Until mend is called, it answers 410 to paths that end in suffix.
 func behind(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
 	t.Helper()
 	return breaking(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// breaking is a proxy before a stub that breaks what ends in one of some texts, until it is mended.
+// breaking starts a proxy before a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
 func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)
@@ -45,7 +45,7 @@ func breaking(t *testing.T, server *stub, breaks func(http.ResponseWriter), suff
 	return broken.URL, func() { mended.Store(true) }
 }
 
-// Whatever has not arrived is named, and once it is there the page is right without a reload.
+// The page names each file that did not arrive. Once the file is there, the page works without a reload.
 func TestPageNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for file, words := range map[string]string{
@@ -76,8 +76,8 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The server goes while the page loads: the files of the page are there, and neither the ready-made operations nor an answer to
-// anything else. The page says so in words, and starts by itself.
+// The server goes away while the page loads: the page's files arrive, but neither the ready-made operations nor any answer of
+// GraphQL. The page says so, and starts by itself once the server is back.
 func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
@@ -102,7 +102,7 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 	}
 }
 
-// Without its own script the page has words and a command that works without any.
+// Without its own script the page says that it needs JavaScript, and shows a command that works without it.
 func TestPageWithoutItsScript(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true})
@@ -199,7 +199,7 @@ func links(t *testing.T, server *stub, tab context.Context) {
 	quiet(t, tab, server.origin)
 }
 
-// By the keys alone: find an operation, write, run, watch, stop.
+// With the keyboard alone: find an operation, write, run, watch, stop.
 func TestKeysAlone(t *testing.T) { onEach(t, keysAlone) }
 
 func keysAlone(t *testing.T, server *stub, tab context.Context) {

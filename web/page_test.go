@@ -25,7 +25,7 @@ var (
 	phone  = screen{390, 844}
 )
 
-// open opens the page of a stub in development mode that answers introspection, in a browser of its own.
+// open opens the page of a stub in development mode that answers introspection, in a fresh browser profile.
 func open(t *testing.T) (*stub, context.Context) {
 	t.Helper()
 	return openOn(t, laptop)
@@ -53,7 +53,7 @@ func openOn(t *testing.T, size screen) (*stub, context.Context) {
 	return server, tab
 }
 
-// quiet holds that a page asked nobody else, and complained of nothing but what is permitted.
+// quiet checks that a page requested nothing from another origin, and that each of its complaints contains a permitted text.
 func quiet(t *testing.T, tab context.Context, origin string, permitted ...string) {
 	t.Helper()
 	if foreign := browsertest.Foreign(tab, origin); len(foreign) > 0 {
@@ -130,7 +130,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	quiet(t, tab, server.origin, "status of 422") // so the operation that the schema forbids is answered
 }
 
-// wantArrived holds that a ready-made operation arrived as alice's, with the variables that it needs.
+// wantArrived checks that a ready-made operation arrived as alice's, with the variables that it needs.
 func wantArrived(t *testing.T, got request, name string) {
 	t.Helper()
 	at := func(field string) time.Time {
@@ -181,13 +181,13 @@ func TestOperationsOnOtherDays(t *testing.T) {
 	}
 }
 
-// GraphiQL takes an edit in some time after it was made. An operation that is opened in that moment comes into its own tab whole,
-// and the edit stays in the tab that it was made in.
+// GraphiQL stores an edit some time after it was made. An operation that is opened at that moment arrives complete in its own tab,
+// and the edit stays in the tab in which it was made.
 func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
 	tab := browsertest.New(t)
-	// Runs afterTimer once, directly after a callback that was 100 ms late: GraphiQL's taking in of an edit.
+	// The script runs afterTimer once, directly after a timer of 100 ms, which GraphiQL uses to store an edit.
 	browsertest.Before(tab, t, `{
 		const later = globalThis.setTimeout;
 		globalThis.setTimeout = (work, delay, ...rest) => later((...given) => {

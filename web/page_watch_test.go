@@ -108,8 +108,8 @@ func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	browsertest.Run(tab, t)
 	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer "+secret)
 
-	// GraphiQL takes over an edit some time after it, in the order of the edits: once the tabs that it stores have the
-	// variables, it has the headers too, and puts both into its history with the next run.
+	// GraphiQL stores edits with a delay, in their order: once the stored tabs have the variables, GraphiQL has the headers too, and
+	// puts both into its history with the next run.
 	browsertest.SelectTab(tab, t, "MyHomeFeed")
 	browsertest.SetHeaders(tab, t, `{"authorization": "Bearer `+secret+`"}`)
 	browsertest.SetVariables(tab, t, `{"after": "marker"}`)

@@ -18,8 +18,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// stub is a server of GraphiQL and of a /graphql that has the real schema and answers introspection by it, but answers
-// everything else with the request and its user. A request that the schema does not allow gets the real errors.
+// stub is a server of GraphiQL and of /graphql. It answers introspection from the real schema, and every other operation with
+// the request and its user. A request that the schema does not allow gets the real errors.
 type stub struct {
 	graphql.ExecutableSchema
 	origin string

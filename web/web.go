@@ -1,7 +1,7 @@
 // Package web is GraphiQL, a demo page and the books, embedded.
 //
-// It guarantees that all pages work without any network but the way to this server: every file that they need is
-// in the binary, and their content security policies let them ask nobody else. The address of a file contains its
+// It guarantees that all pages need no network beyond the connection to this server: every file that they need is
+// in the binary, and their content security policies allow no other server. The address of a file contains its
 // hash, so the file may be cached for ever; a page itself is requested again each time. In development mode the pages offer "dev:"
 // tokens. Elsewhere the visitor enters a token, which stays in the browser tab: it is sent to this server and nowhere else.
 //
@@ -43,7 +43,7 @@ const (
 //go:embed assets operations
 var files embed.FS
 
-// embedded are the files as they are served; they are the same for every handler, and are compressed and hashed once.
+// embedded returns the files as they are served, by name. All handlers share them; they are compressed and hashed once.
 var embedded = sync.OnceValue(func() map[string]*asset {
 	assets, err := loadAssets(files)
 	if err != nil {
@@ -75,7 +75,7 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	}
 	assets := embedded()
 	page := mustPage("graphiql.html", cfg)
-	// An address has the hash of its file: one of another version is not found, and is never another file.
+	// An address contains the hash of its file: the address of another version is not found, and never gets a different file.
 	byPath := make(map[string]*asset, len(assets))
 	for _, a := range assets {
 		byPath[a.path()] = a
@@ -100,7 +100,7 @@ func readOnly(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
-		// An address of a page may have a query in it, which is nobody else's business.
+		// The address of a page may contain a GraphQL query, which no other site may learn.
 		header.Set("Referrer-Policy", "no-referrer")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			header.Set("Allow", "GET, HEAD")
@@ -111,7 +111,7 @@ func readOnly(serve http.HandlerFunc) http.Handler {
 	})
 }
 
-// servePage serves a page, which browsers ask for again each time and mostly have: the hash is its tag.
+// servePage serves a page. Browsers revalidate it each time and mostly get a 304: the hash is its ETag.
 func servePage(w http.ResponseWriter, r *http.Request, page *asset, policy string) {
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-cache")
@@ -126,7 +126,7 @@ func withQuery(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// mustPage renders a page, which is the same for everybody. A page that cannot be rendered is a fault of the build.
+// mustPage renders a page, which is the same for everybody. It panics if it cannot, because that is a fault of the build.
 func mustPage(name string, cfg any) *asset {
 	page, err := newPage(name, cfg, embedded())
 	if err != nil {
@@ -135,7 +135,7 @@ func mustPage(name string, cfg any) *asset {
 	return page
 }
 
-// newPage renders a template with the addresses of the assets that it names. html/template escapes what the settings put in.
+// newPage renders a template with the addresses of the assets that it names. html/template escapes the values of the settings.
 func newPage(name string, cfg any, assets map[string]*asset) (*asset, error) {
 	source, err := files.ReadFile("assets/" + name)
 	if err != nil {

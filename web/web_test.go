@@ -26,7 +26,7 @@ const (
 	wantForEver = "public, max-age=31536000, immutable"
 )
 
-// get asks a handler; headers are pairs of a name and a value.
+// get sends a request to a handler; headers are pairs of a name and a value.
 func get(t *testing.T, handler http.Handler, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest(method, path, nil)
@@ -139,7 +139,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// checkBoth compares the two forms of an asset.
+// checkBoth compares the plain and the compressed form of an asset.
 func checkBoth(t *testing.T, plain *http.Response, content []byte, packed *http.Response, compressed []byte) {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(compressed))
@@ -295,7 +295,7 @@ func TestPackagesArePinned(t *testing.T) {
 	}
 }
 
-// checkPinned holds that a folder's packages are locked at the versions of its package.json, each with its digest.
+// checkPinned checks that a folder's packages are locked at the versions of its package.json, each with its digest.
 func checkPinned(t *testing.T, folder string) {
 	t.Helper()
 	type packages struct{ Dependencies, DevDependencies map[string]string }
@@ -332,7 +332,7 @@ func checkPinned(t *testing.T, folder string) {
 	}
 }
 
-// The users whom the server makes for the tour are those whom the page offers first.
+// The page offers first the users that the server creates for the tour.
 func TestGraphiQLOffersThePeopleOfTheTour(t *testing.T) {
 	script, err := os.ReadFile("assets/graphiql-page.js")
 	if err != nil {

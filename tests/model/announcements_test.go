@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Announcements and dots through one node reach the devices on both, a mark reaches all devices of its user, and time alone
-// starts and ends an announcement. All of this still works after Redis has lost everything.
+// Announcements and dots that one node publishes reach the devices on both nodes, and a mark reaches all devices of its user. An
+// announcement starts and ends at its time, without a request. All of this still works after Redis has lost everything.
 func TestAnnouncementsReachEveryone(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)

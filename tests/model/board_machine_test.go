@@ -18,34 +18,34 @@ import (
 
 // boards is the slow, independent model of live boards: shows in a sorted list, and the lists that sessions froze.
 type boards struct {
-	nodes []*world.Node // on one SQL and one Redis; the second reads the log only when told to
-	flush func()        // nil where Redis cannot be emptied
+	nodes []*world.Node // on one SQL and one Redis; the second reads the changelog only when a step makes it
+	flush func()        // nil if Redis cannot be emptied
 
 	readers, hosts []string
 	shows          []*boardModel
-	then           map[uint64][]boardModel // version of the log -> the shows on boards
-	follows        map[relation]int        // follower and host, and since which step
+	then           map[uint64][]boardModel // version of the changelog -> the shows on boards
+	follows        map[relation]int        // follower and host -> the step of the follow
 	mutes          map[relation]bool
 	sessions       []*sessionModel
 	step           int
-	begin          uint64 // the version of the log at the start
+	begin          uint64 // the version of the changelog at the start
 }
 
 // boardModel is a show of the model.
 type boardModel struct {
 	id, host, title, status string
-	planned, started, ended time.Time // ended of an upcoming one is kept for its start
+	planned, started, ended time.Time // ended can be set while the show is upcoming: its end was reported before its start
 }
 
-// sessionModel is what a session froze, and its lifetime.
+// sessionModel is a session: the version and the step that it froze, and its lifetime.
 type sessionModel struct {
 	reader, id, last string
 	version          uint64
-	step             int       // hosts followed since later are not on it
-	made, until      time.Time // until: by its lease; zero for none
+	step             int       // hosts followed after this step are not on the session's board
+	made, until      time.Time // until is the end of its lease; zero without a lease
 }
 
-// section and score define a show's position in the order of the board.
+// rank returns the section and the score that define a show's position in the order of the board.
 func (b boardModel) rank() (section int, score int64) {
 	switch b.status {
 	case "LIVE":
@@ -94,14 +94,14 @@ func (b *boards) pass(d time.Duration) {
 
 func (b *boards) node(t *rapid.T) *world.Node { return rapid.SampledFrom(b.nodes).Draw(t, "node") }
 
-// due runs every due job. Later jobs stay, such as those that close shows that have no end yet.
+// due runs every due job. Jobs planned for later stay, such as those that close shows without an end.
 func (b *boards) due() {
 	for _, n := range b.nodes {
 		n.DueJobs()
 	}
 }
 
-// note records the shows on boards at the present version of the log, and returns that version.
+// note records the shows on boards at the present version of the changelog, and returns that version.
 func (b *boards) note() uint64 {
 	n := b.nodes[0]
 	head, _, err := changelog.LogHead(n.TB.Context(), n.Store, live.LogKind)
@@ -123,7 +123,7 @@ func (b *boards) note() uint64 {
 	return head
 }
 
-// moment is one of a few times, so that many are equal.
+// moment draws one of a few times, so that many times are equal.
 func (b *boards) moment(t *rapid.T, from, to int) time.Time {
 	return b.now().Truncate(10 * time.Second).Add(time.Duration(rapid.IntRange(from, to).Draw(t, "tens of seconds")) * 10 * time.Second)
 }
@@ -140,7 +140,7 @@ func (b *boards) schedule(t *rapid.T) {
 	b.note()
 }
 
-// do changes a show by a mutation, which is allowed or refused.
+// do sends a mutation on a show, and fails unless its error code is want.
 func (b *boards) do(t *rapid.T, show *boardModel, verb, more, want string) {
 	got := b.node(t).Ask(show.host, fmt.Sprintf(`mutation{r:%s(input:{showId:%q%s}){show{id}}}`, verb, show.id, more), nil)
 	if got.ErrorCode() != want {
@@ -148,7 +148,7 @@ func (b *boards) do(t *rapid.T, show *boardModel, verb, more, want string) {
 	}
 }
 
-// some is one of the shows, nil while there are none.
+// some draws one of the shows; nil while there are none.
 func (b *boards) some(t *rapid.T) *boardModel {
 	if len(b.shows) == 0 {
 		return nil
@@ -160,7 +160,7 @@ func inputTime(name string, at time.Time) string {
 	return fmt.Sprintf(",%s:%q", name, at.Format(time.RFC3339Nano))
 }
 
-// start starts a show, also one that runs, is over or was reported as over.
+// start starts a show, which may already be live, over, or reported as over.
 func (b *boards) start(t *rapid.T) {
 	show := b.some(t)
 	if show == nil {
@@ -255,14 +255,14 @@ func (b *boards) follow(t *rapid.T) {
 	}
 }
 
-// has reports whether a session's board has a host's shows now.
+// has reports whether the host's shows are now on the session's board.
 func (b *boards) has(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
 	since, follows := b.follows[p]
 	return follows && since <= s.step && !b.mutes[p]
 }
 
-// want is the lines that a page of a session must show, and whether more follow.
+// want returns the lines that a page of a session must show, and whether more follow.
 func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.then[s.version]
 	if !known && s.version > b.begin { // none of these shows existed before the test
@@ -281,7 +281,7 @@ func (b *boards) want(t *rapid.T, s *sessionModel, first int) (page []string, mo
 	return page, false
 }
 
-// turn reads a page of a session, or of a new one without a session, and compares it with the model.
+// turn reads a page of a session and compares it with the model. If s has no ID, the page begins a new session.
 func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	first := rapid.IntRange(1, 4).Draw(t, "first")
 	n := b.node(t)
@@ -304,8 +304,8 @@ func (b *boards) turn(t *rapid.T, s *sessionModel, from world.BoardPlace) {
 	wantPresent(t, n, s.reader, page)
 }
 
-// wantPresent compares the shows of a page with the same shows fetched by their ids: a client must have one state of each
-// show, whatever the session froze.
+// wantPresent compares the shows of a page with the same shows fetched by their IDs: a client must get the same state of a show
+// from both, whatever the session froze.
 func wantPresent(t *rapid.T, n *world.Node, reader string, page world.BoardPage) {
 	if len(page.Edges) == 0 {
 		return
@@ -346,7 +346,7 @@ func (b *boards) open(t *rapid.T) {
 	b.turn(t, &sessionModel{reader: rapid.SampledFrom(b.readers).Draw(t, "reader")}, world.BoardPlace{})
 }
 
-// lives reports whether a session may still be read.
+// lives reports whether a session can still be read.
 func (b *boards) lives(s *sessionModel) bool {
 	until := s.made.Add(30 * time.Minute)
 	if !s.until.IsZero() {
@@ -355,7 +355,7 @@ func (b *boards) lives(s *sessionModel) bool {
 	return !b.now().After(until) && !b.now().After(s.made.Add(12*time.Hour))
 }
 
-// goOn reads a page of a session: the next one, the first one again, or, if the session is over, a page of a new session.
+// goOn reads a page of a session: its next page, its first page again, or, if the session is over, a page of a new session.
 func (b *boards) goOn(t *rapid.T) {
 	if len(b.sessions) == 0 {
 		return
@@ -377,7 +377,7 @@ func (b *boards) goOn(t *rapid.T) {
 	b.sessions = slices.DeleteFunc(b.sessions, func(one *sessionModel) bool { return one == s })
 }
 
-// later lets time pass, in which sessions without readers end.
+// later lets some minutes pass, in which sessions that nobody reads can end.
 func (b *boards) later(t *rapid.T) {
 	b.pass(time.Duration(rapid.IntRange(1, 25).Draw(t, "minutes")) * time.Minute)
 }

@@ -42,7 +42,7 @@ func (b *boards) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// pin sets how the replays of a host come to boards from now on: by lists, or from the node cache.
+// pin pins the mode of a host, which decides whether their replays come to boards from lists or from the node cache.
 func (b *boards) pin(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
 	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
@@ -95,7 +95,7 @@ func (b *boards) watch(t *rapid.T) {
 	b.compareChange(t, s, change)
 }
 
-// setMode changes what of a host counts for a reader, which changes no board.
+// setMode changes the mode of a reader's follow of a host, which changes no board.
 func (b *boards) setMode(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	mode := rapid.SampledFrom([]string{"NONE", "LIVE_ONLY", "ALL"}).Draw(t, "mode")
@@ -127,7 +127,7 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 		}
 		then := was[is.id]
 		if !b.has(s, is.host) && then.status != "REPLAY" {
-			then = boardModel{} // followed since: all running, planned and recently ended shows are new
+			then = boardModel{} // the host was followed later, so all live, upcoming and recently ended shows are new
 		}
 		switch {
 		case then.id == "" && is.status == "UPCOMING":
@@ -164,8 +164,8 @@ func (b boardModel) above(other boardModel) bool {
 	return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(other.id, b.id)) < 0
 }
 
-// Every page of every session, and every event of an open board, equals a sorted list, after every history of hosts, shows,
-// readers, lost memories and nodes that lag.
+// Every page of every session, and every event of an open board, equals a sorted list, after every history of hosts, shows and
+// readers in which Redis or nodes lose their data and nodes lag behind the changelog.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
 		histories.Fewer(t, 4)
@@ -178,7 +178,7 @@ func TestBoardsEqualTheModel(t *testing.T) {
 			}
 		})
 	}
-	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // no show is closed meanwhile
+	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // no job closes a show
 	t.Run("sqlite-embedded", func(t *testing.T) {
 		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
 	})

@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// onNodes runs a test in which one node acts and another one pushes: on two nodes, and on one that does both.
+// onNodes runs a test in which one node acts and another one pushes: on two nodes, and on one node that does both.
 func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartPair(t, redistest.Redis(t), nil)
@@ -23,7 +23,7 @@ func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	})
 }
 
-// titles are those of shows.
+// titles returns the titles of shows.
 func titles(shows []world.BoardShow) (list []string) {
 	for _, show := range shows {
 		list = append(list, show.Title)
@@ -31,7 +31,7 @@ func titles(shows []world.BoardShow) (list []string) {
 	return list
 }
 
-// No frame shows that a show went live or ended without the number that counts it.
+// A frame that shows that a show went live or ended also has the count with that change.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")
@@ -73,8 +73,8 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	})
 }
 
-// An open board with a live show on top is notified of new shows below it, of their moves, and of the shows of a newly
-// followed host. An end that is reported before its start changes nothing on it.
+// An open board with a live show on top is notified of new shows below that show, of their moves, and of the shows of a newly
+// followed host. An end that is reported before its start changes nothing on the board.
 func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")

@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// boardOf is a node with a reader who follows a host of three shows.
+// boardOf starts a node with a reader who follows a host of three shows.
 func boardOf(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	return boardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
@@ -68,7 +68,7 @@ func TestHowManySessionsThereAre(t *testing.T) {
 	}
 }
 
-// A session lives while it is read or watched, 12 hours at most. A late read does not revive it.
+// A session lives while it is read or watched, but 12 hours at most. A late read does not revive it.
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
@@ -102,13 +102,13 @@ func TestHowLongSessionsLive(t *testing.T) {
 	}
 }
 
-// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer: for later
-// pages, also by a node that has just started.
+// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer. Later
+// pages of a session need it, also on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
-	// moved returns a board whose last show has moved to the top since the session began.
+	// moved returns a board whose last show moved to the top after the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
 		n, reader = boardOn(t, options)
@@ -135,7 +135,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		n, reader, top, last := moved(t, options)
 		cursor := live.CursorText(top.Session, top.Items[0].Place)
 		var second live.Board
-		for range 24 { // of 23 and a half hours
+		for range 24 { // 23 h 12 min in all
 			if second = n.BoardFor(reader, live.Ask{After: &cursor}); second.Replaced {
 				t.Fatal("a session that is read is over")
 			}
@@ -169,7 +169,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	})
 }
 
-// A session lives while a subscription shows it, and the subscription begins a new one when it is too old.
+// A session lives while a subscription shows it. When the session is too old, the subscription begins a new one.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	n, reader := boardOf(t, redistest.Redis(t), "request")
 	page := n.BoardFor(reader, live.Ask{})
@@ -214,7 +214,7 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 		t.Error("a session of more than 12 hours goes on")
 	}
 	cancel()
-	for range changes { // it is closed
+	for range changes { // until the channel is closed
 	}
 }
 

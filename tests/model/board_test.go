@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// walkBoard reads the rest of a board page by page, on several nodes by turns.
+// walkBoard reads the rest of a board page by page, from the nodes in turn.
 func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from world.BoardPlace) (lines []string) {
 	tb.Helper()
 	for i := 0; ; i++ {
@@ -59,7 +59,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 			nodes[i%2].OnShow(hosts[title], verb, shows[title])
 		}
 	}
-	// The board that both nodes show from now on.
+	// is waits until every node shows this board.
 	is := func(what string, want ...string) {
 		t.Helper()
 		for i, n := range nodes {

@@ -9,11 +9,11 @@ import (
 	"tidings/tests/world"
 )
 
-// categories are what the host application told in its own categories, and the preferences of all categories.
+// categories are the notifications in the host application's own categories, and the preferences of all categories.
 type categories struct {
-	told    map[string]map[string]int    // person -> category of the host -> told and not seen
+	told    map[string]map[string]int    // person -> category of the host -> notifications not seen
 	defined map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
-	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: by the definition
+	chosen  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: as the category is defined
 }
 
 // worldCategories are the categories of the host application in all worlds.
@@ -36,7 +36,7 @@ func (e *everything) defineAs(name, mode string) {
 	e.categories.defined[name] = mode
 }
 
-// define defines a category of the host application anew, for everybody without a preference of it.
+// define redefines a category of the host application, which changes it for everybody without a preference for it.
 func (e *everything) define(t *rapid.T) {
 	e.defineAs(rapid.SampledFrom(worldCategories).Draw(t, "category"), rapid.SampledFrom([]string{"COUNT", "DOT", "OUT"}).Draw(t, "definition"))
 }
@@ -66,7 +66,7 @@ func (e *everything) seeTold(t *rapid.T) {
 	e.categories.told[person][name] = 0
 }
 
-// modeOf is how a category counts for a person: COUNT, DOT, OFF, or OUT.
+// modeOf returns how a category counts for a person: COUNT, DOT, OFF, or OUT.
 func (e *everything) modeOf(person, category string) string {
 	defined, host := e.categories.defined[category]
 	if !host {
@@ -80,7 +80,7 @@ func (e *everything) modeOf(person, category string) string {
 	}
 }
 
-// prefer changes how a category counts for one person. The answer and the next read have it at once, and every other count is as before.
+// prefer changes how a category counts for one person. The answer and the next read have the change, and every other count stays.
 func (e *everything) prefer(t *rapid.T) {
 	person, category := e.Person(t, "person"), rapid.SampledFrom(append(slices.Clone(worldCategories), "LIKE", "FOLLOW", "COMMENT")).Draw(t, "category")
 	mode := rapid.SampledFrom([]string{"COUNT", "DOT", "OFF", "null"}).Draw(t, "mode")
@@ -113,7 +113,7 @@ func (e *everything) prefer(t *rapid.T) {
 	}
 }
 
-// checkModes checks what holds at any moment of the counts of a person's categories.
+// checkModes checks the rules that a person's counts of categories keep at any moment.
 func (e *everything) checkModes(t *rapid.T, person string, got world.Badges) {
 	for _, category := range got.Notifications.Categories {
 		mode := e.modeOf(person, category.Name)

@@ -9,7 +9,7 @@ import (
 	"tidings/tests/world"
 )
 
-// talk is the model of a world's one conversation and of the messages of its host.
+// talk is the model of a world's one conversation and of the host application's site messages.
 type talk struct {
 	id    string
 	said  []*said
@@ -42,7 +42,7 @@ func (e *everything) startTalk() {
 	e.talk = talk{id: data.CreateConversation.Conversation.ID, read: map[string]int{}, muted: map[string]bool{}}
 }
 
-// say sends a message, which marks the conversation read up to it for its author.
+// say sends a message. This marks the conversation read up to the message for its author.
 func (e *everything) say(t *rapid.T) {
 	author, mentioned := e.Person(t, "author"), e.Person(t, "mentioned")
 	mentions := ""
@@ -70,7 +70,7 @@ func (e *everything) recall(t *rapid.T) {
 	}
 }
 
-// readTalk marks the conversation read up to a message, also one that was read before.
+// readTalk marks the conversation read up to a message, which may have been read before.
 func (e *everything) readTalk(t *rapid.T) {
 	if len(e.talk.said) == 0 {
 		return
@@ -86,7 +86,7 @@ func (e *everything) mute(t *rapid.T) {
 	e.talk.muted[person] = muted
 }
 
-// unreadTalk is the expected counts of the conversation: all unread messages, and those that mention the person.
+// unreadTalk returns the expected counts of the conversation: all unread messages, and those that mention the person.
 func (e *everything) unreadTalk(person string) (unread, mentions int) {
 	for i, one := range e.talk.said {
 		if i >= e.talk.read[person] && one.author != person && !one.recalled {

@@ -62,7 +62,7 @@ func (e *everything) announce(*rapid.T) {
 	}
 	e.host(`mutation{publishAnnouncement(input:{title:"news"}){announcement{id}}}`, &data)
 	e.announcements = append(e.announcements, &worldAnnouncement{id: data.PublishAnnouncement.Announcement.ID})
-	e.N.Settle() // it gets its position when its job runs
+	e.N.Settle() // the announcement gets its position when its job runs
 }
 
 func (e *everything) withdraw(t *rapid.T) {
@@ -76,7 +76,7 @@ func (e *everything) withdraw(t *rapid.T) {
 	e.N.Settle()
 }
 
-// markAnnouncements marks announcements read up to one that is still shown; a late mark of an earlier one changes nothing.
+// markAnnouncements marks announcements read up to one that is still shown. A later mark of an earlier one changes nothing.
 func (e *everything) markAnnouncements(t *rapid.T) {
 	person := e.Person(t, "person")
 	place := rapid.IntRange(0, len(e.announcements)).Draw(t, "place")
@@ -113,7 +113,7 @@ func (e *everything) clear(t *rapid.T) {
 	e.cleared[person][dot] = e.raised[dot]
 }
 
-// comment adds comments and mentions. Their number is checked against their items here, and by their own model elsewhere.
+// comment adds comments and mentions. Here their count is only compared with their items; another model checks it fully.
 func (e *everything) comment(t *rapid.T) {
 	post, author, mentioned := e.SomePost(t), e.Person(t, "author"), e.Person(t, "mentioned")
 	if post == nil || post.Deleted {
@@ -124,7 +124,7 @@ func (e *everything) comment(t *rapid.T) {
 	e.Pending = true
 }
 
-// readNotifications marks read all notifications but new followers, on one device or on two.
+// readNotifications marks all likes, comments and mentions read, on one device or on two.
 func (e *everything) readNotifications(t *rapid.T) {
 	person := e.Person(t, "person")
 	e.N.Settle()
@@ -234,7 +234,7 @@ func checkEverything(t *testing.T, n *world.Node, flush, lose func()) {
 	})
 }
 
-// With all sources together, each count equals the model's and its items, and the total is their sum.
+// With all sources together, each count equals the model's and its number of items, and the total is the sum of the counts.
 func TestAllBadgesTogetherEqualTheModel(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)

@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// listings are the views of a world: the items that the host reported, and how far each person has seen.
+// listings are the views of a world: the items that the host application reported, and each person's seen positions.
 type listings struct {
 	items map[string]map[string]*listed   // view -> item
-	seen  map[string]map[string]time.Time // person -> view -> up to; absent: never touched
+	seen  map[string]map[string]time.Time // person -> view -> seen up to this time; absent: never touched
 }
 
 type listed struct {
@@ -22,7 +22,7 @@ type listed struct {
 // worldViews are the keys of the views of each world.
 var worldViews = []string{"town", "music"}
 
-// view is the input of a view of this world: worlds share a database.
+// view returns the input of a view. Its key contains a person of this world, because worlds share a database.
 func (e *everything) view(key string) string {
 	return fmt.Sprintf(`code:"news",key:"%s-%s"`, e.People[0], key)
 }
@@ -37,7 +37,7 @@ func (e *everything) startListings() {
 	}
 }
 
-// list reports an item, or reports an item again with another time: items move to later times only.
+// list reports an item, or reports an item again with another time. An item moves to a later time only.
 func (e *everything) list(t *rapid.T) {
 	key, item := rapid.SampledFrom(worldViews).Draw(t, "view"), fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "item"))
 	at := e.N.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "ago")) * time.Second).Truncate(time.Second)
@@ -58,7 +58,7 @@ func (e *everything) unlist(t *rapid.T) {
 	e.N.Settle()
 }
 
-// touch marks a view as seen, up to its newest item or, as a late device does, up to an earlier time. The answer has the new badges.
+// touch marks a view as seen up to its newest item, or up to an earlier time as a late device does. The answer has the new badges.
 func (e *everything) touch(t *rapid.T) {
 	person, key := e.Person(t, "person"), rapid.SampledFrom(worldViews).Draw(t, "view")
 	var upTo time.Time
@@ -89,7 +89,7 @@ func (e *everything) touch(t *rapid.T) {
 	}
 }
 
-// unseenItems is how many items of touched views are newer than the person's positions.
+// unseenItems returns the number of items of touched views that are newer than the person's positions.
 func (e *everything) unseenItems(person string) (count int) {
 	for key, seen := range e.lists.seen[person] {
 		for _, one := range e.lists.items[key] {

@@ -8,7 +8,7 @@ import (
 	"tidings/tests/world"
 )
 
-// Three authors have 10, 8 and 14 posts; when the reader last looked they had 6, 7 and 12: 4 + 1 + 2 are new.
+// Three authors have 10, 8 and 14 posts. When the reader last looked, they had 6, 7 and 12. So 4 + 1 + 2 are new.
 func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true
@@ -42,8 +42,8 @@ func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 	})
 }
 
-// A page of 5 at T1, an 11th post at T2, the second page at T3: no post is on both, and none is missing, also when the post
-// that the second page starts after was deleted at T2.
+// A client reads a page of 5 at T1 and the second page at T3; an 11th post is published at T2. No post is on both pages, and none
+// is missing, even if the post after which the second page starts was deleted at T2.
 func TestSecondPageRepeatsNothing(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		for _, deleted := range []bool{false, true} {

@@ -12,12 +12,12 @@ import (
 	"tidings/tests/world"
 )
 
-// hangBound is the longest a read may take on a machine that is busy with other tests. On a quiet one it takes less than 300
-// ms.
+// hangBound is the longest that a read may take on a machine that is busy with other tests. On a quiet machine a read takes less
+// than 300 ms.
 const hangBound = 3 * time.Second
 
-// While Redis hangs, SQL answers every kind of read, from the first one on. No reader waits for Redis twice, or behind other waiting
-// readers.
+// While Redis hangs, SQL answers every kind of read, including the first one. No reader waits for Redis twice, or behind other
+// waiting readers.
 func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	reads := map[string]string{
 		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,
@@ -73,7 +73,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	}
 }
 
-// answersExactly waits until reads come from Redis again.
+// answersExactly waits until badges are EXACT again, which means that they come from Redis.
 func answersExactly(n *world.Node) {
 	n.TB.Helper()
 	world.Eventually(n.TB, world.Convergence, "badges are exact again", func() bool { return n.Badges("reader0").Total.Precision == "EXACT" })

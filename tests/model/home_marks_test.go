@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// While Redis is away a page comes from SQL and shows posts that no inbox has yet. A mark without upTo covers them, even if
-// it is sent after Redis has come back and before their fan-out runs.
+// While Redis is down, a page comes from SQL and shows posts that no inbox has yet. A mark without upTo covers them, even if
+// it is sent after Redis is back and before their fan-out runs.
 func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	for name, database := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	}
 }
 
-// A huge author's post is on the page of the node that published it before another node has it in memory: a mark through the
-// other node still covers it.
+// A huge author's post is on the pages of the node that published it before another node has it in its cache. A mark through the
+// other node still covers the post.
 func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {

@@ -12,11 +12,11 @@ import (
 	"tidings/tests/world"
 )
 
-// allBadges are the numbers that a mark of any source changes, and how exact they are.
+// allBadges selects the numbers that a mark of any source changes, and their precision.
 const allBadges = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
-// numbersShown are badges as text without their precisions, and whether all are exact.
+// numbersShown returns badges as text without their precisions, and whether all numbers are exact.
 func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }
@@ -36,7 +36,7 @@ func allNumbers(n *world.Node, as string) (numbers string, exact bool) {
 	return numbersShown(n, data.Viewer.Badges)
 }
 
-// everySource is a node where bob has unread items in each source, with the marks that bob's client would send.
+// everySource gives bob unread items in each source, and returns the mutations that bob's client can send, by name.
 func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
@@ -71,7 +71,7 @@ func everySource(t *testing.T, n *world.Node) (marks map[string]string) {
 	}
 }
 
-// Redis answers reads and has missed the mark. The acknowledged mark holds in every later answer of the node: from SQL and
+// Redis answers reads but did not take the write of a mark. Every later answer of the node has the acknowledged mark: from SQL and
 // STALE until Redis has it, EXACT from then on.
 func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}

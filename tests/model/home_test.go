@@ -19,9 +19,9 @@ import (
 // home is the model of the whole home feed: authors whose modes change, and people who block, mute and hide.
 type home struct {
 	*world.World
-	mutes  map[relation]time.Time // muter and muted, and until when; the zero time is for good
-	hides  map[relation]int       // the hiding user and the user they hide from: posts there were at the hide
-	blocks map[relation]int       // blocker and blocked: posts there were at the block
+	mutes  map[relation]time.Time // muter and muted -> end of the mute; the zero time means never
+	hides  map[relation]int       // the hiding user and the user they hide from -> number of posts at the hide
+	blocks map[relation]int       // blocker and blocked -> number of posts at the block
 	lose   func()                 // deletes one key from Redis; nil if that is not possible
 }
 
@@ -49,7 +49,7 @@ func newHome(n *world.Node, flush, lose func()) *home {
 	return h
 }
 
-// two are two different people.
+// two draws two different people.
 func (h *home) two(t *rapid.T) relation {
 	i, j := rapid.IntRange(0, len(h.People)-1).Draw(t, "who"), rapid.IntRange(0, len(h.People)-2).Draw(t, "whom")
 	if j >= i {
@@ -58,7 +58,7 @@ func (h *home) two(t *rapid.T) relation {
 	return relation{h.People[i], h.People[j]}
 }
 
-// act does something to another person, which may change nothing.
+// act sends a mutation on another person, and fails unless it succeeds and reports the expected changed.
 func (h *home) act(t *rapid.T, verb string, p relation, more string, changes bool) {
 	got := h.N.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){changed badges{version}}}`, verb, p.whom, more), nil)
 	if changed := got.Changed(); got.ErrorCode() != "" || changed != changes {
@@ -66,7 +66,7 @@ func (h *home) act(t *rapid.T, verb string, p relation, more string, changes boo
 	}
 }
 
-// mute mutes a person forever or for a time, also a person who is muted already.
+// mute mutes a person forever or for a time. The person may already be muted.
 func (h *home) mute(t *rapid.T) {
 	h.end(t)
 	p, more, until := h.two(t), "", time.Time{}
@@ -196,7 +196,7 @@ func (h *home) half(t *rapid.T) {
 	}
 }
 
-// several publishes several posts of one author at once.
+// several publishes several posts of drawn authors at once.
 func (h *home) several(t *rapid.T) {
 	for range rapid.IntRange(2, 5).Draw(t, "posts") {
 		h.Publish(t)
@@ -230,11 +230,11 @@ func (h *home) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// smallChunks make two jobs of a post with two followers.
+// smallChunks makes the fan-out of a post one job for each follower.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 1 }
 
-// Feeds, and their new posts, equal the model after every history of people who follow, mute, block and hide, while authors
-// become small, big and huge.
+// Feeds, and their counts of new posts, equal the model after every history of people who follow, mute, block and hide, while
+// authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {
 		histories.Fewer(t, 3)

@@ -70,8 +70,8 @@ func (w listWatch) until(what, want string) string {
 	}
 }
 
-// Open lists get every change that another node commits, also changes that no count shows: messages in muted conversations
-// of both kinds, and marks of items that were seen already.
+// Open lists get every change that another node commits, including changes that no count shows: messages in muted conversations
+// of both kinds, and marks of items that were already seen.
 func TestOpenListsGetEveryChange(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("bob", "alice")
@@ -116,7 +116,8 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 	})
 }
 
-// A preference changes the numbers at once on every device, on both nodes, and back. The list stays, and other users are as before.
+// A preference changes the numbers at once on every device, on both nodes, and so does its removal. The list stays, and nothing
+// changes for other users.
 func TestPreferencesReachEveryDevice(t *testing.T) {
 	onNodes(t, func(t *testing.T, here, there *world.Node) {
 		for _, author := range []string{"alice", "carol"} {

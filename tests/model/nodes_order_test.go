@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// panel is the first page of a list of notifications, with its number and the explanation of that number.
+// panel is the first page of a user's notifications, with the number of the badge and the explanation of that number.
 type panel struct {
 	Viewer struct {
 		Badges        struct{ Notifications struct{ Total world.Count } }
@@ -41,7 +41,7 @@ func readPanel(t *testing.T, url, as string) (read panel) {
 	return read
 }
 
-// agrees returns the difference between the number, its explanation and the list.
+// agrees returns an error if the number, its explanation and the list differ.
 func (p *panel) agrees() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
@@ -63,8 +63,8 @@ func (p *panel) agrees() error {
 	return nil
 }
 
-// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified, and
-// a mark of a list that was shown meanwhile covers no later item.
+// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified. A list was
+// shown after the kill; a mark up to its newest item covers no item that came later.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
@@ -96,10 +96,10 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	for _, post := range ingest(a.URL, publish) {
 		likes = append(likes, map[string]any{"as": "user:fan", "do": map[string]any{"likePost": map[string]any{"postId": post}}})
 	}
-	// The nodes claim jobs and cannot run them, and the first node dies.
+	// The nodes claim jobs but cannot run them, because the table is locked. Then the first node dies.
 	release := sqltest.Lock(t, database, "notification_causes")
 	ingest(a.URL, likes[:len(likes)/2])
-	ingest(a.URL, publish[:100]) // its workers claim what they can meanwhile
+	ingest(a.URL, publish[:100]) // while these requests run, the node's workers claim jobs
 	a.Kill()
 	release()
 	ingest(b.URL, likes[len(likes)/2:])

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ref stands in an input for the ID that an earlier event of the history made, given by the event's index.
+// ref is the index of an earlier event of the history. In an input it stands for the ID of the object that the event made.
 type ref int
 
 // pastEvent is one event of a history.
@@ -20,7 +20,7 @@ type pastEvent struct {
 	device string // "" for none
 }
 
-// history draws the events of a history. It knows what was made, and leaves it to the server whether it is allowed.
+// history draws the events of a history. It knows which objects the events make, but not whether the server allows the events.
 type history struct {
 	t      *rapid.T
 	people []string
@@ -29,12 +29,12 @@ type history struct {
 	events []pastEvent
 	made   map[string][]ref // by the action that made it
 	owner  map[ref]string
-	due    []time.Time // when jobs are due, apart from the events
+	due    []time.Time // times at which jobs are due between the events
 }
 
 func (h *history) person(label string) string { return rapid.SampledFrom(h.people).Draw(h.t, label) }
 
-// one is an object that an action made; ok is false if there is none.
+// one draws an object that an action made; the result is false if there is none.
 func (h *history) one(action string) (ref, bool) {
 	if len(h.made[action]) == 0 {
 		return 0, false
@@ -51,7 +51,7 @@ func (h *history) add(as, name string, input map[string]any) {
 	h.events = append(h.events, pastEvent{as: as, name: name, input: input, at: h.clock})
 }
 
-// later is a time after the present event, at which no event happens.
+// later draws a time after the present event, at which no event happens, and notes that a job is due then.
 func (h *history) later(label string) string {
 	hours := rapid.IntRange(0, 40).Draw(h.t, label)
 	at := h.clock.Add(time.Duration(hours)*time.Hour + 30*time.Second)
@@ -133,14 +133,14 @@ func (h *history) markNotifications() {
 	}
 }
 
-// undoes reports whether an event is an undo. Live it is a CONFLICT where the mark had nothing to mark; of the past it waits for what may be
-// told later, and changes nothing either.
+// undoes reports whether an event is an undo. If its mark had nothing to mark, a live undo is a CONFLICT. An undo of the past waits
+// for events that may be reported later, and then changes nothing either.
 func undoes(event map[string]any) bool {
 	_, is := event["do"].(map[string]any)["undoMarkAllRead"]
 	return is
 }
 
-// within adds events that happen some seconds after the present one, before the next minute.
+// within adds events that happen some seconds after the present event, within its minute.
 func (h *history) within(seconds int, add func()) {
 	minute := h.clock
 	h.clock = h.clock.Add(time.Duration(seconds) * time.Second)
@@ -148,8 +148,8 @@ func (h *history) within(seconds int, add func()) {
 	h.clock = minute
 }
 
-// visit opens the conversation on a device. Some of its messages come while it is open. It is closed by an event, or by time: five seconds
-// into the next minute.
+// visit opens the conversation on a device. Some messages come while it is open. An event closes it, or it times out: five
+// seconds into the next minute.
 func (h *history) visit() {
 	as, device := h.person("visitor"), rapid.SampledFrom([]string{"phone", "laptop"}).Draw(h.t, "device")
 	add := func(verb string) {
@@ -238,7 +238,7 @@ func (h *history) show() {
 		h.add(h.owner[one], "startShow", map[string]any{"showId": one})
 	default:
 		if !slices.ContainsFunc(h.events, func(e pastEvent) bool { return e.name == "startShow" && e.input["showId"] == one }) {
-			return // a show without an end is closed by its time limit, which is no event: its reminders would come then
+			return // a show that did not start would be closed by its time limit and not by an event, and its reminders would be sent then
 		}
 		h.add(h.owner[one], "endShow", map[string]any{"showId": one})
 	}

@@ -18,7 +18,7 @@ import (
 	"tidings/tests/world"
 )
 
-// replayed is one of two nodes that get the same history: one live, and one later, with the times of the events.
+// replayed is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
 type replayed struct {
 	*world.Node
 	group string
@@ -33,14 +33,14 @@ func (r *replayed) until(at time.Time) {
 	}
 }
 
-// settled runs the due jobs, and their repetitions a second later.
+// settled runs the due jobs and, two seconds later, their repetitions.
 func (r *replayed) settled() {
 	r.Due()
 	r.Clock.Advance(2 * time.Second)
 	r.Due()
 }
 
-// resolved is an input with the IDs of this node; ok is false if one of the objects does not exist here.
+// resolved returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
 func (r *replayed) resolved(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
@@ -54,7 +54,7 @@ func (r *replayed) resolved(input map[string]any, group string) (_ map[string]an
 	return input, ok
 }
 
-// ingest sends events, of which the first has an index in the history.
+// ingest sends events; first is the index of the first one in the history.
 func (r *replayed) ingest(t *rapid.T, first int, events []map[string]any) {
 	var data struct {
 		Ingest struct {
@@ -92,7 +92,7 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 	return event
 }
 
-// reach moves the clock to a time, and runs what becomes due on the way.
+// reach moves the clock to a time, and runs the jobs that become due on the way.
 func (r *replayed) reach(h *history, at time.Time) {
 	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
@@ -118,8 +118,8 @@ func (r *replayed) live(t *rapid.T, h *history) {
 	}
 }
 
-// later sends all events after the last one happened, in batches: an event that refers to an earlier event's object waits for that event's
-// answer.
+// later sends all events in batches, after the last one happened. An event that refers to the object of an earlier event is sent
+// once that event's answer has the ID.
 func (r *replayed) later(t *rapid.T, h *history) {
 	r.reach(h, h.clock)
 	for done := 0; done < len(h.events); {
@@ -145,7 +145,7 @@ func (r *replayed) later(t *rapid.T, h *history) {
 	}
 }
 
-// startReplay makes the people of a history on a node, who visit it for the first time.
+// startReplay creates the people of a history on a node by their first visits, and their room.
 func (r *replayed) startReplay(people []string) {
 	r.ids, r.codes = map[ref]string{}, nil
 	for _, person := range people {
@@ -167,7 +167,7 @@ func (r *replayed) startReplay(people []string) {
 func checkReplay(t *testing.T, live, later *replayed) {
 	histories.Fewer(t, 4)
 	number := 0
-	var due []time.Time // of all histories: jobs of one may be due in the next
+	var due []time.Time // of all histories, because jobs of one history may become due during the next
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		h := &history{t: t, made: map[string][]ref{}, owner: map[ref]string{}, due: slices.Clip(due)}
@@ -222,8 +222,8 @@ func expiring(cfg *node.Config) {
 	cfg.NotifyFor = []string{"LIKE=1", "FOLLOW=2"}
 }
 
-// A history that is reported later, in order and with the times of its events, leads to the same state as when it is reported live: the
-// same numbers, lists, orders and times for everyone, and the numbers are those of the facts.
+// A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported live:
+// the same numbers, lists, orders and times for everyone. The numbers also equal those of the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayed {
@@ -239,7 +239,7 @@ func TestAReplayLeadsToTheSameState(t *testing.T) {
 	})
 }
 
-// Events that are reported late are pushed like others, and the versions rise: the watch checks them.
+// Events that are reported late are pushed like others, and the versions rise: the watch checks the versions.
 func TestLateEventsArePushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
@@ -275,8 +275,8 @@ func TestLateEventsArePushed(t *testing.T) {
 	watch.Shows(t, world.Convergence, 0, 0)
 }
 
-// A cause that begins, ends and begins again keeps its first time and position, even if all of it is reported before any of it is applied:
-// a user who looked in between has seen it.
+// A cause that begins, ends and begins again keeps its first time and position, even if all of it is reported before any of it is
+// applied. So a user who looked in between has seen it.
 func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string

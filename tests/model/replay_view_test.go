@@ -22,13 +22,13 @@ const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value pre
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
 
-// hidden matches what may differ between two nodes: versions, and times below the minute.
+// hidden matches the parts that may differ between two nodes: versions, and times below the minute.
 var hidden = []*regexp.Regexp{
 	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// sees is everything that a person is shown, with explained counts.
+// sees returns everything that a person is shown, with explained counts.
 func (r *replayed) sees(t *rapid.T, person string) any {
 	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }

@@ -19,10 +19,10 @@ import (
 	"tidings/tests/world"
 )
 
-// roomFile is a busy room's log of many days: day, line, time, kind, user, characters, mentioned users.
+// roomFile is the log of a busy room over many days. Its columns are day, line, time, kind, user, characters, mentioned users.
 const roomFile = "room-ubuntu-irc.tsv.gz"
 
-// roomDays is how many days of the log are replayed, unless this variable sets another number.
+// roomDays is the number of days of the log that are replayed, unless the environment variable sets another number.
 const (
 	roomDays         = 6
 	roomDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
@@ -34,8 +34,8 @@ type roomLine struct {
 	characters                int
 }
 
-// readRoom calls do with each line of the log, and end after each day, for so many days. Without such a log it uses a
-// generated one of the same kind.
+// readRoom calls do with each line of the log's first days, and end after each day. If the file does not exist, it uses a
+// generated log of the same kind.
 func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	t.Helper()
 	file, err := os.Open(world.SharedData(roomFile))
@@ -83,7 +83,7 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	end(day)
 }
 
-// madeRoom is a generated log: more people come each day, and each day ends with a line without a kind.
+// madeRoom generates a log: more people come each day, and each day ends with a line without a kind.
 func madeRoom(days int) (lines []roomLine) {
 	for day := range days {
 		name := fmt.Sprint("day", day)
@@ -104,21 +104,21 @@ func madeRoom(days int) (lines []roomLine) {
 	return lines
 }
 
-// roomPerson is a person according to the log, in lists.
+// roomPerson is the plain model of a person in the log.
 type roomPerson struct {
 	in        bool
-	base      int   // has read up to this message
+	base      int   // sequence of the message up to which they have read
 	own       []int // sequences of their messages
 	mentioned []int // sequences of messages that mention them
 }
 
-// waits counts their unread messages directly.
+// waits counts the person's unread messages from the lists, given the sequence of the newest message.
 func (p *roomPerson) waits(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.base+1) }
 	return head - p.base - after(p.own), after(p.mentioned)
 }
 
-// room replays the log through ingest, in batches, and counts along.
+// room replays the log through ingest, in batches, and keeps the plain counts.
 type room struct {
 	n      *world.Node
 	t      *testing.T
@@ -218,7 +218,8 @@ func (r *room) do(line roomLine) {
 	r.read()
 }
 
-// read lets people read by a rule: now and then one person reads all, another reads most of it, and a third marks read messages as unread.
+// read makes members read by a fixed rule: now and then one member reads all messages, another one all but the newest 3, and a
+// third one marks the newest ones as unread.
 func (r *room) read() {
 	reader := func(step int) string { return r.here[r.head*step%len(r.here)] }
 	message := func(number int) string {
@@ -298,8 +299,8 @@ func (r *room) checkSome(day string, users []string) {
 	}
 }
 
-// A busy room of years ago is replayed through the API: at the end of each day everybody's number equals a plain count over
-// the log. The conversation begins counted on write and ends counted on read.
+// The log of a busy room is replayed through the API. At the end of each day everybody's number equals a plain count over
+// the log. The conversation is counted on write at the beginning and on read at the end.
 func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	days := roomDays
 	if text := os.Getenv(roomDaysVariable); text != "" {
@@ -321,7 +322,7 @@ func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	}
 }
 
-// The generated log has everything that the test needs, for machines without a real log.
+// The generated log, for machines without the real one, has everything that the test needs.
 func TestTheGeneratedRoomIsRealistic(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
 	for _, line := range madeRoom(roomDays) {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/live"
 )
 
-// BoardFor reads a page of one show through the service, and fails if the page lacks it.
+// BoardFor reads a page of one show through the service, and fails if the page does not have one show.
 func (n *Node) BoardFor(reader services.UserID, ask live.Ask) live.Board {
 	n.TB.Helper()
 	ask.First = 1
@@ -49,7 +49,7 @@ type BoardShow struct {
 	PlannedAt, StartedAt, EndedAt *time.Time
 }
 
-// Ids are the IDs of the shows on the page, in order.
+// Ids returns the IDs of the shows on the page, in order.
 func (p BoardPage) Ids() []string {
 	ids := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
@@ -58,7 +58,7 @@ func (p BoardPage) Ids() []string {
 	return ids
 }
 
-// Lines are the titles of a page with the statuses that the session froze.
+// Lines returns the titles of the shows on a page, each with the status that the session froze.
 func (p BoardPage) Lines() []string {
 	lines := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
@@ -67,7 +67,7 @@ func (p BoardPage) Lines() []string {
 	return lines
 }
 
-// ShowFields selects what BoardShow has.
+// ShowFields selects the fields of BoardShow.
 const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 
 // BoardQuery asks for a page of the viewer's live board.
@@ -77,7 +77,7 @@ const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){vie
 // BoardPlace is where a page of a board starts; "" is omitted.
 type BoardPlace struct{ After, Session, Last string }
 
-// Variables are those of BoardQuery for a page that starts here.
+// Variables returns the variables of BoardQuery for a page that starts here.
 func (p BoardPlace) Variables(first int) map[string]any {
 	variables := map[string]any{"first": first}
 	for name, value := range map[string]string{"after": p.After, "session": p.Session, "last": p.Last} {
@@ -96,7 +96,7 @@ func (n *Node) Board(as string, first int, from BoardPlace) BoardPage {
 	return data.Viewer.LiveBoard
 }
 
-// Next is where the page after this one starts, by its cursor or by its session.
+// Next returns the place where the next page starts, given by this page's cursor or by its session.
 func (p BoardPage) Next(byCursor bool) BoardPlace {
 	if byCursor {
 		return BoardPlace{After: *p.PageInfo.EndCursor}
@@ -114,7 +114,7 @@ func (n *Node) Schedule(host, title string, at time.Time) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// OnShow sends a mutation of a show: startShow, endShow or cancelShow.
+// OnShow sends a mutation on a show: startShow, endShow or cancelShow.
 func (n *Node) OnShow(host, verb, show string) {
 	n.TB.Helper()
 	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
@@ -126,7 +126,7 @@ type boardWatch struct {
 	conn *websocket.Conn
 }
 
-// BoardEvent is an event of it.
+// BoardEvent is an event of liveBoardChanged.
 type BoardEvent struct {
 	SessionID                                          string
 	NewSession, More                                   bool
@@ -140,7 +140,7 @@ type BoardEvent struct {
 	}
 }
 
-// Says is an event in short form.
+// Says returns an event in short form.
 func (e BoardEvent) Says() string {
 	titles := func(shows []BoardShow) (list []string) {
 		for _, show := range shows {
@@ -174,7 +174,7 @@ func orNil(text string) *string {
 	return &text
 }
 
-// Until waits for an event that fits.
+// Until waits for an event for which fits returns true.
 func (w boardWatch) Until(what string, fits func(BoardEvent) bool) BoardEvent {
 	w.t.Helper()
 	if err := w.conn.SetReadDeadline(time.Now().Add(Convergence)); err != nil {
@@ -213,7 +213,7 @@ func (w boardWatch) Expect(want string) BoardEvent {
 	return w.Until(want, func(e BoardEvent) bool { return e.Says() == want })
 }
 
-// WholeBoard reads a user's board, page by page, and returns how it ends.
+// WholeBoard reads a user's board, page by page, and returns its lines and the end that the last page reports.
 func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
 	for from := (BoardPlace{}); ; {
@@ -229,7 +229,7 @@ func (n *Node) WholeBoard(as string, first int) (lines []string, end string) {
 	}
 }
 
-// Due does every job that is due now, and catches the memory up with the log.
+// Due runs every job that is due now, and brings the node cache up to date with the changelog.
 func (n *Node) Due() {
 	n.TB.Helper()
 	for busy := true; busy; {

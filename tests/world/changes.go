@@ -15,14 +15,14 @@ type Change struct {
 	Dots []string
 }
 
-// Changes follows the change stream through any node. It keeps each user's last change, and the last one that was not silent.
+// Changes follows the change stream through any node. Last has each user's last change.
 type Changes struct {
 	Last    map[string]Change
 	Sounded map[string]Change // each user's last change that was not silent
 	after   string
 }
 
-// Read reads to the end of the stream, from a node at an address. A version that does not rise is an error.
+// Read reads the stream to its end, from the node at url. A version of a user that does not rise is an error.
 func (r *Changes) Read(url string) error {
 	if r.Last == nil {
 		r.Last, r.Sounded = map[string]Change{}, map[string]Change{}
@@ -63,7 +63,7 @@ func (r *Changes) Read(url string) error {
 	}
 }
 
-// Fits reports how a change differs from the badges that the user is shown.
+// Fits returns an error if the change differs from the badges that the user is shown.
 func (c Change) Fits(badges Badges) error {
 	counts := map[string]int{}
 	for _, source := range c.Sources {

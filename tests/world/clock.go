@@ -8,14 +8,14 @@ import (
 // stepClock is the machine's clock plus the time that a test has added.
 type stepClock struct{ Ahead atomic.Int64 }
 
-// Now is the machine's time, plus what the clock was advanced by.
+// Now returns the machine's time plus Ahead.
 func (c *stepClock) Now() time.Time { return time.Now().Add(time.Duration(c.Ahead.Load())) }
 
 // Advance moves the clock forward, or back by a negative duration.
 func (c *stepClock) Advance(d time.Duration) { c.Ahead.Add(int64(d)) }
 
-// keepHalfDay sets the clock to the next half day if the present one ends soon, because the notifications of a history are then
-// grouped by one half day.
+// keepHalfDay advances the clock to the next half day if the present one ends within the time of a history. So all notifications
+// of a history fall into one half day, by which they are grouped.
 func (c *stepClock) keepHalfDay() {
 	const halfDay, history = 12 * time.Hour, time.Hour
 	now := c.Now()

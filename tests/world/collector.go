@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector takes the spans of processes, as a collector of OpenTelemetry does.
+// Collector receives the spans of processes, as an OpenTelemetry collector does.
 type Collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -60,8 +60,8 @@ func StartCollector(t *testing.T) *Collector {
 	return c
 }
 
-// Of waits until a trace has spans whose names begin with all of these, and returns the spans. A name that begins with "NODE: " is
-// that of a span of a node.
+// Of waits until a trace has, for each of names, a span whose name begins with it, and returns the trace's spans. The form
+// "NODE: SPAN" means a span of the node NODE.
 func (c *Collector) Of(t *testing.T, trace string, names ...string) (spans []Span) {
 	t.Helper()
 	Converge(t, 20*time.Second, func() error {
@@ -85,7 +85,7 @@ func (c *Collector) Of(t *testing.T, trace string, names ...string) (spans []Spa
 	return spans
 }
 
-// AskIn sends an operation as a user of the development mode within a trace, in the span ClientSpan.
+// AskIn sends an operation as a user of development mode. The request's parent is the span ClientSpan of the trace.
 func AskIn(t *testing.T, url, as, trace, query string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+Quoted(query)+`}`))
@@ -103,5 +103,5 @@ func AskIn(t *testing.T, url, as, trace, query string) {
 	}
 }
 
-// ClientSpan is the span of the client in AskIn.
+// ClientSpan is the ID of the client's span in AskIn.
 const ClientSpan = "00f067aa0ba902b7"

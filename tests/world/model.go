@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// number is the ID of a person who was mentioned.
+// number returns the ID of a person who exists.
 func (w *World) number(person string) services.UserID {
 	numbers, err := people.IDs(w.N.TB.Context(), w.N.Store, []string{person})
 	if err != nil || numbers[person] == 0 {
@@ -24,7 +24,7 @@ func (w *World) number(person string) services.UserID {
 	return numbers[person]
 }
 
-// Again queues jobs that have run before, or that have no cause.
+// Again queues jobs that have run before, or that no fact caused.
 func (w *World) Again(t *rapid.T) {
 	var queued []jobs.NewJob
 	if post := w.SomePost(t); post != nil {
@@ -57,8 +57,8 @@ func (w *World) Again(t *rapid.T) {
 	}
 }
 
-// Early marks a post as seen that is still on its way to the reader, as another device may have shown it, and reports
-// an older one after it.
+// Early marks a post as seen while its fan-out to the reader still waits, because another device may have shown it. Then it marks
+// an older post, as a late device does.
 func (w *World) Early(t *rapid.T) {
 	w.Publish(t)
 	newest := w.posts[len(w.posts)-1]
@@ -85,7 +85,7 @@ func (w *World) Lose(t *rapid.T, server *redistest.Server) {
 type World struct {
 	N      *Node
 	People []string
-	Flush  func() // nil where Redis cannot be emptied
+	Flush  func() // nil if Redis cannot be emptied
 
 	posts   []*worldPost
 	Follows map[string]map[string]int    // reader -> author -> posts there were at the follow
@@ -93,13 +93,13 @@ type World struct {
 	seen    map[string]int               // reader -> posts up to their seen position
 	liked   map[string]map[string]int    // post -> liker -> time of the first like, kept when the like is undone
 	stands  map[string]map[string]bool
-	Noticed map[string]int                              // recipient -> until when they have seen their notifications
-	Shows   func(reader, author string) bool            // whether the reader may see the author's posts if they follow; nil: always
-	Unshown func(reader, author string, place int) bool // whether the author hid already when they published the post at a place; nil: nobody hides
-	Off     func(person, category string) bool          // whether a person turned a category of notifications off; nil: nobody did
+	Noticed map[string]int                              // recipient -> the Clock up to which they have seen their notifications
+	Shows   func(reader, author string) bool            // whether a reader who follows the author may see their posts; nil: always
+	Unshown func(reader, author string, place int) bool // whether the author hid from the reader before the post at place; nil: nobody hides
+	Off     func(person, category string) bool          // whether the person turned off the category of notifications; nil: nobody did
 	Clock   int
-	Moves   []func(*rapid.T)  // what else may happen between two pages
-	Pending bool              // jobs wait: feeds may be behind
+	Moves   []func(*rapid.T)  // steps that may happen between two pages of a walk
+	Pending bool              // jobs may wait, so feeds may be out of date
 	version map[string]string // reader -> last version of their badges
 }
 
@@ -121,13 +121,13 @@ func NewWorld(n *Node, flush func()) *World {
 	return w
 }
 
-// Followed returns since when a reader follows an author and may see their posts.
+// Followed returns since when a reader follows an author, as a number of posts, and whether they follow and may see the posts.
 func (w *World) Followed(reader, author string) (since int, follows bool) {
 	since, follows = w.Follows[reader][author]
 	return since, follows && (w.Shows == nil || w.Shows(reader, author))
 }
 
-// feed is the posts that the reader's feed must list, newest first.
+// feed returns the IDs of the posts that the reader's feed must list, newest first.
 func (w *World) feed(reader string) []string {
 	ids := []string{}
 	for _, post := range slices.Backward(w.posts) {
@@ -138,7 +138,7 @@ func (w *World) feed(reader string) []string {
 	return ids
 }
 
-// unread is how many posts of the feed must count as new.
+// unread returns the number of posts of the feed that must count as new.
 func (w *World) unread(reader string) (count int) {
 	for i, post := range w.posts {
 		since, follows := w.Followed(reader, post.author)
@@ -149,8 +149,8 @@ func (w *World) unread(reader string) (count int) {
 	return count
 }
 
-// followers is how many groups of new followers a person has not seen: one at most, because all follows fall into one half
-// day.
+// followers returns the number of groups of new followers that a person has not seen: one at most, because all follows fall into
+// one half day.
 func (w *World) followers(person string) int {
 	for reader, follows := range w.Follows {
 		if _, does := follows[person]; does && reader != person {
@@ -160,7 +160,7 @@ func (w *World) followers(person string) int {
 	return 0
 }
 
-// counted is what a count of unseen notifications shows.
+// counted returns the number that the badge of a category must show for so many unseen notifications.
 func (w *World) counted(person, category string, unseen int) int {
 	if w.Off != nil && w.Off(person, category) {
 		return 0
@@ -173,7 +173,7 @@ func (w *World) Person(t *rapid.T, name string) string {
 	return rapid.SampledFrom(w.People).Draw(t, name)
 }
 
-// Look reads a person's badges and checks what holds at any moment: P1, P5, rising versions.
+// Look reads a person's badges and checks what holds at any moment: the sums of check, and versions that never fall.
 func (w *World) Look(t *rapid.T, person string) Badges {
 	got := w.N.Badges(person)
 	if got.Version < w.version[person] {
@@ -202,7 +202,7 @@ func (w *World) Compare(t *rapid.T) {
 // CompareFeed compares a person's feed, and its number of new posts, with the model.
 func (w *World) CompareFeed(t *rapid.T, person string) Badges {
 	var got Badges
-	// A count is STALE for a moment if Redis does not answer in time, as on a busy machine.
+	// On a busy machine Redis may miss its deadline. Then a count is STALE for a moment.
 	Eventually(w.N.TB, Convergence, person+"'s count is exact", func() bool {
 		got = w.Look(t, person)
 		if got.HomeFeed.Value != w.unread(person) {
@@ -282,7 +282,7 @@ func (w *World) MarkSeen(t *rapid.T) {
 	}
 }
 
-// Work does some of the waiting jobs, so that reads fall between them.
+// Work runs some of the waiting jobs, so that reads happen between jobs.
 func (w *World) Work(t *rapid.T) {
 	w.N.Work(rapid.SampledFrom(w.N.Workers).Draw(t, "worker"))
 }
@@ -301,8 +301,8 @@ func (w *World) Actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// Walk turns pages while the world changes between them, and checks P7: no item twice, and no item left out that was there
-// at the first page and is still visible.
+// Walk reads a feed page by page while the world changes between the pages. It checks that no post is listed twice, and that no
+// post is missing that was in the feed at the first page and has been visible since.
 func (w *World) Walk(t *rapid.T) {
 	w.N.Settle()
 	w.Pending = false

@@ -2,7 +2,7 @@ package world
 
 import "pgregory.net/rapid"
 
-// likes is how many of the person's posts have likes that they have not seen.
+// likes returns the number of the person's posts with likes that the person has not seen.
 func (w *World) likes(person string) (count int) {
 	for _, post := range w.posts {
 		newest := 0
@@ -18,7 +18,7 @@ func (w *World) likes(person string) (count int) {
 	return count
 }
 
-// Like likes a post or undoes the like; the clock of the model ticks when its author is notified.
+// Like likes a drawn post or undoes the like. The model's Clock ticks when the post's author is notified.
 func (w *World) Like(t *rapid.T) {
 	post, liker := w.SomePost(t), w.Person(t, "liker")
 	if post == nil {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Mode is what of an author counts for a reader who follows them: ALL, LIVE_ONLY or NONE.
+// Mode returns the mode of a reader's follow of an author: ALL, LIVE_ONLY or NONE.
 func (w *World) Mode(reader, author string) string {
 	if mode := w.modes[reader][author]; mode != "" {
 		return mode
@@ -15,7 +15,7 @@ func (w *World) Mode(reader, author string) string {
 	return "ALL"
 }
 
-// SetMode changes what of an author counts for a reader, and fails if the answer, or the number of new posts, differs from the model's.
+// SetMode changes the mode of a drawn follow, and fails if the answer, or the number of new posts, differs from the model's.
 func (w *World) SetMode(t *rapid.T) {
 	reader, author := w.Person(t, "reader"), w.Person(t, "author")
 	mode := rapid.SampledFrom([]string{"LIVE_ONLY", "ALL", "NONE"}).Draw(t, "mode")
@@ -54,7 +54,7 @@ func (w *World) SetMode(t *rapid.T) {
 	}
 }
 
-// compareModes compares the list of a person's follows in another mode than ALL with the model.
+// compareModes compares the list of a person's follows whose mode is not ALL with the model.
 func (w *World) compareModes(t *rapid.T, person string) {
 	want := map[string]string{}
 	for author := range w.Follows[person] {

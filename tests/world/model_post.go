@@ -42,7 +42,7 @@ func (w *World) Delete(t *rapid.T) {
 // Published is the number of posts so far, deleted ones too.
 func (w *World) Published() int { return len(w.posts) }
 
-// SomePost draws a post, deleted ones too; nil while there is none.
+// SomePost draws a post, which may be a deleted one; nil while there is none.
 func (w *World) SomePost(t *rapid.T) *worldPost {
 	if len(w.posts) == 0 {
 		return nil

@@ -28,10 +28,10 @@ type Node struct {
 	URL     string
 	Clock   *stepClock
 	Workers []*jobs.Worker
-	Stop    func() // ends the node as SIGTERM does, once; the test's end does it too
+	Stop    func() // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
 }
 
-// NodeOptions say what a node runs on. A manual node starts no workers and no loops: the test steps them.
+// NodeOptions are the engines and settings of a node. A manual node starts no workers and no loops: the test steps them.
 type NodeOptions struct {
 	Database, Redis string
 	Manual          bool
@@ -89,7 +89,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	return n
 }
 
-// serveFor runs the node as the program does, or, when it is manual, only answers requests.
+// serveFor runs the node as the program does. A manual node only answers requests.
 func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener) error {
 	if !manual {
 		return n.Run(ctx, node.Listeners{Public: listener})
@@ -108,7 +108,7 @@ func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	return err
 }
 
-// Settle runs every job, including those that are due within a quarter of an hour, and catches the node cache up with the log.
+// Settle runs every job that is due now or within a quarter of an hour, and brings the node cache up to date with the changelog.
 func (n *Node) Settle() {
 	n.TB.Helper()
 	ctx := n.TB.Context()
@@ -167,7 +167,7 @@ func (a Answer) ErrorCode() string {
 	return a.Errors[0].Extensions.Code
 }
 
-// Ask sends a request as a user of the development mode ("alice", "alice:admin"); "" sends no token.
+// Ask sends a request as a user of development mode ("alice", "alice:admin"); "" sends no token.
 func (n *Node) Ask(as, query string, variables map[string]any) Answer {
 	n.TB.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
@@ -208,7 +208,7 @@ func (n *Node) Post(authorization string, body []byte) (result Answer) {
 	return result
 }
 
-// Must asks, wants no error, and reads the data into a value.
+// Must is Ask, but fails on an error, and reads the data into a value.
 func (n *Node) Must(as, query string, variables map[string]any, into any) {
 	n.TB.Helper()
 	got := n.Ask(as, query, variables)
@@ -239,7 +239,7 @@ type Badges struct {
 	Notifications   struct {
 		Newest                                *string
 		Total, Like, Comment, Mention, Follow Count
-		Categories                            []struct { // all, those of the host application too
+		Categories                            []struct { // all categories, including those of the host application
 			Name  string
 			Count Count
 		}
@@ -269,7 +269,7 @@ type Count struct {
 	InTotal   bool
 }
 
-// check checks P1 and P5 on a document: each total is the sum of the parts that enter it, and nothing is negative.
+// check returns an error unless each total is the sum of the parts that are in it, and no count is negative.
 func (b Badges) check() error {
 	var notifications, messages []Count
 	for _, category := range b.Notifications.Categories {
@@ -349,7 +349,7 @@ type FeedPage struct {
 	LastID, End *string
 }
 
-// Ids are the IDs of the posts on the page, in order.
+// Ids returns the IDs of the posts on the page, in order.
 func (p FeedPage) Ids() []string {
 	ids := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
@@ -374,7 +374,7 @@ func (n *Node) Page(as string, first int, after, lastID string) FeedPage {
 	return data.Viewer.HomeFeed
 }
 
-// Walk reads a whole feed page by page.
+// Walk reads a whole feed page by page, and returns the IDs of its posts.
 func (n *Node) Walk(as string, first int) []string {
 	n.TB.Helper()
 	var ids []string

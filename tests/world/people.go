@@ -5,7 +5,7 @@ import (
 	"tidings/services/sql"
 )
 
-// People makes users, as the host application does by naming them.
+// People creates users, as the host application does when it names them.
 func (n *Node) People(keys ...string) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
@@ -17,7 +17,7 @@ func (n *Node) People(keys ...string) {
 	}
 }
 
-// Follow lets a user follow another, and creates that user if needed.
+// Follow lets one user follow another, and creates the followed user if needed.
 func (n *Node) Follow(as, whom string) {
 	n.TB.Helper()
 	n.People(whom)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Idle waits until all jobs are done, and wants none of them dead.
+// Idle waits until all jobs are done and none is dead.
 func (p *Process) Idle(within time.Duration) {
 	p.tb.Helper()
 	p.IdleBut(within, 0)
 }
 
-// IdleBut is Idle while some jobs are planned for later.
+// IdleBut is Idle, but lets up to planned jobs wait, because they are planned for later.
 func (p *Process) IdleBut(within time.Duration, planned int) {
 	p.tb.Helper()
 	Converge(p.tb, within, func() error {
@@ -35,7 +35,7 @@ func (p *Process) IdleBut(within time.Duration, planned int) {
 	})
 }
 
-// temporary is the folder in which the program is built. It is read at the start, because tests may change the variable later.
+// temporary is the folder in which the program is built. It is read at the start, because tests may change TMPDIR later.
 var temporary = os.TempDir()
 
 // buildFolder holds the program once a test has asked for it.
@@ -63,8 +63,8 @@ var Program = sync.OnceValues(func() (path string, err error) {
 	return path, Build(Root(), path)
 })
 
-// Build builds the program of a folder into a file. Only go run keeps what it has linked in Go's cache, so that one package of
-// tests links a program, and the others copy it.
+// Build builds the program of a folder into a file. It uses go run, because that alone keeps the linked program in Go's cache: one
+// package of tests links the program, and the others copy it.
 func Build(folder, file string) error {
 	run := exec.Command("go", "run", "-race=false", "-exec", "cp", ".", file)
 	run.Dir = folder
@@ -81,7 +81,7 @@ type Process struct {
 	URL     string
 	Output  transcript // both streams
 	Ended   chan struct{}
-	code    int // the exit code, -1 after a signal; valid once ended is closed
+	code    int // the exit code, -1 after a signal; valid once Ended is closed
 }
 
 // transcript is what a process has printed so far.
@@ -102,8 +102,8 @@ func (t *transcript) String() string {
 	return t.text.String()
 }
 
-// Launch starts the program with arguments, without the settings of the environment; shell, where it is not "", is
-// what a shell does before. The process is killed at the test's end, and also when the test binary is.
+// Launch starts the program with arguments, without the settings of the environment. If shell is not "", a shell runs it before
+// the program. The process is killed at the test's end, and also if the test binary is killed.
 func Launch(tb testing.TB, shell string, arguments ...string) *Process {
 	tb.Helper()
 	path, err := Program()
@@ -146,7 +146,8 @@ func Environment() (plain []string) {
 	return plain
 }
 
-// Leash starts a shell that kills a process when this test binary has ended. A negative number means a group of processes.
+// Leash starts a shell that kills a process when this test binary ends. A negative pid means a process group. unleash stops the
+// shell without killing the process.
 func Leash(tb testing.TB, pid int) (unleash func()) {
 	tb.Helper()
 	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL -- "$0"`, fmt.Sprint(pid))

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Root is the path of the repository's root, the nearest folder with go.mod above the one in which the test began. The paths that a program
-// was compiled from do not tell: -trimpath leaves them out.
+// Root returns the path of the repository's root: the nearest folder with go.mod above the one in which the test began. The source
+// paths in the binary cannot be used, because -trimpath removes them.
 var Root = sync.OnceValue(func() string {
 	folder := began
 	for {
@@ -22,7 +22,7 @@ var Root = sync.OnceValue(func() string {
 	}
 })
 
-// began is the folder in which the test began: a test may leave it.
+// began is the working directory at the start, because a test may change it.
 var began = func() string {
 	folder, err := os.Getwd()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const Patience = 20 * time.Second // the longest time for one request, including all its retries
 
-// Ask sends a request once and wants no error.
+// Ask sends a request once, and returns an error if the answer has one.
 func Ask(url, as, query string, variables map[string]any, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()

@@ -42,7 +42,7 @@ func Send(t *testing.T, conn *websocket.Conn, message string) {
 	}
 }
 
-// Raw is a connection to the node without a client's manners.
+// Raw opens a plain TCP connection to the node, on which a test can send any bytes.
 func (n *Node) Raw() net.Conn {
 	n.TB.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL, "http://"))

@@ -25,7 +25,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Metric reads one of the node's numbers.
+// Metric reads one of the node's metrics.
 func (n *Node) Metric(name string) (value float64) {
 	n.TB.Helper()
 	response, err := http.Get(n.URL + "/metrics")
@@ -61,7 +61,7 @@ func (n *Node) ShowsNew(as string, want int) {
 	})
 }
 
-// Readyz asks a node whether it takes traffic.
+// Readyz returns the answer of the node's /readyz.
 func (n *Node) Readyz() (status int, text string) {
 	n.TB.Helper()
 	response, err := http.Get(n.URL + "/readyz")
@@ -91,7 +91,7 @@ func (n *Node) Get(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Announce publishes as the host application and returns the announcement's ID.
+// Announce publishes an announcement as the host application and returns its ID.
 func (n *Node) Announce(input map[string]any) string {
 	n.TB.Helper()
 	var data struct {
@@ -107,7 +107,7 @@ func (n *Node) RaiseDot(input map[string]any) {
 	n.Must("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
 }
 
-// MakeHuge pins authors' mode, so that their posts are pulled from now on.
+// MakeHuge pins the authors' mode to huge, so that their posts are pulled from now on.
 func (n *Node) MakeHuge(keys ...string) {
 	n.TB.Helper()
 	numbers := n.NumbersOf(keys...)
@@ -141,7 +141,7 @@ func (n *Node) WatchFeed(t *testing.T, as string) feedWatch {
 	return feedWatch{t, conn}
 }
 
-// Expect waits for an event with so many new posts, which names the newest and its authors.
+// Expect waits for an event with count new posts, the newest post and these authors.
 func (w feedWatch) Expect(count int, newest string, authors ...string) {
 	w.t.Helper()
 	if err := w.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
@@ -184,7 +184,7 @@ func (w feedWatch) Expect(count int, newest string, authors ...string) {
 	}
 }
 
-// Tail catches the memory up with the log.
+// Tail brings the node cache up to date with the changelog.
 func (n *Node) Tail() {
 	n.TB.Helper()
 	if _, err := n.Memory.Log.RunOnce(n.TB.Context()); err != nil {
@@ -192,12 +192,13 @@ func (n *Node) Tail() {
 	}
 }
 
-// RoundTripsOfBoard pages through a reader's board of want shows, and fails unless each page takes the allowed number of
+// RoundTripsOfBoard pages through a reader's board, which has want shows, and fails unless each page takes the allowed number of
 // round trips to Redis.
 func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
-		// On a starved machine Redis does not answer in time: a read repeats its trips or goes without. So a page has three tries.
+		// On a busy machine Redis may miss its deadline: then a read repeats its round trips or does without Redis. So each page has
+		// three tries.
 		turn := func(ask live.Ask, most int) (trips int) {
 			ask.First = first
 			for range 3 {
@@ -230,7 +231,7 @@ func (n *Node) RoundTripsOfBoard(t *testing.T, reader services.UserID, want int)
 	}
 }
 
-// DueJobs runs every due job. Later jobs stay, such as those that close shows that have no end yet.
+// DueJobs runs every due job. Jobs planned for later stay, such as those that close shows without an end.
 func (n *Node) DueJobs() {
 	n.TB.Helper()
 	for claimed := 1; claimed > 0; {
@@ -241,7 +242,7 @@ func (n *Node) DueJobs() {
 	}
 }
 
-// measured is how many round trips to Redis a call takes.
+// measured returns the number of round trips to Redis that a call takes.
 func measured(t *testing.T, do func(ctx context.Context) error) int {
 	t.Helper()
 	ctx, trips := redis.WithRoundTrips(t.Context())
@@ -251,7 +252,7 @@ func measured(t *testing.T, do func(ctx context.Context) error) int {
 	return trips.Count()
 }
 
-// NumbersOf is the IDs of users who need not have been mentioned yet.
+// NumbersOf returns the IDs of users, and creates those who do not exist.
 func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	n.TB.Helper()
 	numbers := make([]services.UserID, len(keys))
@@ -268,7 +269,7 @@ func (n *Node) NumbersOf(keys ...string) []services.UserID {
 	return numbers
 }
 
-// cold is the feed service of a node with an empty cache.
+// cold makes a feed service with an empty node cache.
 func (n *Node) cold() *feed.Service {
 	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
@@ -298,7 +299,7 @@ func (n *Node) RoundTrips(t *testing.T, reader services.UserID, followed int) {
 				return err
 			})
 		}
-		page(n.cold()) // so that the copies of profiles are in Redis, where all nodes find them
+		page(n.cold()) // puts the copies of profiles into Redis, where all nodes find them
 		cold := n.cold()
 		if trips := page(cold); trips > 2 {
 			t.Errorf("a page of %d: %d round trips, want 2 at most", first, trips)

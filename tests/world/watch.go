@@ -19,7 +19,8 @@ import (
 // precisions from the best to the worst: a total is as good as its worst part.
 var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// Holds checks what check does, and everything else that P1 and P5 promise of any document at any moment.
+// Holds is check, and also checks which parts are in the total, and the total's precision and display. All of it must hold at any
+// moment.
 func (b Badges) Holds() error {
 	if err := b.check(); err != nil {
 		return err
@@ -60,14 +61,14 @@ type Watch struct {
 	closing int // the code of the close frame, 0 while it is open
 }
 
-// OpenWatch opens a socket as a person of the development mode and subscribes. Like any client it retries while the node is
-// not ready. The test's end closes it.
+// OpenWatch opens a socket as a person of development mode, and subscribes. Like any client it retries while the node is not
+// ready. The test's end closes the socket.
 func OpenWatch(tb testing.TB, url, person string) *Watch {
 	tb.Helper()
 	return OpenWatchFrom(tb, url, person, "dev:"+person, nil)
 }
 
-// OpenWatchFrom is OpenWatch with a token of the person, from an address of this machine; nil: from any.
+// OpenWatchFrom is OpenWatch with a token of the person, from the local address from; nil means any.
 func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Watch {
 	tb.Helper()
 	network := net.Dialer{LocalAddr: from}
@@ -127,7 +128,7 @@ func (w *Watch) read() {
 	}
 }
 
-// receive takes one message in. The lock is held.
+// receive handles one message. The caller holds the lock.
 func (w *Watch) receive(text []byte) error {
 	var message struct {
 		Type    string
@@ -155,7 +156,7 @@ func (w *Watch) receive(text []byte) error {
 	return got.Holds()
 }
 
-// Shown is the newest document on the device. The error reports a wrong event, or that the device was disconnected.
+// Shown returns the newest badges on the device. The error reports a wrong event, or that the device was disconnected.
 func (w *Watch) Shown() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +240,7 @@ func (w *Watch) Expect(tb testing.TB, announcements int, dot string, lit bool) {
 	})
 }
 
-// Hears waits until the device shows a number of unread messages.
+// Hears waits until the device shows this number of unread messages.
 func (w *Watch) Hears(tb testing.TB, unread int) {
 	tb.Helper()
 	Converge(tb, Soon, func() error {

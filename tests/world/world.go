@@ -1,8 +1,8 @@
-// Package world is the part that tests of the whole program share: nodes in this process and separate processes, requests as
-// a client sends them, watched subscriptions, and a model of people that computes what each must see.
+// Package world is shared by the tests of the whole program: nodes in this process and separate processes, requests as
+// a client sends them, watched subscriptions, and a model of people that computes what each person must see.
 package world
 
 import "time"
 
-// Convergence is what the promises allow after Redis has lost its data.
+// Convergence is the longest time in which badges and feeds must be right again after Redis has lost its data.
 const Convergence = 10 * time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axe is axe-core 4.14.1 (Mozilla Public License 2.0), which looks for faults of accessibility.
+// axe is axe-core 4.14.1 (Mozilla Public License 2.0), which finds accessibility faults.
 //
 //go:embed testdata/axe.min.js.gz
 var axe []byte
@@ -34,17 +34,17 @@ var axeSource = sync.OnceValue(func() string {
 	return string(source)
 })
 
-// Inaccessible lists what axe finds wrong with the page as it is now, each rule with the elements that break it. The script
-// is added to the page at the first call, and is gone when the page is. axe sees only what is there, so a page is examined in
-// each of its states.
+// Inaccessible lists the faults that axe finds in the page as it is now: each rule with the elements that break it. The first
+// call adds the script to the page; a new page needs it again. axe sees only the current state, so a test examines a page in each
+// of its states.
 func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
-	// A page that was replaced has lost it.
+	// A page that replaced another does not have axe yet.
 	if !Evaluate[bool](ctx, tb, `Boolean(window.axe)`) {
 		Evaluate[bool](ctx, tb, `(() => { `+axeSource()+`; return true; })()`)
 	}
-	// Half-way through an animation a text can be too faint to read: what counts is how it ends. Where one began meanwhile, axe
-	// looks again.
+	// Half-way through an animation a text can be too faint to read. Only the end of an animation counts, so running ones are
+	// finished first. If another one begins while axe runs, axe runs again, up to 10 times.
 	Evaluate[bool](ctx, tb, `(() => {
 		const look = (again) => {
 			let moved = false;
@@ -66,7 +66,7 @@ func Inaccessible(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
 }
 
-// Barriers is what Inaccessible finds that keeps somebody out: the serious and critical faults.
+// Barriers lists the serious and critical faults of Inaccessible: those that keep somebody from using the page.
 func Barriers(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	return slices.DeleteFunc(Inaccessible(ctx, tb), func(one string) bool {
@@ -74,8 +74,8 @@ func Barriers(ctx context.Context, tb testing.TB) []string {
 	})
 }
 
-// Size makes the page of a tab so large, in CSS pixels. Below 600 it is a phone, which has other rules for the viewport. The
-// size stays until the tab is closed, or set anew.
+// Size sets the size of a tab's page, in CSS pixels. Below a width of 600 the tab is a phone, which has other rules for the
+// viewport. The size stays until the next call or until the tab is closed.
 func Size(ctx context.Context, tb testing.TB, width, height int64) {
 	tb.Helper()
 	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -95,7 +95,7 @@ func Scripts(ctx context.Context, tb testing.TB, permitted bool) {
 	}))
 }
 
-// Click clicks the first element of a selector, when it is there.
+// Click waits for an element that matches the selector, and clicks the first one.
 func Click(ctx context.Context, tb testing.TB, selector string) {
 	tb.Helper()
 	WaitFor(ctx, tb, selector+" is there", `document.querySelector(`+quote(selector)+`)`)

@@ -103,7 +103,7 @@ func TestRecordOfAnotherContext(t *testing.T) {
 	Requests(context.Background())
 }
 
-// pages is a server of small pages that do what a record must see.
+// pages starts a server of small pages that do what a record must note.
 func pages(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -246,7 +246,7 @@ func TestTabs(t *testing.T) {
 	}
 }
 
-// failing is a test that notes its failure and goes on no further.
+// failing is a testing.TB that keeps the message of its failure and panics with errFailed, to end the step.
 type failing struct {
 	testing.TB
 	said string
@@ -261,8 +261,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	panic(errFailed)
 }
 
-// A wait goes on in the page that replaces the one in which it began.
-// What a page keeps is in the profile of its test alone.
+// A page's storage and cookies are in the profile of their own test alone.
 func TestProfiles(t *testing.T) {
 	origin := pages(t)
 	tabs := []context.Context{New(t), New(t)}
@@ -313,7 +312,7 @@ func TestStepsFailTheTest(t *testing.T) {
 	}
 }
 
-// saidBy is what a step that fails says.
+// saidBy returns the message with which a step fails.
 func saidBy(t *testing.T, step func(tb testing.TB)) (said string) {
 	t.Helper()
 	tb := &failing{TB: t}
@@ -327,7 +326,7 @@ func saidBy(t *testing.T, step func(tb testing.TB)) (said string) {
 	return ""
 }
 
-// A step that fails, with a result or without, says where the tab is, what has the focus and what the page shows.
+// A step that fails, with a result or without, reports the tab's address, its focus and the text of the page.
 func TestFailuresDescribeThePage(t *testing.T) {
 	origin := pages(t)
 	tab := New(t)

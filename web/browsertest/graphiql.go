@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Before runs a script before every page that the tab loads from now on, as if the browser were made that way.
+// Before runs a script in every page that the tab loads from now on, before the page's own scripts.
 func Before(ctx context.Context, tb testing.TB, script string) {
 	tb.Helper()
 	do(ctx, tb, "add a script", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -38,8 +38,9 @@ func Press(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp
 	}))
 }
 
-// pressed are the events of one key. A character comes with the key's going down, as from a keyboard: what the page prevents there
-// writes nothing. chromedp sends it as an event of its own, which arrives even so, wherever the focus is by then.
+// pressed returns the events of one key. The character is part of the keydown event, as with a keyboard: if the page prevents the
+// event, nothing is written. chromedp would send the character as a separate event, which would arrive all the same, at whatever
+// has the focus by then.
 func pressed(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKeyEventParams) {
 	for _, event := range kb.Encode(r) {
 		chromedp.KeyModifiers(modifiers...)(event)
@@ -61,8 +62,8 @@ func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	waitInFront(ctx, tb, name)
 }
 
-// OpenOperationAfter opens a ready-made operation at a moment of the script's choice: script is a function that is given what
-// opens it, and calls that once.
+// OpenOperationAfter opens a ready-made operation at a moment that the script chooses: script is a JavaScript function whose
+// argument is a function that opens the operation, and which calls it once.
 func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string) {
 	tb.Helper()
 	search(ctx, tb, name)
@@ -87,7 +88,7 @@ func waitInFront(ctx context.Context, tb testing.TB, name string) {
 	waitParsed(ctx, tb)
 }
 
-// WatchState is the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is none of that name.
+// WatchState is the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that name.
 func WatchState(ctx context.Context, tb testing.TB, name string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quote(name)))
@@ -99,14 +100,14 @@ func WaitWatch(ctx context.Context, tb testing.TB, name, state string) {
 	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quote(name), quote(state)))
 }
 
-// WaitEvent waits until a line of a watch contains a text: what an event brought, in short or whole, or what the page says
-// of the connection.
+// WaitEvent waits until a line of a watch contains a text. A line is an event, shortened or complete, or a message of the page
+// about the connection.
 func WaitEvent(ctx context.Context, tb testing.TB, name, text string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quote(name), quote(text)))
 }
 
-// Events counts the events of a watch that are shown. Lines about the connection are not counted.
+// Events counts the events that a watch shows. Lines about the connection are not counted.
 func Events(ctx context.Context, tb testing.TB, name string) int {
 	tb.Helper()
 	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quote(name)))
@@ -118,7 +119,7 @@ func WatchButton(ctx context.Context, tb testing.TB, name, button string) {
 	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quote(name), quote(button)))
 }
 
-// Notice is what the page says in a notice, by its id; "" if it says nothing.
+// Notice returns the text of the notice with an id; "" if the page does not show it.
 func Notice(ctx context.Context, tb testing.TB, id string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quote(id)))

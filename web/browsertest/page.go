@@ -18,8 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pollInterval is how often a condition of a page is looked at.
-// Short against what a person notices, and long against what a look costs the browser.
+// pollInterval is the interval at which a condition of a page is checked. It is shorter than a person notices, and long compared
+// with the browser's work for one check.
 const pollInterval = 25 * time.Millisecond
 
 // The editors of GraphiQL, as expressions that give their CodeMirror.
@@ -34,8 +34,8 @@ const (
 const executeButton = `.graphiql-execute-button`
 
 // Open opens GraphiQL of the server at an origin ("http://127.0.0.1:8080") as a person of development mode: a key,
-// "alice", or a key with scopes, "alice:admin". With "" nobody is named: the person is the one that the tab has, and in
-// production mode nobody. Open waits until GraphiQL can be used.
+// "alice", or a key with scopes, "alice:admin". With "" the tab keeps the person that it has; in production mode it has none.
+// Open waits until GraphiQL can be used.
 func Open(ctx context.Context, tb testing.TB, origin, person string) {
 	tb.Helper()
 	address := origin + "/graphiql"
@@ -53,7 +53,8 @@ func Reload(ctx context.Context, tb testing.TB) {
 	waitReady(ctx, tb)
 }
 
-// waitReady waits for the four editors, the button and the first parse: before that, it would run what it saw last.
+// waitReady waits for the four editors, the button and the first parse: before that, GraphiQL would run the operation that it
+// parsed last.
 func waitReady(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	editors := []string{queryEditor, variableEditor, headerEditor, responseEditor}
@@ -74,7 +75,7 @@ func Navigate(ctx context.Context, tb testing.TB, address string) {
 	do(ctx, tb, "open "+address, chromedp.Navigate(address))
 }
 
-// Dark makes the system's theme dark or light, as far as the tab can tell.
+// Dark makes the tab see a dark or a light theme of the system.
 func Dark(ctx context.Context, tb testing.TB, dark bool) {
 	tb.Helper()
 	theme := "light"
@@ -89,8 +90,8 @@ func Dark(ctx context.Context, tb testing.TB, dark bool) {
 	}))
 }
 
-// Be chooses a person in the bar of development mode, as a click on a button does, or as the field does for anybody else.
-// People who have no button are typed.
+// Be chooses a person in the bar of development mode: it clicks the person's button, or types the person into the field if they
+// have no button.
 func Be(ctx context.Context, tb testing.TB, person string) {
 	tb.Helper()
 	button := `#people [data-person=` + quote(person) + `]`
@@ -104,8 +105,8 @@ func Be(ctx context.Context, tb testing.TB, person string) {
 		chromedp.Click(chromedp.CSS(`#other button`)))
 }
 
-// Who is the person that the bar shows, as it is written there: "alice", "alice (admin)". It is "" where there is no
-// bar, as in production mode.
+// Who returns the person that the bar shows, as written there: "alice", "alice (admin)". It is "" without a bar, as in
+// production mode.
 func Who(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, `document.getElementById('who')?.value ?? ''`)
@@ -117,8 +118,7 @@ func Tabs(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `[...document.querySelectorAll('.graphiql-tab-button')].map((tab) => tab.textContent)`)
 }
 
-// SelectTab brings the tab of that title to the front. A title that no tab has is a failure at once, with the titles that
-// there are.
+// SelectTab brings the tab of that title to the front. If no tab has the title, it fails at once and lists the titles.
 func SelectTab(ctx context.Context, tb testing.TB, title string) {
 	tb.Helper()
 	clicked := Evaluate[bool](ctx, tb, fmt.Sprintf(`(() => {
@@ -134,8 +134,8 @@ func SelectTab(ctx context.Context, tb testing.TB, title string) {
 	waitParsed(ctx, tb)
 }
 
-// waitParsed waits until GraphiQL knows what is in the query editor: it looks 100 ms after each change, and would run
-// the operation that it saw last.
+// waitParsed waits until GraphiQL has parsed the text of the query editor. It does so 100 ms after each change; until then it
+// would run the operation that it parsed last.
 func waitParsed(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the query is parsed", `((editor) => editor.documentAST?.loc?.source.body === editor.getValue())(`+queryEditor+`)`)
@@ -147,7 +147,7 @@ func Query(ctx context.Context, tb testing.TB) string {
 	return Evaluate[string](ctx, tb, queryEditor+".getValue()")
 }
 
-// SetQuery writes the query editor anew; the query must parse.
+// SetQuery replaces the text of the query editor; the query must parse.
 func SetQuery(ctx context.Context, tb testing.TB, query string) {
 	tb.Helper()
 	setValue(ctx, tb, queryEditor, query)
@@ -160,25 +160,25 @@ func Variables(ctx context.Context, tb testing.TB) string {
 	return Evaluate[string](ctx, tb, variableEditor+".getValue()")
 }
 
-// SetVariables writes the variables editor anew; variables are JSON.
+// SetVariables replaces the text of the variables editor; variables are JSON.
 func SetVariables(ctx context.Context, tb testing.TB, variables string) {
 	tb.Helper()
 	setValue(ctx, tb, variableEditor, variables)
 }
 
-// SetHeaders writes the headers editor anew; headers are JSON, an object of strings.
+// SetHeaders replaces the text of the headers editor; headers are JSON, an object of strings.
 func SetHeaders(ctx context.Context, tb testing.TB, headers string) {
 	tb.Helper()
 	setValue(ctx, tb, headerEditor, headers)
 }
 
-// setValue writes by the editor's own function, which is one change. Typing would open its completion.
+// setValue sets the text with the editor's own function, as one change. Typing would open the editor's completion.
 func setValue(ctx context.Context, tb testing.TB, editor, value string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quote(value)))
 }
 
-// Run presses the execute button, once what ran before has been answered.
+// Run presses the execute button, once the previous operation has been answered.
 func Run(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	waitForButton(ctx, tb, "Execute")
@@ -193,20 +193,20 @@ func RunWithKeys(ctx context.Context, tb testing.TB) {
 	do(ctx, tb, "press Ctrl-Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 }
 
-// waitForButton waits for the word of the button, which is Stop while an operation runs.
+// waitForButton waits until the label of the execute button begins with verb: Execute, or Stop while an operation runs.
 func waitForButton(ctx context.Context, tb testing.TB, verb string) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the execute button says "+verb,
 		fmt.Sprintf(`document.querySelector('%s')?.getAttribute('aria-label')?.startsWith(%s)`, executeButton, quote(verb)))
 }
 
-// Response is the text of the response pane: JSON, "" until something is answered.
+// Response returns the text of the response pane: JSON, or "" until there is an answer.
 func Response(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, responseEditor+".getValue()")
 }
 
-// WaitResponse waits until the response pane contains a text, and answers all of it.
+// WaitResponse waits until the response pane contains a text, and returns the whole response.
 func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	tb.Helper()
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -220,9 +220,9 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	return found
 }
 
-// WaitFor waits until a JavaScript expression is true in the page; what says what is waited for, for the failure. Where one
-// page replaces another meanwhile, it waits in the new one. The expression may be of any type; JavaScript decides what is
-// true.
+// WaitFor waits until a JavaScript expression is true in the page; what describes the condition, for the message of a failure. If
+// another page replaces the page meanwhile, WaitFor goes on in the new one. The expression may be of any type: it is true if
+// JavaScript counts its value as true.
 func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	tb.Helper()
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -239,8 +239,8 @@ func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 	}
 }
 
-// leftPage reports whether a step failed because its page was replaced by another one. The texts are Chromium's: its errors
-// have no codes for these.
+// leftPage reports whether a step failed because another page replaced its page. It compares Chromium's messages, because these
+// errors have no codes of their own.
 func leftPage(err error) bool {
 	var refused *cdproto.Error
 	return errors.As(err, &refused) && slices.ContainsFunc([]string{"Cannot find context", "context was destroyed", "target navigated"}, func(reason string) bool {
@@ -248,7 +248,7 @@ func leftPage(err error) bool {
 	})
 }
 
-// Evaluate answers the value of a JavaScript expression in the page.
+// Evaluate returns the value of a JavaScript expression in the page.
 func Evaluate[T any](ctx context.Context, tb testing.TB, expression string) T {
 	tb.Helper()
 	return run(ctx, tb, "evaluate "+expression, chromedp.Evaluate[T](expression))
@@ -263,7 +263,7 @@ func Screenshot(ctx context.Context, tb testing.TB, path string) {
 	}
 }
 
-// quote makes a JavaScript string of a text. JSON as encoding/json writes it is one.
+// quote makes a JavaScript string literal of a text. A JSON string of encoding/json is one.
 func quote(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -272,8 +272,8 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. A
-// variable of the old page tells both apart: the new one has none.
+// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It sets
+// a variable in the old page, which the new page does not have.
 func Leave(ctx context.Context, tb testing.TB, expression string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)
@@ -282,7 +282,7 @@ func Leave(ctx context.Context, tb testing.TB, expression string) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		// While one page replaces the other there is none to ask.
+		// While one page replaces the other, there is no page that can evaluate.
 		arrived, err := chromedp.Run(bounded, chromedp.Evaluate[bool](`window.left === undefined && document.readyState === 'complete'`))
 		if err == nil && arrived {
 			return

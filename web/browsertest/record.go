@@ -12,11 +12,11 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 )
 
-// Request is what a tab asked for over HTTP. A copy for the test: the record goes on changing.
+// Request is an HTTP request of a tab. It is a copy for the test, because the record goes on changing.
 type Request struct {
 	URL     string
 	Method  string
-	Headers map[string]string // as the page gave them
+	Headers map[string]string // as the page set them
 	Status  int               // 0 until it is answered
 	Error   string            // why it failed, "" when it did not
 }
@@ -55,7 +55,7 @@ func recordOf(ctx context.Context) *record {
 	return seen
 }
 
-// Requests lists what the tab asked for over HTTP, oldest first. A request that waits for its answer is in the list too, with
+// Requests lists the HTTP requests of the tab, oldest first. A request without an answer yet is in the list too, with
 // the status 0.
 func Requests(ctx context.Context) []Request {
 	seen := recordOf(ctx)
@@ -70,8 +70,8 @@ func Requests(ctx context.Context) []Request {
 	return requests
 }
 
-// Sockets lists the WebSockets that the tab opened, oldest first.
-// Its lists too, because the browser appends to them.
+// Sockets lists the WebSockets that the tab opened, oldest first. They are copies, lists included, because the browser goes on
+// appending to the originals.
 func Sockets(ctx context.Context) []Socket {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -79,7 +79,7 @@ func Sockets(ctx context.Context) []Socket {
 	var sockets []Socket
 	for _, id := range seen.order {
 		if socket := seen.sockets[id]; socket != nil {
-			// The browser goes on writing into the original.
+			// The browser goes on writing to the original.
 			copied := *socket
 			copied.Sent, copied.Received = slices.Clone(socket.Sent), slices.Clone(socket.Received)
 			sockets = append(sockets, copied)
@@ -88,8 +88,8 @@ func Sockets(ctx context.Context) []Socket {
 	return sockets
 }
 
-// Complaints lists the tab's exceptions, the errors on its console, what its security policy refused and the requests that
-// failed, oldest first. A page in order has none. A test that expects one looks for its text.
+// Complaints lists the tab's exceptions, the errors on its console, the violations of its security policy and the requests that
+// failed, oldest first. A correct page has none. A test that expects one looks for its text.
 func Complaints(ctx context.Context) []string {
 	seen := recordOf(ctx)
 	seen.mu.Lock()
@@ -97,8 +97,8 @@ func Complaints(ctx context.Context) []string {
 	return slices.Clone(seen.complaints)
 }
 
-// Foreign lists the addresses that the tab asked for outside one origin ("http://127.0.0.1:8080"), sockets included.
-// What needs no network (data:, blob:, about:) is not foreign.
+// Foreign lists the addresses outside one origin ("http://127.0.0.1:8080") that the tab requested, sockets included.
+// Addresses that need no network (data:, blob:, about:) are not foreign.
 func Foreign(ctx context.Context, origin string) []string {
 	var foreign []string
 	for _, request := range Requests(ctx) {
@@ -130,7 +130,7 @@ func within(address, origin string) bool {
 		return true
 	case own.Scheme:
 		return asked.Host == own.Host
-	// A page over http may open ws alone, and one over https wss.
+	// A page over http opens only ws, and a page over https only wss.
 	case "ws":
 		return own.Scheme == "http" && asked.Host == own.Host
 	case "wss":
@@ -140,8 +140,8 @@ func within(address, origin string) bool {
 	}
 }
 
-// add takes an event of the tab. It is called on the goroutine that reads the browser's messages, and must be short. Events
-// that nobody asks for are dropped.
+// add takes an event of the tab. The goroutine that reads the browser's messages calls it, so it must be short. It drops the
+// types of events that no test asks for.
 func (r *record) add(event any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,12 +172,12 @@ func (r *record) add(event any) {
 		if socket := r.sockets[e.RequestID]; socket != nil {
 			socket.Closed = true
 		}
-	// What a page in order does not do.
+	// A correct page causes none of these.
 	case *runtime.EventExceptionThrown:
 		r.complain("exception", exceptionText(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
 		r.addConsole(e)
-	// The browser's own words, such as what a security policy refused.
+	// Messages of the browser itself, such as violations of the security policy.
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError {
 			r.complain("error", e.Entry.Text+" "+e.Entry.URL)
@@ -185,8 +185,8 @@ func (r *record) add(event any) {
 	}
 }
 
-// addRequest notes a request. A redirect comes with the id of the request that it follows, which is kept under its own. The
-// browser gives both the same ID, so the first one gets a name that no request has.
+// addRequest notes a request. The browser gives a redirect the same ID as the request that it follows. So the earlier request
+// moves to a made-up ID, and the redirect takes its place.
 func (r *record) addRequest(e *network.EventRequestWillBeSent) {
 	// Both addresses count for Foreign: a redirect may lead outside.
 	if e.RedirectResponse != nil && r.requests[e.RequestID] != nil {
@@ -217,7 +217,7 @@ func (r *record) fail(e *network.EventLoadingFailed) {
 	}
 }
 
-// addConsole notes what the page wrote to its console as an error. Warnings are a page's own affair.
+// addConsole notes errors and failed assertions that the page wrote to its console. Warnings are ignored.
 func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 	if e.Type != runtime.ConsoleAPICalledTypeError && e.Type != runtime.ConsoleAPICalledTypeAssert {
 		return
@@ -235,7 +235,7 @@ func (r *record) complain(kind, text string) {
 	r.complaints = append(r.complaints, kind+": "+text)
 }
 
-// exceptionText is an exception with its stack, or its message where there is none.
+// exceptionText is an exception with its stack, or its message if there is no stack.
 func exceptionText(details *runtime.ExceptionDetails) string {
 	if details.Exception != nil && details.Exception.Description != "" {
 		return details.Exception.Description

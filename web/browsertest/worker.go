@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Permit gives an origin a permission, such as "notifications", as the reader's click does. Without it a page would wait for
-// an answer to the browser's question, which no test can click.
+// Permit gives an origin a permission, such as "notifications", as a click of the user does. Without it a page would wait for
+// the answer to the browser's prompt, which a test cannot click.
 func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 	tb.Helper()
 	do(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -22,12 +22,12 @@ func Permit(ctx context.Context, tb testing.TB, origin, permission string) {
 	}))
 }
 
-// Deliver gives a message to the service worker of an origin, as the browser does once it has decrypted one of its push
-// service. The worker is the first that the browser registered. No push service is asked, so it works without a network.
+// Deliver gives a message to the service worker of an origin, as the browser does after it decrypts a message of its push
+// service. The worker is the first one that the browser registered. No push service takes part, so it works without a network.
 func Deliver(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
 	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		// Until it is enabled the browser knows no worker to deliver to.
+		// Until the domain is enabled, the browser knows no worker to deliver to.
 		if _, err := cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{}); err != nil {
 			return err
 		}

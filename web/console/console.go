@@ -3,13 +3,13 @@
 // It reads and acts through GraphQL, with the token of the operator, so that a page shows what the API answers and each act
 // passes the same checks and is recorded. Every page except the sign-in needs the scope admin. The token is in a cookie that
 // no script and no other site can use, never in an address, a page or the log; a form that acts is refused when it comes from
-// another site. Looking at a user is no visit and moves no position of theirs, and is recorded as an act.
+// another site. Looking at a user is not a visit: it moves none of their read positions. It is recorded as an act.
 //
-// On failure a page shows what could be read, and names what could not.
+// On failure a page shows the parts that could be read, and names those that could not.
 //
-// A request passes secured (headers), the check of its origin, forOperators (the token), and then the function of its page.
-// That executes its document, fills the body of its template, and show writes it. Every request is checked anew: there are no
-// sessions here, so a token that has expired ends at once.
+// A request passes secured (headers), the check of its origin, forOperators (the token), and then the function of its page,
+// which executes a document, fills the body of its template and calls show. Every request is checked anew: there are no
+// sessions here, so an expired token is refused at once.
 package console
 
 import (
@@ -26,17 +26,17 @@ import (
 	"tidings/services"
 )
 
-// Config says what the console works with. Every field but Development, Version and Log is required.
+// Config has the dependencies and settings of the console. Every field but Development, Version and Log is required.
 type Config struct {
-	// Identify returns the bearer of a token, and when the token expires; zero: never.
+	// Identify returns the bearer of a token and the token's expiry; a zero time means never.
 	Identify func(ctx context.Context, token string) (services.Viewer, time.Time, error)
-	// Execute executes a document for the viewer of the context.
+	// Execute executes a document for the viewer of the context, and writes its data into the value that into points to.
 	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
 	// Act records an act of the viewer of the context.
 	Act func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
 	// State returns what a node knows beyond GraphQL.
 	State func(ctx context.Context) State
-	// Now is the time that ages are counted up to.
+	// Now returns the current time, from which ages are computed.
 	Now func() time.Time
 	// Development lets operators sign in without a token, as only a server in development mode may.
 	Development bool
@@ -50,7 +50,7 @@ var files embed.FS
 const (
 	root      = "/admin"
 	stylePath = root + "/style.css"
-	// A form has a token or a few names.
+	// A form contains a token or a few names.
 	maxForm = 16 << 10 // bytes
 )
 
@@ -81,7 +81,7 @@ func New(cfg Config) http.Handler {
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
 	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
 	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
-	// Each page is a function of a visit, so that none can forget to ask who is looking.
+	// Each page is a function of a visit, so that none can omit the check of the operator.
 	for pattern, serve := range map[string]func(*visit){
 		"GET " + root:                       c.overview,
 		"GET " + root + "/{$}":              c.overview,
@@ -94,9 +94,9 @@ func New(cfg Config) http.Handler {
 	} {
 		c.mux.HandleFunc(pattern, c.forOperators(serve))
 	}
-	// Also what does not exist is for operators, so that a stranger learns no paths.
+	// Paths without a page need an operator too, so that nobody else can find out which paths exist.
 	c.mux.HandleFunc(root+"/", c.forOperators(c.noPage))
-	// The cookie is not sent from another site, and this refuses the form even where a browser would send it.
+	// Browsers do not send the cookie from another site. This check refuses the form even if one did.
 	sites := http.NewCrossOriginProtection()
 	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.write(w, http.StatusForbidden, "refused", page{Title: "Refused", Error: "This form was sent from another site. Open the page here and send it again."})
@@ -104,13 +104,13 @@ func New(cfg Config) http.Handler {
 	return secured(sites.Handler(c.mux))
 }
 
-// parsed are the templates, with the words of a console.
+// parsed returns the templates, with the functions that words returns.
 func parsed(c *Console) *template.Template {
 	return template.Must(template.New("").Funcs(c.words()).ParseFS(files, "pages/*.html"))
 }
 
-// secured sets the headers of every answer, and bounds the body. With another Referrer-Policy than same-origin a browser would
-// send its forms from Origin: null.
+// secured sets the headers of every answer, and bounds the body of the request. The Referrer-Policy is same-origin because with
+// no-referrer a browser would send a form with "Origin: null".
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -129,12 +129,12 @@ func secured(next http.Handler) http.Handler {
 type page struct {
 	Title   string
 	Here    string // the path of the page among those of the navigation; "" for none
-	Actor   string // who is signed in
+	Actor   string // the subject of the operator who is signed in
 	Signed  bool
 	Version string
 	Notice  string // the outcome of an act
 	Error   string
-	Faults  []string // what could not be read
+	Faults  []string // errors of the parts that could not be read
 	Body    any
 }
 
@@ -175,13 +175,13 @@ func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(c.style) // a client that has left needs no style
 }
 
-// noPage answers what no pattern takes.
+// noPage answers requests that match no other pattern.
 func (c *Console) noPage(v *visit) {
 	v.page.Title, v.page.Error = "No such page", "There is no such page."
 	c.show(v, http.StatusNotFound, "refused")
 }
 
-// read executes a document, and collects for the page what could not be read. It reports whether everything could be.
+// read executes a document, and adds its errors to the faults of the page. It reports whether there were none.
 func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {
@@ -190,7 +190,7 @@ func (c *Console) read(v *visit, ctx context.Context, document string, variables
 	return len(errs) == 0
 }
 
-// said is an error for people, without its cause, because the cause may repeat secrets of the input.
+// said returns the text of an error for a page, without its cause, because the cause may repeat secrets of the input.
 func said(err error) string {
 	if known, ok := errors.AsType[*services.Error](err); ok && known.Code != services.Internal {
 		return known.Message
@@ -198,7 +198,7 @@ func said(err error) string {
 	return "The server failed: its log says why."
 }
 
-// statusOf is the HTTP status of an error. Pages have it too, so that a proxy's log is right.
+// statusOf returns the HTTP status of an error. Pages are sent with it too, so that a proxy's log is right.
 func statusOf(err error) int {
 	switch services.CodeOf(err) {
 	case "":

@@ -38,8 +38,8 @@ type overviewAnswer struct {
 	}
 }
 
-// overview shows the state of the installation: what GraphQL has for operators, and what this node knows beyond it. It works
-// while an engine is down, which is when it is needed: see State.
+// overview shows the state of the installation: GraphQL's data for operators, and the State that this node knows beyond it. It
+// works while an engine is down, because it is needed most then.
 func (c *Console) overview(v *visit) {
 	var body struct {
 		overviewAnswer
@@ -53,7 +53,7 @@ func (c *Console) overview(v *visit) {
 	c.show(v, http.StatusOK, "overview")
 }
 
-// The fields are those that the page shows. A field that is added to a type below must be added to its document.
+// The document has the fields that the page shows. A field that is added to a type below must be added to its document.
 const webhooksDocument = `{ admin { webhooks {
 	name url away totals sources state createdAt secrets waiting dead oldestUnsentAt retryAt lastSuccessAt lastFailureAt lastError
 } } }`
@@ -62,7 +62,7 @@ const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters
 	userId key version attempts firstAt deadAt status error
 } } }`
 
-// DeadLetters is read by a document of its own, hence no JSON.
+// webhook is one webhook as the page shows it. DeadLetters is read by a document of its own, so it is not in the JSON.
 type webhook struct {
 	Name, URL, State string
 	Away, Totals     bool
@@ -85,12 +85,12 @@ type deadLetter struct {
 	Status                      *int
 }
 
-// webhooks is the page without an act.
+// webhooks shows the page without the outcome of an act.
 func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
 
-// showWebhooks shows all webhooks, each with its newest dead letters, after an act too: the status is that of the act. A page
-// that is sent by a form is no redirect: the outcome belongs to it, and reloading it would act again only if the browser asks
-// and the operator agrees.
+// showWebhooks shows all webhooks, each with its newest dead letters. After an act, status is that of the act. The answer to a
+// form is this page and not a redirect, because the page shows the outcome. Reloading it repeats the act only after the browser
+// has asked and the operator has agreed.
 func (c *Console) showWebhooks(v *visit, status int) {
 	var answer struct {
 		Admin *struct{ Webhooks []webhook }
@@ -100,14 +100,14 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	if answer.Admin != nil {
 		list = answer.Admin.Webhooks
 	}
-	// The letters are those of the newest 50 users: whoever needs more has the API.
+	// A page shows the dead letters of the newest 50 users. The API has the others.
 	for i := range list {
-		// Before the page is made: an address can hold a secret of the receiver.
+		// The address is shortened before the template sees it, because it can contain a secret of the receiver.
 		list[i].URL = shownURL(list[i].URL)
 		if list[i].Dead == 0 {
 			continue
 		}
-		// One more document for each webhook that has some: mostly none.
+		// One more document for each webhook with dead letters. Most have none.
 		var letters struct {
 			Admin *struct{ WebhookDeadLetters []deadLetter }
 		}
@@ -116,13 +116,13 @@ func (c *Console) showWebhooks(v *visit, status int) {
 			list[i].DeadLetters = letters.Admin.WebhookDeadLetters
 		}
 	}
-	// An empty list is shown as such: a fault above it says if it could not be read.
+	// A list that could not be read is shown empty, with a fault above it.
 	v.page.Title, v.page.Here, v.page.Body = "Webhooks", root+"/webhooks", list
 	c.show(v, status, "webhooks")
 }
 
-// testWebhook sends one event now, and says what the receiver answered. Its own failure is an outcome and no error of the
-// page. The status of the page is that of the mutation, so a refused test is 200.
+// testWebhook sends one event now, and shows the receiver's answer. The status of the page is that of the mutation: if the
+// receiver refuses the test, the page shows that and has status 200.
 func (c *Console) testWebhook(v *visit) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
@@ -134,7 +134,7 @@ func (c *Console) testWebhook(v *visit) {
 		}
 	}
 	status := c.do(v, `mutation ($name: String!) { testWebhook(input: {name: $name}) { accepted status error tookMs } }`, map[string]any{"name": name}, &answer)
-	// Neither if the mutation was refused: do has set the error of the page.
+	// tested is nil if the mutation was refused: then do has set the error of the page.
 	if tested := answer.TestWebhook; tested != nil && tested.Accepted {
 		v.page.Notice = fmt.Sprintf("The receiver of %s accepted the test after %d ms.", name, tested.TookMs)
 	} else if tested != nil && tested.Error != nil {
@@ -159,8 +159,8 @@ func (c *Console) replayWebhook(v *visit) {
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status of the page that shows its outcome: that of the first error. Only the first
-// error is shown: each document here has one mutation. What it read stays in into.
+// do executes a mutation, and returns the status for the page that shows its outcome: that of the first error. Only the first
+// error is shown, because each document here has one mutation. The data of the answer is in into.
 func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
@@ -182,8 +182,8 @@ type act struct {
 	Action, Outcome              string
 }
 
-// acts shows the acts of operators, the newest first. The cursor of a page is in its address, and has no secret. Looking at
-// acts is recorded nowhere.
+// acts shows the acts of operators, the newest first. The cursor of a page is in its address, and contains no secret. Reading
+// acts is not recorded as an act.
 func (c *Console) acts(v *visit) {
 	var answer struct {
 		Admin *struct {
@@ -194,7 +194,7 @@ func (c *Console) acts(v *visit) {
 			}
 		}
 	}
-	// Absent and not null or empty: an empty cursor would be a wrong one.
+	// Without a cursor the variable is absent: an empty cursor would be refused as a wrong one.
 	variables := map[string]any{}
 	after := v.r.URL.Query().Get("after")
 	if after != "" {
@@ -206,7 +206,7 @@ func (c *Console) acts(v *visit) {
 		Late bool   // it is not the first page
 	}
 	status := http.StatusOK
-	// A wrong cursor is the reader's mistake, and is shown as an error and not as a part that is missing.
+	// A wrong cursor is a mistake in the address. It is shown as an error of the page and not as a part that could not be read.
 	if errs := c.cfg.Execute(v.ctx, actsDocument, variables, &answer); len(errs) > 0 {
 		status, v.page.Error = statusOf(errs[0]), said(errs[0])
 	} else {
@@ -215,14 +215,14 @@ func (c *Console) acts(v *visit) {
 			body.Next = *answer.Admin.Acts.Cursor
 		}
 	}
-	// Then the page links to the newest acts again.
+	// A later page links back to the newest acts.
 	body.Late = after != ""
 	v.page.Title, v.page.Here, v.page.Body = "Acts", root+"/acts", body
 	c.show(v, status, "acts")
 }
 
-// asUser is a context in which a user is observed: it reads what they would see, without a visit. The scopes are those of an
-// application that acts for the user. The subject stays the operator's, for whatever is recorded. Nothing but reads is
+// asUser returns a context that observes a user: it reads what they would see, without a visit. The scopes are those of an
+// application that acts for the user. The subject stays the operator's, so that records name the operator. Only reads are
 // executed with it.
 func asUser(v *visit, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}

@@ -29,7 +29,8 @@ func (c *Console) forOperators(serve func(*visit)) http.HandlerFunc {
 	}
 }
 
-// operator is the operator of a request. An error is UNAUTHENTICATED or FORBIDDEN, or whatever kept the keys from being read.
+// operator returns the operator of a request. The error is UNAUTHENTICATED, FORBIDDEN, or the reason why the keys that verify
+// tokens could not be read.
 func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	token := ""
 	// No cookie is the same as an empty one.
@@ -37,7 +38,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 		token = cookie.Value
 	}
 	switch {
-	// Only a server that believes every token anyway signs an operator in by itself.
+	// Only development mode, which accepts any token, signs an operator in without one.
 	case token == "" && c.cfg.Development:
 		token = developer
 	case token == "":
@@ -47,7 +48,7 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	return viewer, err
 }
 
-// admit checks a token. It must have the scope admin itself: acting for a user gives no such right.
+// admit checks a token. The token itself must have the scope admin: acting for a user does not give it.
 func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
 	// The scopes are those of the token itself. A user's own token never has this one.
@@ -65,8 +66,8 @@ func (c *Console) refuse(w http.ResponseWriter, err error) {
 	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: said(err)})
 }
 
-// signIn checks the token of the form and puts it into the cookie. The answer is a redirect, so that reloading the page sends
-// no token. A token that is refused is not stored, and not repeated in the page.
+// signIn checks the token of the form and puts it into the cookie. The answer is a redirect, so that reloading the page does not
+// send the form again. A token that is refused is neither stored nor repeated in the page.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token")) // of the body alone: an address must not hold a token
 	switch {
@@ -88,8 +89,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, root, http.StatusSeeOther)
 }
 
-// signOut drops the cookie. The token itself is valid as long as before. It needs no valid token: somebody whose token has
-// expired can sign out too.
+// signOut drops the cookie. It does not revoke the token. It works without a valid token, so that an operator with an expired
+// token can sign out too.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	cookie := c.cookie(r, "")
 	cookie.MaxAge = -1
@@ -97,8 +98,8 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	c.write(w, http.StatusOK, "sign-in", page{Title: "Sign in", Notice: "You are signed out."})
 }
 
-// cookie is a cookie that is sent to the console alone, and with no request from another site. It is not marked Secure over
-// plain HTTP, as behind an operator's own proxy: a browser would not store it.
+// cookie makes a cookie that is sent to the console alone, and with no request from another site. Over plain HTTP it is not
+// marked Secure, because a browser would not store it.
 func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: root, HttpOnly: true, SameSite: http.SameSiteStrictMode,

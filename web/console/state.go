@@ -2,8 +2,8 @@ package console
 
 import "time"
 
-// State is what a node knows beyond GraphQL. It is made for each view of the page, and holds no secret: errors of engines are
-// reduced to a fault.
+// State is what a node knows beyond GraphQL. It is made for each request of the page, and holds no secret: each error of an engine
+// is reduced to a short fault.
 type State struct {
 	Node   string
 	Ready  string // what /readyz says
@@ -16,14 +16,14 @@ type State struct {
 	Faults  []string // parts that could not be read
 }
 
-// Engine is the database or Redis. Took is how long the question took, also without an answer.
+// Engine is the database or Redis. Took is the duration of its health check, whether it answered or not.
 type Engine struct {
 	Name, Kind string
 	Fault      string // "" while it answers and takes writes
 	Took       time.Duration
 }
 
-// Node is one node, by its last heartbeat. A node that died is silent until its row is dropped.
+// Node is one node as of its last heartbeat. A node that died stays in the list, silent, until its row is dropped.
 type Node struct {
 	Name   string
 	Self   bool
@@ -32,7 +32,7 @@ type Node struct {
 	Ahead  time.Duration // of its clock
 }
 
-// Kind is the jobs of a kind. Dead ones wait for an operator.
+// Kind counts the jobs of one kind. Dead jobs wait for an operator.
 type Kind struct {
 	Name                           string
 	Waiting, Running, Failed, Dead int

@@ -9,14 +9,14 @@ import (
 	"tidings/services"
 )
 
-// userDocument needs the scope ingest, and viewDocument is what the user themselves would see; asUser has both rights.
+// userDocument needs the scope ingest, and viewDocument reads what the user would see; asUser gives both rights.
 const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
 	badges { version quiet total { value display precision asOf } dots { name lit } }
 	unread { source count { value display inTotal precision asOf } }
 } }`
 
-// Lists have their first 20, which a support case needs; the page says where one goes on.
+// Each list has its first 20 items, enough for a support case. The page says if a list goes on.
 const viewDocument = `{ viewer {
 	badgeExplained { source part count { value precision } items { nodeId at count clearedBy } }
 	homeFeed(first: 20) { edges { node { id author { key name } body publishedAt } } end }
@@ -28,7 +28,7 @@ const viewDocument = `{ viewer {
 } }`
 
 // The types below are the parts of these documents that the page shows.
-// Value is nil for a count that is not known at all; Display is then what an app would show.
+// Value is nil for a count that is unknown; Display is then the text that an app would show.
 type badgeCount struct {
 	Value     *int
 	Display   string
@@ -37,7 +37,7 @@ type badgeCount struct {
 	AsOf      *time.Time
 }
 
-// One user of users(keys), which is null for a key that nobody has.
+// userAnswer is one entry of users(keys); the entry is null for a key without a user.
 type userAnswer struct {
 	User struct {
 		ID, Key string
@@ -52,17 +52,17 @@ type userAnswer struct {
 			Lit  bool
 		}
 	}
-	// One for each source, in the order of the API.
+	// Unread has one entry for each source, in the order of the API.
 	Unread []struct {
 		Source string
 		Count  badgeCount
 	}
 }
 
-// Only whether a list goes on: the page has no paging.
+// more says whether a list goes on. The page has no links to further pages of a list.
 type more struct{ HasNextPage bool }
 
-// Mutes, blocks and hides have one form in the API. Until is of mutes alone.
+// restrictions is a list of mutes, blocks or hides, which have one shape in the API. Only mutes have Until.
 type restrictions struct {
 	Edges []struct {
 		Since time.Time
@@ -72,7 +72,7 @@ type restrictions struct {
 	PageInfo more
 }
 
-// Each list is nil if it could not be read, and the others are shown.
+// viewAnswer is what the user would see. A list is nil if it could not be read; the page then shows the others.
 type viewAnswer struct {
 	BadgeExplained []struct {
 		Source string
@@ -85,7 +85,7 @@ type viewAnswer struct {
 			ClearedBy string
 		}
 	}
-	// End says why the feed ends, or nothing while it goes on.
+	// End is the reason why the feed ends, or empty while it goes on.
 	HomeFeed *struct {
 		Edges []struct {
 			Node struct {
@@ -99,7 +99,7 @@ type viewAnswer struct {
 		}
 		End *string
 	}
-	// Seen and Read are two marks: the first clears the number, the second the row.
+	// Seen takes a row out of the badge's number, and Read marks the row itself.
 	Notifications *struct {
 		Edges []struct {
 			Node struct {
@@ -112,7 +112,7 @@ type viewAnswer struct {
 		}
 		PageInfo more
 	}
-	// Both counts are the user's own, also of a conversation that they have muted.
+	// Both counts are the user's own, and are given for a muted conversation too.
 	Conversations *struct {
 		Edges []struct {
 			Node struct {
@@ -128,12 +128,12 @@ type viewAnswer struct {
 	Mutes, Blocks, Hides *restrictions
 }
 
-// shownItems is how many items behind a count the page lists.
-// The explanation may have more; the page then says how many it leaves out.
+// shownItems is the most items behind a count that the page lists.
+// If the explanation has more, the page says how many it leaves out.
 const shownItems = 50
 
-// users shows a user who is named in the address, or the form to name one. The name is not in the page's links: only an
-// operator who types it looks at a person. The act is recorded with its outcome, also if there is no such user.
+// users shows the user whose key or ID is in the address, or the form to enter one. Each look at a user is recorded as an act with
+// its outcome, even if there is no such user.
 func (c *Console) users(v *visit) {
 	named := strings.TrimSpace(v.r.URL.Query().Get("user"))
 	if named == "" {
@@ -150,41 +150,41 @@ func (c *Console) users(v *visit) {
 	c.showUser(v, named, err)
 }
 
-// keyOf is the key of a user who is named by a key or an ID. A text that can be read as an ID is one. A key may contain a
-// colon, so a text that begins with user: is the ID first.
+// keyOf returns the key of a user who is named by a key or an ID. A key may contain a colon, so a text that begins with "user:"
+// can be either. It counts as an ID if it parses as one.
 func keyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
 	}
-	// The error says what keys look like.
+	// The error describes a valid key.
 	if err := services.CheckUserKey(named); err != nil {
 		return "", err
 	}
 	return named, nil
 }
 
-// userBody is the page of a user. View is empty if what they see could not be read. Named is what the operator typed.
+// userBody is the body of the page of a user. View is empty if it could not be read. Named is what the operator typed.
 type userBody struct {
 	Named string
 	Found *userAnswer // nil: no user was requested
 	View  viewAnswer
 }
 
-// lookUp reads a user, and what they would see, into the page. NOT_FOUND if there is no such user: reading as an unknown user
-// would create them. Its error is the outcome of the act that is recorded. It fills the body of the visit's page and does not
-// write it.
+// lookUp reads a user, and what they would see, into the body of the visit's page; it does not write the page. The error is
+// NOT_FOUND if there is no such user: then viewDocument is not executed, because that would create them. The error is also the
+// outcome of the recorded act.
 func (c *Console) lookUp(v *visit, key string) error {
 	var found struct{ Users []*userAnswer }
-	// From here on everything is read as the user, and as no visit of theirs.
+	// From here on everything is read as the user, without counting as a visit.
 	observed := asUser(v, key)
 	if !c.read(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
 		return services.Errorf(services.Unavailable, "The user cannot be read now.")
 	}
-	// The answer has a place for each key, and null in it for nobody.
+	// The answer has an entry for each key: null if no user has the key.
 	if len(found.Users) != 1 || found.Users[0] == nil {
 		return services.Errorf(services.NotFound, "There is no user %s.", services.Quote(key))
 	}
-	// As a second document, which needs a user who exists.
+	// This is a second document because it needs a user who exists.
 	var seen struct{ Viewer *viewAnswer }
 	c.read(v, observed, viewDocument, nil, &seen)
 	body := userBody{Found: found.Users[0]}
@@ -195,17 +195,17 @@ func (c *Console) lookUp(v *visit, key string) error {
 	return nil
 }
 
-// showUser shows what lookUp read. named stays in the form, also when nobody was found. It is also what follows a recount.
+// showUser shows what lookUp read, also after a recount. named stays in the form, even if no user was found.
 func (c *Console) showUser(v *visit, named string, err error) {
-	// Nothing is there if the look ended early; the form is shown all the same.
+	// There is no body if lookUp failed; the form is shown all the same.
 	body, _ := v.page.Body.(userBody)
 	body.Named = named
 	v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", body
-	// The title is in the browser's history. It tells nothing new: the address is there too, and has the name.
+	// The browser's history keeps the title. It reveals nothing new, because the history has the address too, with the name.
 	if body.Found != nil {
 		v.page.Title = "User " + body.Found.User.Key
 	}
-	// With an error there is no user, and the form stays.
+	// With an error there is no user, and only the form is shown.
 	status := http.StatusOK
 	if err != nil {
 		status, v.page.Error = statusOf(err), said(err)
@@ -213,11 +213,10 @@ func (c *Console) showUser(v *visit, named string, err error) {
 	c.show(v, status, "users")
 }
 
-// recount rebuilds a user's badges, and shows the user after it. The mutation is recorded as an act on the user, so that the
-// look needs no record of its own. An error of the mutation leaves the user unread: an ID that names nobody must not be
-// looked up.
+// recount rebuilds a user's badges and home feed, and then shows the user. The mutation is recorded as an act on the user, so
+// showing the user needs no record of its own. After an error of the mutation the user is not read: the ID may name nobody.
 func (c *Console) recount(v *visit) {
-	// The form has the ID of the user who is shown.
+	// The form contains the ID of the user that the page shows.
 	id := v.r.PostFormValue("user")
 	var answer struct{ RecountBadges *struct{ Differed []string } }
 	status := c.do(v, `mutation ($user: ID!) { recountBadges(input: {userId: $user}) { differed } }`, map[string]any{"user": id}, &answer)

@@ -18,7 +18,7 @@ var links = []struct{ Path, Name string }{
 func (c *Console) words() template.FuncMap {
 	return template.FuncMap{
 		"links": func() any { return links },
-		// A clock that is behind makes an age 0, see age.
+		// If this node's clock is behind, the age is 0: see age.
 		"ago":   func(at time.Time) string { return age(c.cfg.Now().Sub(at)) + " ago" },
 		"age":   age,
 		"ms":    func(ms int64) string { return age(time.Duration(ms) * time.Millisecond) },
@@ -45,8 +45,8 @@ func orDash(text *string) string {
 // read: an operator finds them again in its documentation.
 func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
 
-// age is a duration for people: one unit, two digits or more of it, so that what matters is seen at a glance. Negative ones
-// are 0. It changes the unit late, so that 90 s do not become 1 min.
+// age formats a duration for people in one unit, with two digits or more so that it can be read at a glance. It changes the unit
+// late: 90 s do not become 1 min. Negative durations are shown as 0.
 func age(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:
@@ -61,8 +61,8 @@ func age(d time.Duration) string {
 	return strconv.FormatInt(int64(d.Hours()/24), 10) + " days"
 }
 
-// number is the value of a metric: whole numbers without a point, as most are. 1e15 is well within what a float64 holds
-// exactly.
+// number formats the value of a metric. Most are whole numbers, which are written without a decimal point. Every whole number
+// below 1e15 is exact in a float64.
 func number(value float64) string {
 	if value == math.Trunc(value) && math.Abs(value) < 1e15 {
 		return strconv.FormatInt(int64(value), 10)
@@ -70,8 +70,8 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'f', 3, 64)
 }
 
-// shownURL is the scheme and the host of an address: the rest may be a secret of the receiver. A user and a password before
-// the host are left out with it.
+// shownURL returns the scheme and the host of an address. The rest, including a user and a password before the host, is left out
+// because it may be a secret of the receiver.
 func shownURL(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" {

@@ -32,7 +32,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// Of an address only what cannot be a secret is shown.
+// Only the parts of an address that cannot be a secret are shown.
 func TestShownURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://example.com": "https://example.com", "https://example.com/": "https://example.com", "http://127.0.0.1:80/a/hush": "http://127.0.0.1:80/…",
@@ -58,7 +58,7 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// An error of the program keeps its words for the log; the others are said.
+// A page does not show the text of an internal error, which is for the log. It shows that of other errors.
 func TestErrorsOnPages(t *testing.T) {
 	if got := said(errors.New("postgres://ann:hush@host failed")); strings.Contains(got, "hush") {
 		t.Errorf("the page says %q", got)
@@ -78,7 +78,7 @@ func TestErrorsOnPages(t *testing.T) {
 	}
 }
 
-// A page that cannot be made is an error and no half of a page.
+// A page that cannot be made is answered with an error, never with half a page.
 func TestAPageThatCannotBeMade(t *testing.T) {
 	made := &Console{cfg: Config{Log: slog.New(slog.DiscardHandler)}, pages: parsed(&Console{})}
 	w := httptest.NewRecorder()
