@@ -181,8 +181,8 @@ func TestOperationsOnOtherDays(t *testing.T) {
 	}
 }
 
-// GraphiQL stores an edit some time after it was made. An operation that is opened at that moment arrives complete in its own tab,
-// and the edit stays in the tab in which it was made.
+// GraphiQL stores an edit some time after it was made. An operation that is opened at that moment arrives complete in its own
+// tab, and the edit stays in the tab in which it was made.
 func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 	t.Parallel()
 	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})

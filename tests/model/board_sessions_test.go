@@ -102,8 +102,8 @@ func TestHowLongSessionsLive(t *testing.T) {
 	}
 }
 
-// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer. Later
-// pages of a session need it, also on a node that has just started.
+// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer.
+// Later pages of a session need it, also on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}

@@ -58,7 +58,8 @@ func (e *everything) unlist(t *rapid.T) {
 	e.N.Settle()
 }
 
-// touch marks a view as seen up to its newest item, or up to an earlier time as a late device does. The answer has the new badges.
+// touch marks a view as seen up to its newest item, or up to an earlier time as a late device does. The answer has the new
+// badges.
 func (e *everything) touch(t *rapid.T) {
 	person, key := e.Person(t, "person"), rapid.SampledFrom(worldViews).Draw(t, "view")
 	var upTo time.Time

@@ -63,8 +63,8 @@ func (p *panel) agrees() error {
 	return nil
 }
 
-// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified. A list was
-// shown after the kill; a mark up to its newest item covers no item that came later.
+// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified. A list
+// was shown after the kill; a mark up to its newest item covers no item that came later.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)

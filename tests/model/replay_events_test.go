@@ -133,8 +133,8 @@ func (h *history) markNotifications() {
 	}
 }
 
-// undoes reports whether an event is an undo. If its mark had nothing to mark, a live undo is a CONFLICT. An undo of the past waits
-// for events that may be reported later, and then changes nothing either.
+// undoes reports whether an event is an undo. If its mark had nothing to mark, a live undo is a CONFLICT. An undo of the past
+// waits for events that may be reported later, and then changes nothing either.
 func undoes(event map[string]any) bool {
 	_, is := event["do"].(map[string]any)["undoMarkAllRead"]
 	return is

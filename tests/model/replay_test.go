@@ -222,8 +222,8 @@ func expiring(cfg *node.Config) {
 	cfg.NotifyFor = []string{"LIKE=1", "FOLLOW=2"}
 }
 
-// A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported live:
-// the same numbers, lists, orders and times for everyone. The numbers also equal those of the facts.
+// A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported
+// live: the same numbers, lists, orders and times for everyone. The numbers also equal those of the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayed {

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// stream is one node's change stream, of which a test waits for totals of ann.
+// stream is a node and its change stream, in which a test follows the changes of ann.
 type stream struct {
 	*world.Node
 	t     *testing.T
@@ -25,7 +25,7 @@ func streaming(t *testing.T) stream {
 	return stream{n, t, &world.Changes{}}
 }
 
-// does runs an operation, and waits until the stream has a total of ann.
+// does runs an operation, and waits until ann's last change in the stream has this total.
 func (s stream) does(as, operation string, total int) {
 	s.t.Helper()
 	s.Must(as, operation, nil, nil)
@@ -37,7 +37,8 @@ func (s stream) does(as, operation string, total int) {
 	})
 }
 
-// says is what a reader at a position finds of ann: the source and the category of the cause, "" for a silent change.
+// says checks the change of ann that a reader at the position after finds: source is the source and the part of its cause, or ""
+// for a silent change. It returns the position after it.
 func (s stream) says(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := changesPage(s.Node, 100, after)
@@ -67,7 +68,7 @@ func (s stream) talk() (id string) {
 	return made.CreateConversation.Conversation.ID
 }
 
-// An alert that nobody has heard outlives the end of what was unread in silence beside it.
+// A reader who has not heard an alert still finds it after items that were unread in silence beside it are seen.
 func TestAnAlertOutlivesSilentItems(t *testing.T) {
 	s := streaming(t)
 	_, start, _ := changesPage(s.Node, 100, "")
@@ -84,7 +85,7 @@ func TestAnAlertOutlivesSilentItems(t *testing.T) {
 	s.says("the message was read, after it was heard", end, "")
 }
 
-// What was read, withdrawn or recalled before it was heard alerts nobody, whatever else is unread.
+// An item that was read, withdrawn or recalled before a reader heard of it alerts nobody, even if other items are unread.
 func TestNothingAlertsThatIsGone(t *testing.T) {
 	s := streaming(t)
 	_, start, _ := changesPage(s.Node, 100, "")
@@ -99,7 +100,7 @@ func TestNothingAlertsThatIsGone(t *testing.T) {
 	s.does("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
 	s.says("a message that was read", heard, "")
 
-	other := s.Publish("ann", "another post") // within one category the newest item tells
+	other := s.Publish("ann", "another post") // within one category the newest item decides
 	s.does("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
 	s.says("a second like", heard, "NOTIFICATIONS LIKE")
 	s.does("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
@@ -110,7 +111,7 @@ func TestNothingAlertsThatIsGone(t *testing.T) {
 	s.says("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
 }
 
-// Whoever has never opened the application hears of what is theirs: it is what an icon or an alert is for.
+// A user who has never opened the application still gets alerts of their items: icons and alerts are for such users.
 func TestWhoWasNeverSeenIsTold(t *testing.T) {
 	s := streaming(t)
 	_, heard, _ := changesPage(s.Node, 100, "")
@@ -149,7 +150,7 @@ func TestWhoWasNeverSeenIsTold(t *testing.T) {
 	}
 }
 
-// What was said in a conversation while it was muted alerts nobody when the mute ends; what is said afterwards does.
+// Messages that were sent while a conversation was muted alert nobody when the mute ends. Later messages do.
 func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s := streaming(t)
 	_, start, _ := changesPage(s.Node, 100, "")
@@ -178,7 +179,8 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s.says("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
-// Whoever marks what they have read as unread is not alerted by it, though the conversation's last message, their own, was never reported.
+// A user who marks a read message as unread gets no alert by that, although the conversation's last message, their own, was never
+// reported.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
 	s := streaming(t)
 	_, heard, _ := changesPage(s.Node, 100, "")

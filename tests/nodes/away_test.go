@@ -12,8 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// An alert that comes once the last socket of its user is closed is loud, and comes at once; one that came before is shown by the socket
-// and not sent while it is open.
+// An item that arrives after the user's last socket is closed alerts, without delay. An item that arrives while a socket is open
+// is shown by the socket; no event is sent for it while the socket is open.
 func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	events := make(chan alert, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	}
 }
 
-// The same holds for browsers, here of a user whose socket showed nothing.
+// Browsers alert in the same way. This user's socket showed nothing.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	n, push := pushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
 	phone{push.Browser("phone"), n}.register("ann")
@@ -76,7 +76,7 @@ func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	})
 }
 
-// visit opens a socket of ann, whose presence it waits for. leave closes it, and waits until she is away.
+// visit opens a socket of ann, and waits until Redis has her as present. leave closes the socket, and waits until she is away.
 func visit(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
 	ann := n.NumbersOf("ann")

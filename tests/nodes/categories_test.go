@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// told is what a user sees of the host application's categories.
+// told is the part of a user's view that shows the host application's categories.
 type told struct {
 	Viewer struct {
 		Badges struct {
@@ -50,7 +50,7 @@ type told struct {
 	}
 }
 
-// counts prints the host application's counts: name=value, and what is special about it.
+// counts prints the counts of the host application's categories: name=value, then the display if it differs, "out" and "older".
 func (v told) counts() string {
 	var shown []string
 	sum := 0
@@ -76,7 +76,7 @@ func (v told) counts() string {
 	return fmt.Sprintf("total %d of %d: %s", v.Viewer.Badges.Notifications.Total.Value, sum, strings.Join(shown, ", "))
 }
 
-// hostWalk asks a node as the host application, as an operator and as users.
+// hostWalk sends requests to a node as the host application, as an operator and as users.
 type hostWalk struct{ *world.Node }
 
 func (n hostWalk) sees(user, want string) (v told) {
@@ -103,8 +103,8 @@ func (n hostWalk) notify(input map[string]any) string {
 	return data.Notify.HostNotificationID
 }
 
-// The host application defines categories, notifies 10,000 users at once, and users count, list, mark and undo, until the category is
-// removed and its name is free again.
+// The host application defines categories and notifies 10,000 users at once. Users count, list, mark and undo, until the category
+// is removed and its name is free again.
 func TestCategoriesOfTheHost(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -135,7 +135,7 @@ func walkCategories(t *testing.T, n hostWalk) {
 	event := map[string]any{"key": "k1", "do": map[string]any{"notify": map[string]any{"category": "orders", "to": users, "title": "sent", "ref": "o/1",
 		"groupKey": "o1", "actorId": "user:u0003", "url": "https://example.com/o1", "data": map[string]any{"n": 1}}}}
 	var ids [2]string
-	for i := range ids { // repeated, it is the same
+	for i := range ids { // the repetition has the same result
 		var data struct {
 			Ingest struct {
 				Results []struct {
@@ -178,7 +178,7 @@ func walkCategories(t *testing.T, n hostWalk) {
 	walkRemoval(t, n)
 }
 
-// walkMarks marks on one user, and shows another user's and another category's counts beside it.
+// walkMarks marks notifications of single users as seen, and checks that the counts of other users and categories stay.
 func walkMarks(t *testing.T, n hostWalk) {
 	n.notify(map[string]any{"category": "orders", "to": []string{"user:u0000"}, "title": "arrived", "groupKey": "o1"})
 	v := n.sees("u0000", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
@@ -208,7 +208,7 @@ func walkMarks(t *testing.T, n hostWalk) {
 	n.sees("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 }
 
-// walkRemoval removes categories, whose names are then free.
+// walkRemoval removes categories. Their names are free afterwards.
 func walkRemoval(t *testing.T, n hostWalk) {
 	n.Must("boss:admin", `mutation{a:removeCategory(input:{name:"promo"}){name} b:removeCategory(input:{name:"orders"}){name}}`, nil, nil)
 	if v := n.sees("u0000", "total 0 of 0: quiet=0 out"); len(v.Viewer.Notifications.Nodes) != 2 {

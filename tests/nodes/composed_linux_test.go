@@ -16,8 +16,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The deployment of deploy/compose serves requests, sockets and event streams through its proxy; it goes on when a node is killed,
-// and no request fails while a node drains.
+// The deployment of deploy/compose serves requests, sockets and event streams through its proxy. It goes on when a node is
+// killed, and no request fails while a node drains.
 func TestTheComposedDeployment(t *testing.T) {
 	c := compose(t)
 	c.must("author", `mutation{setProfile(input:{name:"Author"}){user{name}}}`, nil)
@@ -66,7 +66,7 @@ func TestTheComposedDeployment(t *testing.T) {
 			t.Errorf("request %d after the end of a node: %v", i, err)
 		}
 	}
-	open() // what was on the node connects again, as the rest might
+	open() // the devices of the killed node must connect again; here all devices do
 	show()
 	c.start("node-1")
 	c.ready("node-1")
@@ -78,13 +78,13 @@ func TestTheComposedDeployment(t *testing.T) {
 	})
 	show()
 	c.drains(devices, publish)
-	c.stream("reader") // the client of a stream that was refused finds the other node now
+	c.stream("reader") // a client whose stream was refused now gets the other node
 	for _, device := range devices {
 		device.Shows(t, world.Convergence, posts, 0)
 	}
 }
 
-// countsAddresses: the nodes count each client's sockets by the client's own address, and not by the proxy's.
+// countsAddresses checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
 func (c *composition) countsAddresses() {
 	c.t.Helper()
 	one, refused := c.client(), 0
@@ -103,7 +103,7 @@ func (c *composition) countsAddresses() {
 	}
 }
 
-// reports sends a report of nearly 1 MB, which is the limit of the node and of the proxy.
+// reports sends a batch of events of nearly 1 MB, which is the limit of the node and of the proxy.
 func (c *composition) reports() {
 	c.t.Helper()
 	var events []map[string]any
@@ -119,8 +119,8 @@ func (c *composition) reports() {
 	}
 }
 
-// drains ends a node while people publish, read and connect. The devices on it are asked to connect again, find the other node at
-// once, and show what is so.
+// drains ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
+// and asks them to connect again; they get the other node at once.
 func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	t := c.t
 	t.Helper()
@@ -195,7 +195,7 @@ func (c *composition) drains(devices []*world.Watch, publish func() error) {
 	}
 }
 
-// connects opens a socket, and gives it up: one that is refused is lost time for a person.
+// connects opens a socket and closes it. A refusal is an error, because it would cost a person time.
 func (c *composition) connects() error {
 	status, leave := c.upgrade(c.client())
 	defer leave()
@@ -205,8 +205,8 @@ func (c *composition) connects() error {
 	return nil
 }
 
-// streams opens an event stream, and gives it up. It is a POST, which the proxy sends once: a draining node refuses it with 503, and
-// says when to try again.
+// streams opens an event stream and closes it. A stream is a POST, which the proxy sends to one node only. So a draining node may
+// refuse it with 503 and a time to try again.
 func (c *composition) streams() error {
 	network := net.Dialer{LocalAddr: c.client()}
 	client := http.Client{Transport: &http.Transport{DialContext: network.DialContext}}
@@ -225,7 +225,8 @@ func (c *composition) streams() error {
 	return fmt.Errorf("an event stream got %s, to be tried again after %q s", response.Status, response.Header.Get("Retry-After"))
 }
 
-// upgrade opens a socket from an address. It returns the status, and what closes the socket before the test's end does.
+// upgrade opens a socket from an address. It returns the status, and a function that closes the socket; the test's end closes it
+// too.
 func (c *composition) upgrade(from net.Addr) (status int, leave func()) {
 	c.t.Helper()
 	network := net.Dialer{LocalAddr: from}
@@ -266,7 +267,7 @@ func (c *composition) openStream(client *http.Client, user string) (*http.Respon
 	return client.Do(request)
 }
 
-// until reads events until one shows so many posts. It arrives while the stream is open: nothing buffers it.
+// until reads events until one shows this number of posts. The event arrives while the stream is open, so nothing buffers it.
 func (c *composition) until(events *bufio.Scanner, posts int) {
 	c.t.Helper()
 	for events.Scan() {

@@ -26,16 +26,16 @@ import (
 	"tidings/tests/world"
 )
 
-// composition is what deploy/compose starts, outside of containers: the commands, environments and the proxy's configuration as
-// they stand in the files, with addresses of this machine in place of the names of services.
+// composition is the deployment of deploy/compose without containers: the commands, the environments and the proxy's
+// configuration of its files, with addresses of this machine in place of the names of services.
 type composition struct {
 	t        *testing.T
-	network  string // of the addresses: 127.A.B
+	network  string // the first three parts of all addresses: 127.A.B
 	services map[string]service
 	image    map[string]string // the environment of the image
 	database string
 	nodes    map[string]*world.Process
-	URL      string // of the proxy
+	URL      string // the proxy's URL
 
 	mu   sync.Mutex
 	next int // the last part of the next client's address
@@ -47,12 +47,12 @@ type service struct {
 	Command     string
 }
 
-// hosts are the last parts of the addresses of services. Clients come after them.
+// hosts are the last parts of the addresses of services. Those of clients are higher.
 var hosts = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
 const firstClient = 100
 
-// compose starts all of it.
+// compose starts all services.
 func compose(t *testing.T) *composition {
 	t.Helper()
 	// Each test binary has a network of its own, so that the files' ports are free.
@@ -77,7 +77,7 @@ func compose(t *testing.T) *composition {
 	}
 	c.cluster()
 	c.database = sqltest.NewServer(t).Database(t)
-	for _, name := range []string{"node-1", "node-2"} { // both make the tables, at once
+	for _, name := range []string{"node-1", "node-2"} { // both nodes create the tables, at the same time
 		c.start(name)
 	}
 	for name := range c.nodes {
@@ -98,7 +98,7 @@ func (c *composition) file(path string) string {
 
 func (c *composition) address(name string) string { return fmt.Sprint(c.network, ".", hosts[name]) }
 
-// addressed puts addresses in place of the names of nodes and of Redis' servers.
+// addressed replaces the names of nodes and of Redis servers by addresses.
 func (c *composition) addressed(text string) string {
 	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.address)
 }
@@ -124,15 +124,16 @@ func (c *composition) run(folder, program string, arguments ...string) {
 	})
 }
 
-// redis starts a Redis of the cluster by its command of the file. Bound to one address, it also speaks from that address, as in
-// a container.
+// redis starts a Redis of the cluster with its command of the compose file. The server listens on one address and also connects
+// from that address, as in a container.
 func (c *composition) redis(name string) {
 	c.t.Helper()
 	here := c.address(name)
 	c.run(c.t.TempDir(), "/bin/sh", "-c", fmt.Sprintf("exec %s --bind %s --bind-source-addr %[2]s", c.services[name].Command, here))
 }
 
-// cluster makes the cluster by the command of the file, which the second time finds that it is there.
+// cluster creates the cluster with the command of the compose file. Run a second time, the command finds the cluster and does
+// nothing.
 func (c *composition) cluster() {
 	c.t.Helper()
 	for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
@@ -173,16 +174,16 @@ func (c *composition) start(name string) {
 			value = c.database
 		case setting == "REDIS_URL":
 			value = c.addressed(value)
-		case setting == "TIDINGS_TRUSTED_PROXIES": // nginx speaks to all addresses of this machine from the first of them
+		case setting == "TIDINGS_TRUSTED_PROXIES": // nginx connects to local addresses from 127.0.0.1
 			value = "127.0.0.1/32"
 		case setting == "TIDINGS_DATA":
 			value = c.t.TempDir()
-		case strings.HasPrefix(value, ":"): // all addresses of the container
+		case strings.HasPrefix(value, ":"): // in the container it means all addresses
 			value = c.address(name) + value
 		}
 		fmt.Fprintf(&exports, " %s='%s'", setting, value)
 	}
-	// The one setting that is not in the file: a limit that a test can reach.
+	// The compose file lacks only this setting: a limit that a test can reach.
 	c.nodes[name] = world.Launch(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
 }
 
@@ -203,7 +204,7 @@ func (c *composition) ready(name string) {
 	})
 }
 
-// metric is the sum of metrics of a node.
+// metric returns the sum of metrics of a node.
 func (c *composition) metric(node string, names ...string) (sum int) {
 	c.t.Helper()
 	response, err := http.Get("http://" + c.address(node) + ":9090/metrics")
@@ -226,18 +227,19 @@ func (c *composition) metric(node string, names ...string) (sum int) {
 	return sum
 }
 
-// sockets is how many sockets and event streams a node has open.
+// sockets returns the number of sockets and event streams that a node has open.
 func (c *composition) sockets(node string) int {
 	c.t.Helper()
 	return c.metric(node, "sockets_open", "event_streams_open")
 }
 
-// proxy starts nginx with the repository's configuration. Only its folders differ, so that it needs no rights.
+// proxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
+// special rights.
 func (c *composition) proxy() {
 	c.t.Helper()
 	path, err := exec.LookPath("nginx")
 	if err != nil {
-		path = "/usr/sbin/nginx" // Debian keeps it out of the PATH of users
+		path = "/usr/sbin/nginx" // on Debian it is not in the PATH of users
 	}
 	if _, err := os.Stat(path); err != nil {
 		c.t.Fatalf("nginx is missing, and the tests need it: apt-get install nginx")
@@ -250,7 +252,7 @@ func (c *composition) proxy() {
 		folders += fmt.Sprintf("  %s_temp_path %s/%[1]s;\n", one, folder)
 	}
 	text = strings.Replace(text, "http {\n", folders, 1)
-	for _, one := range []string{folder, filepath.Dir(folder)} { // where root starts nginx, its worker is somebody else
+	for _, one := range []string{folder, filepath.Dir(folder)} { // if root starts nginx, its worker runs as another user
 		if err := os.Chmod(one, 0o755); err != nil {
 			c.t.Fatal(err)
 		}
@@ -274,7 +276,7 @@ func (c *composition) proxy() {
 	})
 }
 
-// token is a user's, or with a scope the application's.
+// token makes a token with a subject and a scope.
 func (c *composition) token(user, scope string) string {
 	c.t.Helper()
 	claims := jwt.MapClaims{"sub": user, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()}
@@ -285,7 +287,7 @@ func (c *composition) token(user, scope string) string {
 	return token
 }
 
-// client is an address that no other client has.
+// client returns an address that no other client has.
 func (c *composition) client() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +297,7 @@ func (c *composition) client() net.Addr {
 	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.network, ".", c.next))}
 }
 
-// watch opens a device of a user, by an address of its own.
+// watch opens a device of a user, from an address of its own.
 func (c *composition) watch(user string) *world.Watch {
 	c.t.Helper()
 	return world.OpenWatchFrom(c.t, c.URL, user, c.token(user, "viewer"), c.client())
@@ -324,7 +326,7 @@ func (c *composition) ask(user, query string, variables map[string]any) (text st
 	return string(answer), err
 }
 
-// must is ask, and wants no error.
+// must is ask, but fails the test on an error.
 func (c *composition) must(user, query string, variables map[string]any) string {
 	c.t.Helper()
 	answer, err := c.ask(user, query, variables)

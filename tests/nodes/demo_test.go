@@ -15,7 +15,7 @@ import (
 	"tidings/tests/world"
 )
 
-// demoWorld is what the visitor's person sees of a demo, without IDs and times.
+// demoWorld reads the demo as the visitor's person sees it, without IDs and times.
 const demoWorld = `{ viewer {
   badges { homeFeed { value } notifications { total { value } } conversations { total { value } } liveBoard { value } announcements { value } views { value } }
   homeFeed(first: 50) { nodes { author { key name } body likeCount commentCount } }
@@ -23,7 +23,7 @@ const demoWorld = `{ viewer {
   liveBoard { nodes { title status host { key } } }
   notifications { nodes { category actorCount subject { body } } } } }`
 
-// seen reads the demo's world once no job is due: those of planned shows wait for their time.
+// seen reads the demo's world once no job is due. The jobs of planned shows are due later.
 func seen(t *testing.T, p *world.Process) (state map[string]any) {
 	t.Helper()
 	world.Converge(t, 30*time.Second, func() error {
@@ -48,7 +48,7 @@ func seen(t *testing.T, p *world.Process) (state map[string]any) {
 	return state
 }
 
-// One seed gives one world on every server; a world stays in the folder of --data and is not built twice.
+// One seed gives the same world on every server. A world stays in the folder of --data and is not built again.
 func TestTheDemoIsOneWorld(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	first := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
@@ -65,7 +65,7 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	agree(t, "a restart changed the world", second, again)
 }
 
-// agree waits until two servers show the same world: a count may be a second behind.
+// agree waits until two servers show the same world, because a count may lag by a second.
 func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	t.Helper()
 	world.Converge(t, 30*time.Second, func() error {
@@ -76,8 +76,8 @@ func agree(t *testing.T, otherwise string, one, other *world.Process) {
 	})
 }
 
-// After a restart the demo's people continue with the earlier data, also with the visitor's posts that are on no first page
-// any more.
+// After a restart the demo's people continue with the earlier data, including posts of the visitor that are no longer on a first
+// page.
 func TestTheDemoContinuesAfterARestart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	engaged := func(p *world.Process) (engaged, posts int) {
@@ -114,9 +114,9 @@ func TestTheDemoContinuesAfterARestart(t *testing.T) {
 	})
 }
 
-// The demo is ready within 3 s of a machine that has nothing else to do. On a busy one the clock says how busy it is, so that this
-// counts the processor's time until then: the start waits for nothing else but the disk, once for each of its few requests, see
-// services/demo.
+// The demo is ready within 3 s on an idle machine. On a busy machine elapsed time would measure the load, so the test measures
+// processor time until the demo is ready. That is nearly the same: the start waits only for the disk, once for each of its few
+// requests, see services/demo.
 func TestTheDemoIsReadyInAFewSeconds(t *testing.T) {
 	const most = 3 * time.Second
 	var took []time.Duration
@@ -170,7 +170,7 @@ func TestTheDemoDoesNotTouchAnotherDatabase(t *testing.T) {
 	}
 }
 
-// Redis can be emptied over HTTP in a demo and nowhere else, and there only by the demo's own page.
+// Redis can be emptied over HTTP only in a demo, and only by the demo's own page.
 func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 	flush := func(p *world.Process, header map[string]string) int {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/demo/flush", nil)

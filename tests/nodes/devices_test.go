@@ -27,7 +27,7 @@ func (p phone) variables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }
 
-// register registers the browser for a user, and returns the ID and whether that changed anything.
+// register registers the browser for a user, and returns the device's ID and whether anything changed.
 func (p phone) register(as string) (id string, changed bool) {
 	p.n.TB.Helper()
 	var done struct {
@@ -58,7 +58,7 @@ func devicesOf(n *world.Node, as string) (ids []string) {
 	return ids
 }
 
-// pushing starts a node with keys, and a push service that knows them. The change stream is not switched on.
+// pushing starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
 func pushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.Service) {
 	t.Helper()
 	private, _, err := devices.NewKeys()
@@ -77,8 +77,8 @@ func pushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicest
 	return n, devicestest.NewService(t, data.Viewer.PushKey)
 }
 
-// The icon of a closed page goes up with an alert and down in silence. A browser that another user signs in to is theirs alone, and one that
-// its push service does not know any more is removed.
+// The number on the icon of a closed page rises with an alert and falls in silence. A browser that another user registers is that
+// user's alone. A browser that its push service no longer knows is removed.
 func TestDevicesOverTheAPI(t *testing.T) {
 	n, push := pushing(t)
 	ann := phone{push.Browser("phone"), n}
@@ -110,7 +110,8 @@ func TestDevicesOverTheAPI(t *testing.T) {
 	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
 }
 
-// strangers try to see, remove or take ann's device, by every way in; the answers are those for a device that is not there.
+// strangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must be those
+// for a device that does not exist.
 func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
 	t.Helper()
 	nobodys := "device:" + strings.Repeat("A", 22)
@@ -156,7 +157,7 @@ func strangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone
 	}
 }
 
-// socket asks for ann's device over bob's socket.
+// socket queries ann's device over bob's socket.
 func socket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)
@@ -174,12 +175,12 @@ func socket(t *testing.T, n *world.Node, id string) {
 			return
 		}
 		if strings.Contains(string(text), `"error"`) {
-			return // a query is refused there
+			return // sockets may refuse queries
 		}
 	}
 }
 
-// counts reads what operators see: the numbers, in the API and the metrics, and no device of anybody.
+// counts checks the counts of devices that operators see, in the API and the metrics.
 func counts(t *testing.T, n *world.Node, push *devicestest.Service) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, "the messages are counted", func() bool {

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/world"
 )
 
-// inFiles is how often the leaver's key and texts are in SQLite's files, by file.
+// inFiles counts the occurrences of the leaver's key and texts in SQLite's files, by file.
 func inFiles(n *world.Node, url string) map[string]int {
 	n.TB.Helper()
 	found := map[string]int{}
@@ -34,8 +34,8 @@ func inFiles(n *world.Node, url string) map[string]int {
 	return found
 }
 
-// longLife adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some, as a person does in
-// years: so that pages of the file split, and are freed and used again.
+// longLife adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some, as people do
+// over years. So pages of the file are split, freed and used again.
 func longLife(l *lives) {
 	n := l.n
 	n.TB.Helper()
@@ -81,8 +81,8 @@ func longLife(l *lives) {
 	n.Settle()
 }
 
-// After an erasure the bytes of SQLite's files have nothing of the person, whatever they wrote, changed and deleted before. The file is
-// sound, and everybody else's rows are in it.
+// After an erasure, SQLite's files have no bytes of the person's key or texts, including texts that were changed or deleted
+// before. The database is intact, and has everybody else's rows.
 func TestErasureLeavesNothingInTheFiles(t *testing.T) {
 	server, url := redistest.NewServer(t), sqltest.SQLite(t)
 	n := world.StartNode(t, world.NodeOptions{Database: url, Redis: server.URL(), Manual: true, Change: changing(24 * time.Hour)})

@@ -18,7 +18,7 @@ import (
 	"tidings/tests/world"
 )
 
-// mortal is a context that ends after it was checked so many times: the work under it stops between any two steps.
+// mortal is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
 type mortal struct {
 	context.Context
 	end  context.CancelFunc
@@ -31,20 +31,20 @@ func (m *mortal) look() {
 	}
 }
 
-// Done is the channel of the context's end.
+// Done counts as a check, and returns the channel that closes at the context's end.
 func (m *mortal) Done() <-chan struct{} {
 	m.look()
 	return m.Context.Done()
 }
 
-// Err says whether the context has ended.
+// Err counts as a check, and returns an error once the context has ended.
 func (m *mortal) Err() error {
 	m.look()
 	return m.Context.Err()
 }
 
-// dying runs the due jobs of the erasure by a worker that dies after so many looks, and returns whether there was one. The lease of the dead
-// one passes.
+// dying runs a due job of the erasure on a worker that dies after looks checks of its context, and returns whether a job was due.
+// Then the clock passes the end of the job's lease.
 func dying(n *world.Node, looks int) bool {
 	n.TB.Helper()
 	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second)
@@ -57,14 +57,13 @@ func dying(n *world.Node, looks int) bool {
 	ctx := &mortal{}
 	ctx.Context, ctx.end = context.WithCancel(n.TB.Context())
 	ctx.left.Store(int64(looks))
-	_ = n.Jobs.RunJobs(ctx, claimed) // it dies
+	_ = n.Jobs.RunJobs(ctx, claimed) // ends early with an error
 	ctx.end()
 	n.Clock.Advance(31 * time.Second)
 	return true
 }
 
-// A worker that is killed between any two steps of the erasure, again and again, leaves an erasure that ends with the same counts as one
-// that nothing disturbed.
+// An erasure whose worker is killed again and again, between any two steps, ends with the same counts as an undisturbed erasure.
 func TestErasureSurvivesKills(t *testing.T) {
 	ended := func(killed bool) string {
 		server := redistest.NewServer(t)
@@ -75,7 +74,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
 		for killed && erasureNow(n, erasure.Name).State == "PENDING" {
 			if !dying(n, 5+rng.IntN(80)) {
-				n.Settle() // the other jobs, and what is due later
+				n.Settle() // runs other jobs, and jobs that are due later
 			}
 			if deaths++; deaths > 3000 {
 				t.Fatal("the erasure does not end")
@@ -97,7 +96,7 @@ func TestErasureSurvivesKills(t *testing.T) {
 	}
 }
 
-// Only operators erase, and only who is there; an open socket of the user is closed.
+// Only operators can erase a user, and only a user who exists. An open socket of the user is closed.
 func TestErasureClosesSockets(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges(leaver)

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// notOfPeople are the tables that hold nothing of a person.
+// notOfPeople are the tables without data of a person, with the reason.
 var notOfPeople = map[string]string{
 	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
@@ -23,7 +23,7 @@ var notOfPeople = map[string]string{
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
-// extraRows are rows of kinds that no act of this test makes.
+// extraRows insert rows that no act of this test makes.
 var extraRows = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
 	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('h', 31234567, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`,
@@ -37,7 +37,7 @@ var extraRows = []string{
 	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
 }
 
-// plant adds rows of the leaver.
+// plant inserts extraRows, which are rows of the leaver.
 func plant(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
@@ -93,8 +93,8 @@ func wholeLife(n *world.Node, seed uint64) *lives {
 	return l
 }
 
-// After an erasure no table and no key of Redis has the person's key, number or texts. Everybody else's counts are right without a
-// repair, and who comes with the key is new.
+// After an erasure no table and no key of Redis has the person's key, ID or texts. Everybody else's counts are right without a
+// repair. A person who comes with the same key later is a new user.
 func TestErasureLeavesNothing(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -143,7 +143,7 @@ func tablesOf(n *world.Node) []string {
 	return tables
 }
 
-// erasureNow is how far an erasure is.
+// erasureNow reads the state of an erasure.
 func erasureNow(n *world.Node, name string) erasureAnswer {
 	var data struct {
 		Admin struct{ Erasure erasureAnswer }
@@ -152,7 +152,7 @@ func erasureNow(n *world.Node, name string) erasureAnswer {
 	return data.Admin.Erasure
 }
 
-// absentAtOnce fails unless nobody reads the leaver before any job has run, and the key is refused.
+// absentAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
 func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 	n.TB.Helper()
 	if again := eraseLeaver(n); again.Name != erasure.Name || erasure.State != "PENDING" || again.State != "PENDING" {
@@ -181,7 +181,7 @@ func absentAtOnce(n *world.Node, erasure erasureAnswer, l *lives) {
 	}
 }
 
-// screens are what people look at, but for conversations: the messages of somebody who has left are recalled one after the other.
+// screens are the lists that people look at, except conversations: the messages of an erased user are recalled one by one, later.
 var screens = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
@@ -192,8 +192,8 @@ var screens = map[string]string{
 	"restrictions":        `mutes(first:50){nodes{key}} blocks(first:50){nodes{key}} hides(first:50){nodes{key}}`,
 }
 
-// After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing is left. What happens
-// while it goes on is right as well.
+// After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing of the user is
+// left. The same holds for acts during the erasure.
 func TestErasureInRandomHistories(t *testing.T) {
 	const histories = 12
 	for seed := range uint64(histories) {
@@ -223,7 +223,8 @@ func TestErasureInRandomHistories(t *testing.T) {
 	}
 }
 
-// The number can be cleared by the position that the badges name, also when what had it was the erased user's.
+// A user can clear their notifications up to the newest position in their badges, even if an erased user caused the notification
+// at that position.
 func TestNewestOfAnErasedActorClears(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`

@@ -25,7 +25,7 @@ func talk(n *world.Node, kind, ref, members, more string) talkAnswer {
 	return data.CreateConversation
 }
 
-// named is the ID of what ann finds by a ref, and what is attached to it.
+// named reads a conversation as ann, by its ID or an ID by ref, with its label and its messages.
 func named(n *world.Node, id string) string {
 	n.TB.Helper()
 	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)
@@ -35,8 +35,8 @@ func named(n *world.Node, id string) string {
 	return string(answer.Data)
 }
 
-// Who stays behind in a DIRECT conversation keeps it as it is, but for its ref: nobody can create it again, so the ref names the next
-// conversation that is created with it. A GROUP keeps its ref, because its others are members still.
+// After an erasure, the other member of a DIRECT conversation keeps it as it is, except for its ref. Nobody can create that
+// conversation again, so the ref becomes free for the next one. A GROUP keeps its ref, because it still has other members.
 func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -89,7 +89,7 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	}
 }
 
-// A ref without anything beside it leaves no row behind.
+// A label that has only a ref leaves no row behind.
 func TestErasureLeavesNoEmptyLabel(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.People("ann", leaver)

@@ -17,10 +17,10 @@ import (
 const (
 	leaver = "leaver-qzx7"
 	secret = "zqxv-secret"
-	first  = 31234567 // the leaver's number
+	first  = 31234567 // the leaver's ID
 )
 
-// lives are people who do all that there is to do, at random.
+// lives are people who do everything that the API allows, at random.
 type lives struct {
 	n                          *world.Node
 	rng                        *rand.Rand
@@ -29,7 +29,7 @@ type lives struct {
 	acts                       int
 }
 
-// newLives makes people, of whom one has a number that stands out in every table.
+// newLives makes people. One of them, the leaver, has an ID that is easy to find in every table.
 func newLives(n *world.Node, seed uint64, count int) *lives {
 	l := &lives{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
 	n.People(l.people...)
@@ -55,7 +55,7 @@ func (l *lives) one(of []string) string {
 	return of[l.rng.IntN(len(of))]
 }
 
-// text is what a person writes: unlike anything else, if it is the leaver.
+// text makes a text of a person. The leaver's texts contain secret.
 func (l *lives) text(person string) string {
 	l.acts++
 	if person == leaver {
@@ -66,10 +66,10 @@ func (l *lives) text(person string) string {
 
 var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`)
 
-// malformed are the faults of an operation that does not fit the schema.
+// malformed matches the errors of an operation that does not fit the schema.
 var malformed = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
 
-// ask does one act, which may be refused, and remembers what it made.
+// ask does one act, which may be refused, and notes the IDs of the objects that it made.
 func (l *lives) ask(as, query string) {
 	token := as
 	if strings.Contains(query, "ref:") || strings.Contains(query, "data:") {
@@ -91,7 +91,7 @@ func (l *lives) ask(as, query string) {
 	}
 }
 
-// acts are all acts of a person a, with another person b.
+// lifeActs are all acts of a person a, which may concern another person b.
 var lifeActs = []func(l *lives, a, b string) string{
 	func(l *lives, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
@@ -198,17 +198,17 @@ var lifeActs = []func(l *lives, a, b string) string{
 	func(l *lives, a, b string) string { return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}` },
 }
 
-// block is the index of the block.
+// block is the index of the block in lifeActs.
 const block = 6
 
-// hostActs are those of the host application for a person.
+// hostActs are the acts of the host application that concern a person.
 var hostActs = []string{
 	`sendSiteMessage(input:{title:"hello",content:"from us",to:["user:%[1]s","user:ann"]}){__typename}`,
 	`setSegments(input:{userId:"user:%[1]s",segments:["beta"]}){__typename}`,
 	`raiseDot(input:{name:"shop"}){name}`,
 }
 
-// act does one act of a person.
+// act does one act of a person: index i in lifeActs, followed by hostActs.
 func (l *lives) act(i int, a string) {
 	b := l.one(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
 	if i < len(lifeActs) {
@@ -218,7 +218,7 @@ func (l *lives) act(i int, a string) {
 	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
 }
 
-// live does acts of anybody, half of them the leaver's.
+// live does random acts of everybody; the leaver does more than the others.
 func (l *lives) live(count int) {
 	for range count {
 		person := l.one(l.people)
@@ -227,7 +227,7 @@ func (l *lives) live(count int) {
 		}
 		i := l.rng.IntN(len(lifeActs) + len(hostActs))
 		if i == block && l.rng.IntN(4) > 0 {
-			continue // a block ends much of what is there
+			continue // a block ends follows and conversations, so it must be rare
 		}
 		l.act(i, person)
 	}
@@ -243,7 +243,7 @@ type erasureAnswer struct {
 
 const erasureFields = `erasure{name state beganAt doneAt removed{kind count}}`
 
-// eraseLeaver begins the erasure.
+// eraseLeaver begins the erasure of the leaver.
 func eraseLeaver(n *world.Node) erasureAnswer {
 	var data struct {
 		EraseUser struct{ Erasure erasureAnswer }
@@ -252,7 +252,7 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 	return data.EraseUser.Erasure
 }
 
-// left is what is found of the leaver in the tables, with what each row has.
+// left returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
 func left(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
 	names := []string{leaver, secret, fmt.Sprint(first)}
@@ -271,7 +271,7 @@ func left(n *world.Node, server *redistest.Server) (found []string) {
 		}
 		for _, row := range rows {
 			if table == "counters" {
-				continue // the last number given
+				continue // the last ID that was given
 			}
 			look(table, bytesAsText(row))
 		}
@@ -284,7 +284,7 @@ func left(n *world.Node, server *redistest.Server) (found []string) {
 
 var byteList = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`)
 
-// bytesAsText writes columns of bytes, which are printed as numbers, as text.
+// bytesAsText replaces columns of bytes, which are printed as numbers, by text.
 func bytesAsText(row string) string {
 	return byteList.ReplaceAllStringFunc(row, func(list string) string {
 		var bytes []byte
@@ -297,7 +297,7 @@ func bytesAsText(row string) string {
 	})
 }
 
-// lookInRedis looks at every key and its value.
+// lookInRedis calls look with every key and its value.
 func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text string)) {
 	keys, _ := server.Do("KEYS", "*").([]any)
 	if len(keys) == 0 {
@@ -311,13 +311,14 @@ func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text 
 	}
 }
 
-// total is the number that a person sees.
+// total returns the total that a person sees, as JSON.
 func (l *lives) total(person string) string {
 	l.n.TB.Helper()
 	return string(l.n.Ask(person, `{viewer{badges{total{value precision}}}}`, nil).Data)
 }
 
-// agree fails unless everybody's view equals a fresh count, as the audit makes it, and what lists show of posts is countable.
+// agree fails unless everybody's badges equal a fresh count, as in an audit, the like counts of posts equal the likes, and no
+// feed lists a post without an ID.
 func (l *lives) agree() {
 	l.n.TB.Helper()
 	wrong, err := l.n.Store.Lines(l.n.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)

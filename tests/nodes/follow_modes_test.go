@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// followModes is a reader on two nodes, the person they follow, and a socket on the node that is not told of changes.
+// followModes is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the other.
 type followModes struct {
 	t     *testing.T
 	nodes [2]*world.Node
@@ -26,7 +26,7 @@ func (f *followModes) set(mode string) (changed bool) {
 	return data.SetFollowMode.Changed
 }
 
-// shows waits until both nodes count so many posts and shows, and explain and push the same.
+// shows waits until both nodes count this many posts and shows, and checks that they explain and push the same.
 func (f *followModes) shows(what string, posts, shows int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
@@ -60,7 +60,7 @@ func (f *followModes) shows(what string, posts, shows int) {
 	})
 }
 
-// listed counts the posts and shows that are listed, whatever counts.
+// listed returns the number of posts and shows in the lists, whether they count or not.
 func (f *followModes) listed() (posts, shows int) {
 	f.t.Helper()
 	var data struct {
@@ -72,8 +72,8 @@ func (f *followModes) listed() (posts, shows int) {
 	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
 }
 
-// A mode changes the numbers on every device at once, and back; the lists stay as they are. It is so for an author whose posts are pushed
-// and for one whose posts are pulled, and after Redis has lost everything.
+// A mode changes the numbers on every device at once, and so does its end; the lists stay. This holds for authors whose posts are
+// pushed and for those whose posts are pulled, and after Redis has lost everything.
 func TestFollowModesDecideWhatCounts(t *testing.T) {
 	for _, author := range []string{"SMALL", "HUGE"} {
 		t.Run(author, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 	}
 }
 
-// A mode needs a follow, and belongs to who set it.
+// A mode needs a follow, and belongs to the user who set it.
 func TestFollowModesOfStrangers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.People("reader", "author", "stranger")
@@ -147,8 +147,8 @@ func TestFollowModesOfStrangers(t *testing.T) {
 	}
 }
 
-// A user who blocks the viewer is to setFollowMode like any user who is not followed: the whole answers are equal, of the mutation and of
-// an event, and however often. The mode of before the block is gone.
+// For setFollowMode a user who blocks the viewer is like any user who is not followed: the whole answers are equal, for the
+// mutation and for an event, and when repeated. The mode from before the block is gone.
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.People("reader", "blocker", "stranger")

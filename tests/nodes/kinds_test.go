@@ -8,8 +8,8 @@ import (
 )
 
 // kinds are the names of all kinds of jobs. A name outlives the program that wrote it into the queue: a job of a kind that
-// no node knows waits forever. A kind that is no longer used stays here, and registered, until no queue can hold a job of
-// it.
+// no node knows waits forever. So a kind that is no longer used stays registered, and in this list, until no queue can hold a job
+// of it.
 var kinds = []string{
 	"actor", "announcement.start", "author.mode", "author.modes", "author.name", "chat.carry", "chat.inside",
 	"chat.member", "chat.pass", "counts", "erase", "feed.seen", "follow", "host.chunk", "host.name", "host.names",

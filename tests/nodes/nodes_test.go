@@ -83,8 +83,8 @@ func TestLostHintsHeal(t *testing.T) {
 	device.Shows(t, world.Soon, 4, 0)
 }
 
-// With the reconciliation off, hints alone notify the devices; after their connection is cut, the reconnection alone must show
-// the missed changes.
+// With the reconciliation off, hints alone notify the devices. After the connection for hints is cut, the reconnection alone must
+// show the missed changes.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
@@ -156,7 +156,8 @@ func TestNodesShareJobs(t *testing.T) {
 	})
 }
 
-// A change through one node leaves the cache of the other: a deleted post, and a profile, also without Redis.
+// A change through one node removes the old state from the other node's cache: a deleted post, and a changed profile. This holds
+// also while Redis is down.
 func TestNodesForgetWhatChanged(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -208,7 +209,7 @@ func TestNodesForgetWhatChanged(t *testing.T) {
 	}
 }
 
-// A node that stops during work leaves it to the other, which continues alone.
+// A node that stops during work leaves the work to the other node, which continues alone.
 func TestOtherNodeTakesOver(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), nil)
 	device := world.OpenWatch(t, p.B.URL, "reader")
@@ -223,8 +224,8 @@ func TestOtherNodeTakesOver(t *testing.T) {
 	device.Shows(t, world.Soon, 21, 0)
 }
 
-// With a changelog that is read only after hints, entries of one node still reach the other's cache: shows that a job brings
-// onto boards, their starts, announcements, edited posts.
+// Even if the changelog is read only after hints, entries of one node reach the other's cache: shows that a job brings onto
+// boards, their starts, announcements, edited posts.
 func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },

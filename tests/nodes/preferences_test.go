@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// What a category counts reaches the icon of a closed page in any case; it alerts only if the user wants that. What came while it did not
-// alert does not alert later.
+// The count of a category always reaches the icon of a closed page. It alerts only if the user wants that. Items that came while
+// the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
 	n, push := pushing(t)
 	phone{push.Browser("phone"), n}.register("ann")

@@ -12,8 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A pulled post is on every node: in the open subscriptions there, in the badges and on the page, also after Redis has lost
-// everything.
+// A pulled post is on every node: in open subscriptions, in the badges and on the page, also after Redis has lost everything.
 func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartPair(t, server.URL(), nil)
@@ -47,7 +46,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.Expect(0, "")
 }
 
-// Pages upwards, and arguments that are invalid for them.
+// newerThan reads pages upwards, and invalid arguments beside it are refused.
 func TestNewerThanThroughTheAPI(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Follow("reader", "author")

@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A node is ready once it has read the shows of boards: before that it cannot say which shows run.
+// A node is ready once it has read the shows of boards. Before that it does not know which shows are live.
 func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Ready.Set(true)
@@ -83,7 +83,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later the starts and ends of shows are older than the last midnight, which the version contains too.
+	// A day later, the starts and ends of shows are before the last midnight, which is part of the version too.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.Start(t.Context(), n.Hub.Run, n.Badge.Run)
@@ -122,7 +122,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	world.OpenWatch(t, n.URL, "somebody").Shows(t, world.Soon, 0, 0)
 }
 
-// refusesSockets checks that an upgrade is refused for now.
+// refusesSockets checks that the node refuses a socket for now.
 func refusesSockets(t *testing.T, url string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)

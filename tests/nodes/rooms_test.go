@@ -37,7 +37,7 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	there.Hears(t, 2)
 	for _, n := range []*world.Node{p.A, p.B} {
 		n.Clock.Advance(10 * time.Minute)
-		for range 2 { // unused last sequences are dropped in one turn, and missed in the next
+		for range 2 { // the first turn drops unused last sequences, the second finds them missing
 			n.Tail()
 		}
 	}
@@ -49,7 +49,7 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	here.Hears(t, 3)
 }
 
-// wayOf is a conversation's present counting way.
+// wayOf returns the present way of counting of a conversation.
 func wayOf(t *testing.T, n *world.Node, room string) chat.Way {
 	t.Helper()
 	id, err := services.ParseConversationID("room", room)

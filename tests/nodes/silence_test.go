@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// What counts again because what kept it from counting was taken back raises the number, and alerts nobody: neither what was counted
-// before nor what came meanwhile. What comes later alerts.
+// Posts that count again after the end of a mode, a mute or a hide raise the number but alert nobody. This holds for posts that
+// counted before and for posts that were published meanwhile. Later posts alert.
 func TestWhatCountsAgainIsSilent(t *testing.T) {
 	for name, one := range map[string]struct{ who, off, on string }{
 		"mode": {"ann", `setFollowMode(input:{userId:"user:bob",mode:NONE})`, `setFollowMode(input:{userId:"user:bob",mode:ALL})`},

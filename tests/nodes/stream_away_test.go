@@ -15,8 +15,8 @@ import (
 	"tidings/tests/world"
 )
 
-// whoIsAway are three followers of a huge author: one was never seen, one not for nine days and one, of whom Redis holds
-// nothing, not for a year.
+// whoIsAway are three followers of a huge author: one was never seen, one was last seen nine days ago, and one a year ago, of
+// whom Redis holds nothing.
 type whoIsAway struct {
 	a, b   *world.Node
 	t      *testing.T
@@ -51,7 +51,7 @@ func (w *whoIsAway) seen() map[services.UserID]time.Time {
 	return sqltest.Must(people.LastVisits(w.t.Context(), w.a.Store, w.a.NumbersOf(w.keys...)))(w.t)
 }
 
-// told waits until the newest change of everybody has what was done, or of those named.
+// told waits until has is true for the newest change of each of keys; without keys, of everybody.
 func (w *whoIsAway) told(what string, has func(world.Change) bool, keys ...string) {
 	w.t.Helper()
 	if len(keys) == 0 {
@@ -70,7 +70,7 @@ func (w *whoIsAway) told(what string, has func(world.Change) bool, keys ...strin
 	})
 }
 
-// hasCount is a change with a count of a source.
+// hasCount returns a function that reports whether a change has this count of a source.
 func hasCount(source string, count int) func(world.Change) bool {
 	return func(change world.Change) bool {
 		for _, one := range change.Sources {
@@ -82,8 +82,8 @@ func hasCount(source string, count int) func(world.Change) bool {
 	}
 }
 
-// What has no write for each user is found by slow laps, and makes nobody active. Announcements and dots are for those who have been
-// there: whoever is dormant counts as new, and finds none of them unread.
+// Slow laps find the changes that are not written for each user, and make nobody active. Announcements and dots do not count for
+// dormant users: a dormant user who returns counts as new, and finds none of them unread.
 func TestChangesOfWhoIsAway(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) {
 		changing(200 * time.Millisecond)(cfg)

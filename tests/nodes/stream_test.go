@@ -16,7 +16,7 @@ import (
 	"tidings/tests/world"
 )
 
-// crowd is people who act at random through some nodes.
+// crowd is a group of people who act at random through some nodes.
 type crowd struct {
 	t      *testing.T
 	nodes  []*world.Node
@@ -45,7 +45,7 @@ func newCrowd(t *testing.T, seed uint64, nodes ...*world.Node) *crowd {
 
 func (c *crowd) node() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
 
-// act does one act that concerns single users.
+// act does one random act that concerns single users.
 func (c *crowd) act() {
 	me, other, n := c.keys[c.random.IntN(len(c.keys))], c.keys[c.random.IntN(len(c.keys))], c.node()
 	switch what := c.random.IntN(10); {
@@ -73,7 +73,7 @@ func (c *crowd) act() {
 	}
 }
 
-// settles waits until the reader's last change of everybody is what their badges are. Users whose badges are empty may have no
+// settles waits until, for everybody, the reader's last change equals the badges. Users whose badges are empty may have no
 // change.
 func (c *crowd) settles(r *world.Changes) {
 	c.t.Helper()
@@ -90,16 +90,15 @@ func (c *crowd) settles(r *world.Changes) {
 	})
 }
 
-// changing is the setting of a node with the change stream. With a lap of a day, marks alone must find everything that is done
-// to single users.
+// changing switches the change stream on. With a lap of a day, marks alone must find every change of single users.
 func changing(lap time.Duration) func(cfg *node.Config) {
 	return func(cfg *node.Config) {
 		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
 	}
 }
 
-// After random acts and quiet, everybody's last change equals their badges, by marks alone: on one node, and on two that share
-// the jobs. What nobody reads as an alert is silent.
+// After random acts, once all jobs are done, everybody's last change equals their badges, by marks alone: on one node, and on two
+// that share the jobs. At least one change is not silent.
 func TestChangesFollowBadges(t *testing.T) {
 	run := func(t *testing.T, nodes ...*world.Node) {
 		reader := &world.Changes{}
@@ -129,7 +128,7 @@ func TestChangesFollowBadges(t *testing.T) {
 			t.Error("no change was one to alert of")
 		}
 		fresh := &world.Changes{}
-		c.settles(fresh) // from the start
+		c.settles(fresh) // a reader from the start of the stream
 	}
 	t.Run("one node", func(t *testing.T) {
 		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)}
@@ -162,8 +161,8 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 	return page.List, page.Cursor, page.HasMore
 }
 
-// An alert that moved behind others, with a silent change, sounds to a reader in the middle of a backlog. The cursors of one position
-// alone, which a reader has who had everything, go on working.
+// An alert whose user had a silent change later moves behind other users' changes. It still sounds to a reader who is in the
+// middle of a backlog. Cursors with one position, as a reader without a backlog has, go on working.
 func TestAlertThatMovedInAPage(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: changing(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
@@ -207,7 +206,7 @@ func TestAlertThatMovedInAPage(t *testing.T) {
 	}
 }
 
-// What has no write for each user arrives by laps: an announcement, a dot, a post of a huge author.
+// Changes that are not written for each user arrive by laps: an announcement, a dot, a post of a huge author.
 func TestChangesOfEverybody(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), changing(time.Second))
 	c := newCrowd(t, 2, p.A, p.B)
@@ -222,7 +221,7 @@ func TestChangesOfEverybody(t *testing.T) {
 	if got := reader.Last["ann"]; got.Total == 0 || len(got.Dots) != 1 {
 		t.Errorf("the last change: %+v", got)
 	}
-	// A dot that a later lap finds is a silent change, and has no cause.
+	// If a later lap finds the dot, its change is silent and has no cause.
 	if got := reader.Sounded["ann"]; got.Cause == nil {
 		t.Errorf("the last change that sounded: %+v", got)
 	}
@@ -262,7 +261,7 @@ func TestMarkBeforeJobIsDone(t *testing.T) {
 	}
 }
 
-// The stream is for the host application alone, and says when it is off.
+// Only the host application can read the stream. The error says so if the stream is off.
 func TestChangesAreRefused(t *testing.T) {
 	off := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, c := range []struct{ as, query, code string }{

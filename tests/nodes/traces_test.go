@@ -10,15 +10,16 @@ import (
 	"tidings/tests/world"
 )
 
-// One trace leads from a mutation through one node, over its job, to the push of the other node. Each span in it has its parent
-// there, up to the client's.
+// One trace leads from a mutation on one node, through its job, to the push of the other node. Each span's parent is in the
+// trace, up to the client's span.
 func TestATraceCrossesNodes(t *testing.T) {
 	c := world.StartCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
-		// Without reconciliation hints alone push: it would find a change now and then before the hint, and knows of no cause.
+		// With this interval only hints cause pushes. Reconciliation would sometimes find a change before its hint, and does not know
+		// the trace.
 		return world.StartProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
 	}
 	a, b := start("a"), start("b")
@@ -33,13 +34,13 @@ func TestATraceCrossesNodes(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			here, there := way.name[5:6], way.name[len(way.name)-1:]
 			reader, author := here+"-reader", here+"-author"
-			if err := world.Ask(way.here.URL, author, `{viewer{user{key}}}`, nil, nil); err != nil { // from now on there is the author
+			if err := world.Ask(way.here.URL, author, `{viewer{user{key}}}`, nil, nil); err != nil { // creates the author
 				t.Fatal(err)
 			}
 			world.AskIn(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
 			watch := world.OpenWatch(t, way.there.URL, reader)
 			watch.Shows(t, world.Convergence, 0, 0)
-			way.here.Idle(world.Convergence) // a push that the follow caused too would have a trace of its own
+			way.here.Idle(world.Convergence) // so that the follow causes no push together with the post, which would have its own trace
 			world.AskIn(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
 			watch.Shows(t, world.Convergence, 1, 0)
 			spans := c.Of(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")

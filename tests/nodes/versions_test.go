@@ -43,8 +43,8 @@ func isLit(b world.Badges, dot string) bool {
 	return false
 }
 
-// A node learns of a message in its own room before it learns of a dot that another node raised earlier. The device still
-// gets both.
+// A node learns of a message that was sent through it before it learns of a dot that another node raised earlier. The device
+// still gets both.
 func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	_, say := den(t, p.A, "alice", "bob", "carol")
@@ -112,7 +112,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 		if got, _ := device.Shown(); got.Version < last {
 			t.Errorf("after start %d the version is %s, and the last one before it was %s", round, got.Version, last)
 		}
-		// Let the node learn each act separately: together they would be one change.
+		// The node must learn each act separately, because together they could be one change.
 		for i := range acts {
 			act, before := acts[(i+round)%len(acts)], ""
 			got, _ := device.Shown()

@@ -13,12 +13,12 @@ import (
 	"tidings/tests/world"
 )
 
-// listener is an endpoint of a node that hears alerts of the parts it chose.
+// listener is a node and a webhook of it that receives alerts of certain parts.
 type listener struct {
 	*world.Node
 	t      *testing.T
 	alerts chan alert
-	fails  atomic.Bool // it answers 500, and hears nothing
+	fails  atomic.Bool // the receiver answers 500, and notes no alert
 }
 
 type alert struct {
@@ -53,7 +53,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hears waits for the next alert, which must be of ann and of this part, and of this item unless it is "".
+// hears waits for the next alert, which must be ann's and have this source and part, and this item unless item is "".
 func (l *listener) hears(what, source, part, item string) {
 	l.t.Helper()
 	select {
@@ -66,7 +66,7 @@ func (l *listener) hears(what, source, part, item string) {
 	}
 }
 
-// group makes a conversation of bob and ann, who may mute it.
+// group makes a conversation of bob and ann. If muted, ann mutes it.
 func (l *listener) group(muted bool) (id string) {
 	l.t.Helper()
 	var made struct {
@@ -86,7 +86,7 @@ func (l *listener) say(in string, mentions ...string) {
 	l.Must("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
 }
 
-// Mentions are heard beside other messages, also in a muted conversation.
+// A webhook for mentions gets the mentions among other messages, also in a muted conversation.
 func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 	l := listens(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")
@@ -103,7 +103,7 @@ func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 	l.hears("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
 }
 
-// A comment is heard although a newer like came while its receiver failed.
+// A webhook gets a comment although a newer like came while the receiver failed.
 func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
 	l := listens(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")

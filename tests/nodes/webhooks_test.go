@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Operators add, test, rotate, replay and remove webhooks over the API, on a node that serves, and what happens reaches the
-// receiver; nobody else may.
+// Operators add, test, rotate, replay and remove webhooks over the API of a running node, and changes reach the receiver. Nobody
+// else may do so.
 func TestWebhooksOverTheAPI(t *testing.T) {
 	var events, fails atomic.Int64
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -86,7 +86,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	world.Eventually(t, 20*time.Second, "the fall is sent", func() bool { return events.Load() == 3 })
 }
 
-// refuse asks for what is refused, and for what is not, by operators and by others.
+// refuse sends valid and invalid requests as operators and as others, and checks the error codes.
 func refuse(t *testing.T, n *world.Node, add, url string) {
 	t.Helper()
 	for _, c := range []struct{ as, query, code string }{

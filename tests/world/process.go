@@ -63,8 +63,8 @@ var Program = sync.OnceValues(func() (path string, err error) {
 	return path, Build(Root(), path)
 })
 
-// Build builds the program of a folder into a file. It uses go run, because that alone keeps the linked program in Go's cache: one
-// package of tests links the program, and the others copy it.
+// Build builds the program of a folder into a file. It uses go run, because that alone keeps the linked program in Go's cache:
+// one package of tests links the program, and the others copy it.
 func Build(folder, file string) error {
 	run := exec.Command("go", "run", "-race=false", "-exec", "cp", ".", file)
 	run.Dir = folder

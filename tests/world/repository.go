@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Root returns the path of the repository's root: the nearest folder with go.mod above the one in which the test began. The source
-// paths in the binary cannot be used, because -trimpath removes them.
+// Root returns the path of the repository's root: the nearest folder with go.mod above the one in which the test began. The
+// source paths in the binary cannot be used, because -trimpath removes them.
 var Root = sync.OnceValue(func() string {
 	folder := began
 	for {

@@ -1,13 +1,13 @@
 // Package browsertest drives GraphiQL in a real browser, for tests.
 //
-// It guarantees a profile of its own for each test, that is gone when the test ends, in one browser for all tests of a package; a
-// record of everything that a browser tab asked of the network and complained about; and steps that wait for what they need, to a
-// deadline, and never for a time.
+// It guarantees each test a profile of its own, which is removed when the test ends, in one browser for all tests of a package; a
+// record of the requests and the complaints of each browser tab; and steps that wait for a condition, up to a deadline, and never
+// for a fixed time.
 //
 // A package that uses it calls Main in its TestMain.
 //
-// On failure a step fails the test with what it waited for and what the page complained about. A missing browser is a
-// failure too, and says what to install: nothing is left out silently.
+// A step that fails ends the test, and reports the condition that it waited for and the complaints of the page. A missing browser
+// is a failure too, and the message says what to install: no test is skipped.
 package browsertest
 
 import (
@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,13 +23,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds each step. It is long because a machine may be busy; a step that succeeds never waits for its end.
+// patience bounds each step. It is long because a machine may be busy. A step returns as soon as it succeeds.
 const patience = 60 * time.Second
 
-// statePatience bounds the question what a page shows, which is put after a step has failed.
+// statePatience bounds the reading of pageState after a step has failed.
 const statePatience = 10 * time.Second
 
-// pageState is an expression for what has the focus and the first 4,000 characters of what the page shows.
+// pageState is an expression for a page's address, the element with the focus, and the first 4,000 characters of its text.
 const pageState = `(() => {
 	const focused = document.activeElement;
 	const tag = focused ? focused.cloneNode(false).outerHTML.slice(0, 200) : 'nothing';
@@ -38,15 +37,13 @@ const pageState = `(() => {
 		'\nthe page shows:\n' + (document.body?.innerText ?? '').slice(0, 4000);
 })()`
 
-// CHROMIUM names the environment variable that holds the path of the browser, where it is not found by itself.
+// CHROMIUM is the environment variable for the path of the browser. It is needed only if the browser is at none of the
+// candidates.
 const CHROMIUM = "CHROMIUM"
 
-// shells are the names of the browser that can only be headless. It takes about a third less processor time than a full browser: the
-// profile of a test has none of the services behind a user's profile, and a tab no window frame to draw.
-var shells = []string{"/usr/bin/chromium-headless-shell", "chromium-headless-shell", "chrome-headless-shell"}
-
-// browsers are the names of a full browser: Debian's, then by name, then macOS's.
-var browsers = []string{
+// candidates are the paths and names at which the browser is looked for if the environment names none: Debian's path, then names,
+// then macOS's path.
+var candidates = []string{
 	"/usr/bin/chromium",
 	"chromium",
 	"chromium-browser",
@@ -55,14 +52,14 @@ var browsers = []string{
 	"/Applications/Chromium.app/Contents/MacOS/Chromium",
 }
 
-// shared is the browser of all tests: to start one costs as much as many a test.
+// shared is the browser of all tests: starting a browser costs as much as many tests do.
 var shared struct {
 	sync.Mutex
 	tab  context.Context // its first tab, which stays empty; nil while no test has asked for the browser
 	stop func() error
 }
 
-// Main stops the browser behind the tests that run runs, and returns their exit code.
+// Main calls run, which runs the tests of a package, then stops the browser, and returns the exit code.
 func Main(run func() int) (code int) {
 	code = run()
 	shared.Lock()
@@ -76,25 +73,25 @@ func Main(run func() int) (code int) {
 	return code
 }
 
-// New answers the first tab of a fresh profile in the headless browser of all tests, which the first call starts. The profile is gone
-// when the test ends.
+// New returns the first tab of a fresh profile in the headless browser of all tests, which the first call starts. The profile is
+// removed when the test ends.
 func New(tb testing.TB) context.Context {
 	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.tab == nil {
 		var err error
-		if shared.tab, shared.stop, err = start(slices.Concat(shells, browsers)); err != nil {
+		if shared.tab, shared.stop, err = start(); err != nil {
 			tb.Fatal(err)
 		}
 	}
 	return openTab(shared.tab, tb, chromedp.WithNewBrowserContext())
 }
 
-// NewBrowser is New in a full browser of its own, for push messages: neither the headless shell nor a second profile receives them.
+// NewBrowser is New in a browser of its own, for tests of push messages: a browser with several profiles does not receive them.
 func NewBrowser(tb testing.TB) context.Context {
 	tb.Helper()
-	tab, stop, err := start(browsers)
+	tab, stop, err := start()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -106,22 +103,22 @@ func NewBrowser(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// start starts the first of these browsers that is installed. It returns the first tab, and what stops the browser.
-func start(candidates []string) (tab context.Context, stop func() error, err error) {
-	path, err := find(os.Getenv(CHROMIUM), candidates, exec.LookPath)
+// start starts a browser, and returns its first tab and a function that stops it.
+func start() (tab context.Context, stop func() error, err error) {
+	path, err := find(os.Getenv(CHROMIUM), exec.LookPath)
 	if err != nil {
 		return nil, nil, err
 	}
 	allocator, release := chromedp.NewExecAllocator(context.Background(), options(path)...)
 	tab, cancel := chromedp.NewContext(allocator)
-	// The first call starts the browser and binds its life to its context, so that it takes no deadline.
+	// The first call starts the browser, which lives as long as the call's context. So the context has no deadline.
 	if err := chromedp.Do(tab); err != nil {
 		cancel()
 		release()
 		return nil, nil, fmt.Errorf("start the browser: %w", err)
 	}
 	return tab, func() error {
-		defer release() // it is asked to close before it is made to
+		defer release() // ends the browser if it did not close when asked
 		return closeTab(tab, cancel)
 	}, nil
 }
@@ -144,14 +141,14 @@ func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextO
 		}
 	})
 	seen := newRecord()
-	// The first call binds the tab's life to its context, so that it takes no deadline.
+	// The tab lives as long as the context of the first call. So that context has no deadline.
 	if err := chromedp.Listen(ctx, seen.add); err != nil {
 		tb.Fatalf("open a tab: %v", err)
 	}
 	return context.WithValue(ctx, recordKey{}, seen)
 }
 
-// closeTab closes a tab, within patience, and the profile or the browser that began with it.
+// closeTab closes a tab, within patience, and the profile or the browser that was opened with it.
 func closeTab(tab context.Context, cancel context.CancelFunc) error {
 	defer cancel()
 	closing, stop := context.WithTimeout(tab, patience)
@@ -162,8 +159,8 @@ func closeTab(tab context.Context, cancel context.CancelFunc) error {
 	return nil
 }
 
-// options are those of a browser for tests: no requests of its own, which Foreign would find, and a window that desktop pages
-// fit into.
+// options returns the options of a browser for tests: it makes no requests of its own, which Foreign would find, and its window
+// is large enough for desktop pages.
 func options(path string) []chromedp.ExecAllocatorOption {
 	return append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
@@ -181,8 +178,8 @@ func options(path string) []chromedp.ExecAllocatorOption {
 	)
 }
 
-// find returns the path of the configured browser, or of the first candidate if none is configured.
-func find(configured string, candidates []string, look func(string) (string, error)) (string, error) {
+// find returns the path of the browser: the configured one, or if none is configured, the first candidate that exists.
+func find(configured string, look func(string) (string, error)) (string, error) {
 	if configured != "" {
 		path, err := look(configured)
 		if err != nil {
@@ -220,8 +217,7 @@ func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.A
 	return result
 }
 
-// describe says in what state a tab is, for the failure of a step: what its page complained about, what has the focus and what the
-// page shows, in its first characters.
+// describe returns the state of a tab, for the failure of a step: the complaints of its page, and its pageState.
 func describe(ctx context.Context) string {
 	bounded, cancel := context.WithTimeout(ctx, statePatience)
 	defer cancel()

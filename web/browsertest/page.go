@@ -272,8 +272,8 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It sets
-// a variable in the old page, which the new page does not have.
+// Leave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It
+// sets a variable in the old page, which the new page does not have.
 func Leave(ctx context.Context, tb testing.TB, expression string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)

@@ -132,8 +132,8 @@ type viewAnswer struct {
 // If the explanation has more, the page says how many it leaves out.
 const shownItems = 50
 
-// users shows the user whose key or ID is in the address, or the form to enter one. Each look at a user is recorded as an act with
-// its outcome, even if there is no such user.
+// users shows the user whose key or ID is in the address, or the form to enter one. Each look at a user is recorded as an act
+// with its outcome, even if there is no such user.
 func (c *Console) users(v *visit) {
 	named := strings.TrimSpace(v.r.URL.Query().Get("user"))
 	if named == "" {
