@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// blank consists of white space alone, including that of other alphabets.
+// blank consists of white space alone, including Unicode spaces of other scripts.
 const blank = " \t\n\u00a0\u2003\u3000"
 
-// worded is an input with a text that must not be empty.
+// worded is an input with a text field that must not be empty.
 type worded struct {
-	does   string // the mutation, and the event of an ingest
-	as     string // the user who sends it; "" is the host application without a user
+	does   string // the name of the mutation, and of the event of ingest
+	as     string // the user who sends the input; "" is the host application without a user
 	field  string
-	fields map[string]any // the other fields
+	fields map[string]any // the other fields of the input
 }
 
-// wordeds are all such inputs, each valid except for its text.
+// wordeds returns all inputs with such a text, each valid except for its text.
 func (c *crowd) wordeds() []worded {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }
@@ -49,7 +49,7 @@ func (c *crowd) wordeds() []worded {
 	}
 }
 
-// Texts that must not be empty must not be blank either, whoever sends them and in whatever way.
+// A text that must not be empty must not be blank either, whether it is sent in a mutation or in an event.
 func TestBlankTexts(t *testing.T) {
 	c := newCrowd(t, nil)
 	for _, w := range c.wordeds() {

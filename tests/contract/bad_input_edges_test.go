@@ -28,7 +28,7 @@ func jsonHeader(token string, more ...string) http.Header {
 	return header
 }
 
-// padded returns a request of that many bytes that has an effect if it is accepted.
+// padded returns a request of this many bytes that has an effect if it is accepted.
 func padded(bytes int) string {
 	const request = `{"query":"mutation{publishPost(input:{body:\"too long\"}){post{id}}}","variables":{"padding":"%s"}}`
 	return fmt.Sprintf(request, strings.Repeat("x", bytes-len(request)+len("%s")))
@@ -97,7 +97,7 @@ func TestBadRequests(t *testing.T) {
 	t.Run("what is just allowed", func(t *testing.T) { c.takesWhatIsJustAllowed(t, publish, ingest) })
 }
 
-// takesWhatIsJustAllowed sends requests exactly at the limits, which are accepted.
+// takesWhatIsJustAllowed checks that requests exactly at the limits are accepted.
 func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	t.Helper()
 	alice := jsonHeader("dev:alice")
@@ -123,14 +123,14 @@ func (c *crowd) takesWhatIsJustAllowed(t *testing.T, publish, ingest string) {
 	}
 }
 
-// With a key configured only valid tokens are accepted, over HTTP and on sockets: no forged, no expired and no development
-// token.
+// If a key for tokens is configured, only valid tokens are accepted, over HTTP and on sockets: no forged, expired or development
+// tokens.
 func TestForgedTokens(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
-	n.Tail() // ready for sockets
+	n.Tail() // makes the node ready for sockets
 	now := n.Clock.Now()
 	signed := func(method jwt.SigningMethod, key any, change jwt.MapClaims) string {
 		t.Helper()
@@ -243,7 +243,8 @@ func TestBadSubscriptions(t *testing.T) {
 	}
 }
 
-// A key has its effect once, even if many requests with it come at the same moment; it belongs to one user and to one input.
+// A mutation with an idempotency key has its effect once, even if many requests with the key come at the same moment. A key
+// belongs to one user and to one input.
 func TestIdempotencyKeys(t *testing.T) {
 	c := newCrowd(t, nil)
 	const query = `mutation($b:String!,$k:String){publishPost(input:{body:$b,idempotencyKey:$k}){post{id}}}`
@@ -282,7 +283,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if other, got := publish("bob", "once", "k1"); len(got.Errors) > 0 || other == first {
 		t.Errorf("bob's key: %s %+v", other, got.Errors)
 	}
-	// A refusal is remembered like any answer.
+	// A refusal is stored under its key like any answer.
 	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
 	c.Must("dave", `mutation{block(input:{userId:"user:alice"}){user{key}}}`, nil, nil)
 	for range 2 {

@@ -26,7 +26,7 @@ func (c *crowd) ingest(t *testing.T, events ...any) []ingested {
 	return data.Ingest.Results
 }
 
-// event is an event of ingest. The user and the key are given among the fields of its input.
+// event makes an event of ingest. The user and the idempotency key are given among the fields of its input.
 func event(name string, fields ...any) map[string]any {
 	input := map[string]any{}
 	event := map[string]any{"do": map[string]any{name: input}}

@@ -30,8 +30,8 @@ import (
 // undoes a wrong write before it is found.
 type crowd struct {
 	*world.Node
-	post, deleted, own string // two of bob's, and alice's
-	cursor             string // of a position in bob's feed
+	post, deleted, own string // two posts of bob and one of alice
+	cursor             string // a cursor of bob's feed
 }
 
 var crowdMembers = []string{"alice", "bob", "carol"}
@@ -48,7 +48,7 @@ func newCrowd(t *testing.T, change func(*node.Config)) *crowd {
 	return c
 }
 
-// facts is everything that a request of these tests could have changed in SQL.
+// facts reads everything in SQL that a request of these tests could change.
 func (c *crowd) facts() map[string]any {
 	c.TB.Helper()
 	ctx, all := c.TB.Context(), map[string]any{}
@@ -254,7 +254,7 @@ func TestBadValues(t *testing.T) {
 		refused{"INVALID", []string{"after", "lastId", "only one"}}.check(t, c.Ask("bob", query, nil))
 	})
 	t.Run("first and last", func(t *testing.T) {
-		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // a compiled query, and one that is not
+		for _, more := range []string{"", " viewer{homeFeed(first:3){lastId}}"} { // a compiled query and a query that is not compiled
 			query := fmt.Sprintf(`{v:viewer{homeFeed(first:3,last:5,before:%q){lastId}}%s}`, c.cursor, more)
 			refused{"INVALID", []string{"last", "cannot be given together with first"}}.check(t, c.Ask("bob", query, nil))
 		}

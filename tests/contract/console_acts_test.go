@@ -58,8 +58,8 @@ func (a keptAct) text() string {
 	return line
 }
 
-// adminActs are the mutations of operators with a valid input, and the act that is recorded for each. The host application may send the
-// second half too; then no act is recorded.
+// adminActs are the mutations that operators can send, each with a valid input and the act that is recorded. The host application
+// can send those after the blank line too; then no act is recorded.
 var adminActs = map[string]struct{ input, want string }{
 	"cleanNow":              {"", "|boss||"},
 	"recountBadges":         {`{userId:"user:ann"}`, "|boss|user:ann|"},
@@ -73,7 +73,7 @@ var adminActs = map[string]struct{ input, want string }{
 	"removeWebhook":         {`{name:"app"}`, "|boss|app|"},
 	"defineCategory":        {`{name:"orders"}`, "|boss|orders|grouped true, style NUMBER"},
 	"removeCategory":        {`{name:"orders"}`, "|boss|orders|"},
-	"eraseUser":             {`{userId:"user:bob"}`, "|boss||"}, // the erasure takes the name out of acts too
+	"eraseUser":             {`{userId:"user:bob"}`, "|boss||"}, // the erasure removes the user from acts too
 
 	"sendSiteMessage":      {`{to:["user:ann"],title:"hush"}`, "|boss|siteMessage:KEY|"},
 	"editSiteMessage":      {`{siteMessageId:"siteMessage:KEY",title:"hush"}`, "|boss|siteMessage:KEY|"},
@@ -88,7 +88,7 @@ var adminActs = map[string]struct{ input, want string }{
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
-// operatorsNode is a node with an object of every kind that operators act on.
+// operatorsNode starts a node with the users ann and bob, and a receiver of webhooks.
 func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -101,8 +101,8 @@ func operatorsNode(t *testing.T) (n *world.Node, receiver string) {
 	return n, server.URL
 }
 
-// Every mutation that needs the scope admin is recorded as an act: who, what, on what, with which outcome. The mutations are those of the
-// schema. A refusal to somebody who is no operator is not recorded.
+// Every mutation that needs the scope admin is recorded as an act, with actor, action, target and outcome. The mutations are
+// taken from the schema. A refusal to a caller who is not an operator is not recorded.
 func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 	n, receiver := operatorsNode(t)
 	ids := map[string]string{}
@@ -171,8 +171,8 @@ func rank(name string) int {
 	return 1
 }
 
-// An act that fails is recorded with the code of its error. The host application's own acts are not recorded. While a token acts for a
-// user, the actor is still the subject of the token.
+// An act that fails is recorded with the code of its error. Mutations of the host application are not recorded. If a token acts
+// for a user, the actor is still the subject of the token.
 func TestRecordedActs(t *testing.T) {
 	n, _ := operatorsNode(t)
 	for query, want := range map[string]string{
@@ -219,8 +219,8 @@ func TestRecordedActs(t *testing.T) {
 	}
 }
 
-// The page of webhooks lists each with its state, and with buttons that act; it never shows a secret, nor the part of an address that may
-// contain one.
+// The page of webhooks lists each webhook with its state, and with buttons that act. It never shows a secret, nor the part of an
+// address that may contain one.
 func TestTheConsoleActsOnWebhooks(t *testing.T) {
 	n, receiver := operatorsNode(t)
 	o := &operator{t: t, base: n.URL}
@@ -243,7 +243,7 @@ func TestTheConsoleActsOnWebhooks(t *testing.T) {
 	}
 }
 
-// The overview has the state of the engines, the jobs by kind and every metric that it should have; each name is one of /metrics.
+// The overview has the state of the engines, the jobs by kind and all metrics of its list. Each metric's name occurs in /metrics.
 func TestTheOverviewOfTheConsole(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	o := &operator{t: t, base: n.URL}

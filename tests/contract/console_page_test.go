@@ -21,8 +21,9 @@ type consoleTab struct {
 	base string
 }
 
-// clean checks what every page of the console must keep at this size: no fault of accessibility, in the light theme where it is wide and
-// in the dark one where it is narrow, nothing wider than the window, every form and link within reach of the keyboard.
+// clean checks a page of the console at this width: it has no accessibility fault and no script or style of its own, nothing is
+// wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow ones in
+// the dark theme.
 func (c consoleTab) clean(name string, width int64) {
 	c.t.Helper()
 	dark := width < 1000
@@ -53,8 +54,8 @@ func (c consoleTab) wait(heading, text string) {
 	browsertest.WaitFor(c.tab, c.t, heading+" with "+text, fmt.Sprintf(`document.querySelector('h1')?.innerText === %q && document.body.innerText.includes(%q)`, heading, text))
 }
 
-// An operator signs in with a browser, on a desk and on a phone, visits each page, looks a user up, recounts them, finds that among the
-// acts, and signs out. The page contacts only its own server, and no script can read its cookie.
+// An operator signs in with a browser, on a desk and on a phone, visits each page, looks a user up, recounts them, finds the
+// recount among the acts, and signs out. The page contacts only its own server, and no script can read its cookie.
 func TestTheConsoleInABrowser(t *testing.T) {
 	t.Parallel()
 	n, o := production(t)
@@ -109,7 +110,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 				t.Errorf("asked elsewhere: %q", foreign)
 			}
 			for _, complaint := range browsertest.Complaints(c.tab) {
-				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // the pages that require a token
+				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // pages that were requested without a valid token
 					t.Errorf("the browser complains: %q", complaint)
 				}
 			}

@@ -18,15 +18,15 @@ import (
 	"tidings/tests/world"
 )
 
-// operator is a browser of the console: it keeps cookies and says where its forms come from.
+// operator is a browser of the console: it keeps the cookie, and sends the headers that tell the origin of a form.
 type operator struct {
 	t      *testing.T
 	base   string
 	cookie *http.Cookie
-	header http.Header // of every request
+	header http.Header // the additional headers of every request
 }
 
-// seen is an answer of the console.
+// seen is one answer of the console.
 type seen struct {
 	status int
 	body   string
@@ -71,7 +71,7 @@ func (o *operator) post(path string, form url.Values) seen {
 	return o.send(http.MethodPost, path, form)
 }
 
-// signIn gives a token to the form.
+// signIn sends a token with the sign-in form.
 func (o *operator) signIn(token string) seen {
 	o.t.Helper()
 	return o.post("/admin/sign-in", url.Values{"token": {token}})
@@ -90,7 +90,7 @@ func (o *operator) wants(what string, got seen, status int, texts ...string) {
 	}
 }
 
-// signedFor is a token of production mode.
+// signedFor makes a token of production mode. Without the claim exp it expires in an hour.
 func signedFor(t *testing.T, claims jwt.MapClaims) string {
 	t.Helper()
 	if claims["exp"] == nil {
@@ -103,14 +103,14 @@ func signedFor(t *testing.T, claims jwt.MapClaims) string {
 	return token
 }
 
-// consolePages are all ways into the console but those to sign in and out.
+// consolePages are all requests that the console serves, except those to sign in and out.
 var consolePages = []struct{ method, path string }{
 	{"GET", "/admin"}, {"GET", "/admin/"}, {"GET", "/admin/webhooks"}, {"GET", "/admin/users"}, {"GET", "/admin/users?user=ann"}, {"GET", "/admin/acts"},
 	{"GET", "/admin/nothing"}, {"HEAD", "/admin"}, {"HEAD", "/admin/acts"},
 	{"POST", "/admin/users/recount"}, {"POST", "/admin/webhooks/test"}, {"POST", "/admin/webhooks/replay"}, {"POST", "/admin/nothing"},
 }
 
-// production is a node with a key for tokens, and a browser of its console.
+// production starts a node with a key for tokens, and returns a browser of its console on the operations listener.
 func production(t *testing.T) (*world.Node, *operator) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Change: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
 	operations := httptest.NewServer(n.Operations.Handler)
@@ -118,8 +118,8 @@ func production(t *testing.T) (*world.Node, *operator) {
 	return n, &operator{t: t, base: operations.URL}
 }
 
-// Outside of development every page of the console needs a token with the scope admin, however it is sent, and is served by the operations
-// listener alone.
+// In production every page of the console needs a cookie with a token that has the scope admin. Only the operations listener
+// serves the console.
 func TestTheConsoleIsForOperators(t *testing.T) {
 	n, o := production(t)
 	ann := signedFor(t, jwt.MapClaims{"sub": "ann"})
@@ -156,7 +156,7 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 		}
 		for _, page := range consolePages {
 			if who.token != "" {
-				o.cookie = &http.Cookie{Name: "tidings_console", Value: who.token} // also where it was not given
+				o.cookie = &http.Cookie{Name: "tidings_console", Value: who.token} // even if the console did not set it
 			}
 			form := url.Values(nil)
 			if page.method == "POST" {
@@ -185,7 +185,8 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 	}
 }
 
-// byNoOtherWay checks that a token in an address or a header signs nobody in, and that no answer repeats a token.
+// byNoOtherWay checks that a token in an address or in the Authorization header signs nobody in, and that no answer repeats a
+// token.
 func (o *operator) byNoOtherWay(admin string) {
 	o.t.Helper()
 	o.cookie = nil
@@ -209,7 +210,7 @@ func (o *operator) byNoOtherWay(admin string) {
 	o.wants("after it", o.get("/admin"), 401)
 }
 
-// Behind a proxy with TLS the cookie is for TLS alone, and it ends with the token.
+// Behind a proxy with TLS the cookie is marked Secure. It expires with the token.
 func TestTheCookieOfTheConsole(t *testing.T) {
 	_, o := production(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -265,7 +266,7 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	}
 }
 
-// Every answer forbids scripts, frames, foreign content and caches, and lets the browser send the origin of forms.
+// Every answer forbids scripts, frames and foreign content, and lets the browser send the origin of forms. Pages forbid caches.
 func TestTheHeadersOfTheConsole(t *testing.T) {
 	_, o := production(t)
 	for _, path := range []string{"/admin", "/admin/style.css", "/admin/nothing"} {

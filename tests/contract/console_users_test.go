@@ -18,12 +18,13 @@ import (
 
 const markup = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
 
-// escapedKey is a key as in IDs and in tokens of development mode.
+// escapedKey returns a key as it is written in IDs and in tokens of development mode.
 func escapedKey(key string) string {
 	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
 }
 
-// lookedAt is a world with an entry in every part of a user's page, and with markup in every text that people choose.
+// lookedAt starts a node with a user who has an entry in every part of their page, and with markup in every text that people
+// choose.
 func lookedAt(t *testing.T) (n *world.Node, o *operator, user string) {
 	t.Helper()
 	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
@@ -98,7 +99,7 @@ func (o *operator) escapes(user string) {
 	o.wants("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
 }
 
-// state is everything in SQL and Redis, except the acts.
+// state reads everything in SQL and Redis, except the acts.
 func state(t *testing.T, n *world.Node) (all []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -131,8 +132,8 @@ func state(t *testing.T, n *world.Node) (all []string) {
 	return all
 }
 
-// Looking a user up changes nothing: no visit or position of theirs, and nothing in SQL or Redis. This holds for an active user, for a
-// dormant one of whom Redis has nothing, and for one whom Redis has lost.
+// Looking a user up changes nothing: it is not a visit, moves none of their positions, and writes nothing to SQL or Redis. This
+// holds for an active user, for a dormant user of whom Redis has nothing, and for a user whom Redis has lost.
 func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
 	n, o, user := lookedAt(t)
 	look := func(when string) {

@@ -20,14 +20,15 @@ type pagedList struct {
 
 func (l pagedList) name() string { return l.object + "." + l.field.Name }
 
-// lists are all paginated lists of the schema: fields that take `after` and return a pageInfo. A field has both or neither.
+// lists returns all paginated lists of the schema: fields that take `after` and return a pageInfo. A field must have both or
+// neither.
 func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 	t.Helper()
 	for name, object := range s.types {
-		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list that is tested elsewhere
+		if strings.HasSuffix(name, "Change") { // an event shows the first page of a list, which is found in another object
 			continue
 		}
-		if name == "Admin" { // the change stream belongs to nobody, and has no last page
+		if name == "Admin" { // its change stream belongs to no user, and has no last page
 			continue
 		}
 		for _, field := range object.Fields {
@@ -49,11 +50,11 @@ func (s schemaShape) lists(t *testing.T) (found []pagedList) {
 type pagers struct {
 	*world.Node
 	shape schemaShape
-	talks map[string][]string // the conversations of each; both are in the last
-	posts map[string]string   // a post of each, which is hidden from the other, with answers and likes
+	talks map[string][]string // each user's conversations; both users are in the last one
+	posts map[string]string   // a post of each user with answers and likes, which is hidden from the other
 }
 
-// wordOf is in every text and key that concerns only one user.
+// wordOf returns a word that is in every text and key that concerns only this user.
 func wordOf(user string) string { return "canary-" + user }
 
 func newPagers(t *testing.T) *pagers {
@@ -151,7 +152,7 @@ func (p *pagers) objects(t *testing.T, l pagedList, user string) []string {
 	return nil
 }
 
-// page asks for a page of a list of an object, after a cursor unless it is "".
+// page reads a page of a list of an object, after a cursor unless after is "".
 func (p *pagers) page(t *testing.T, l pagedList, user, object, after string) (got world.Answer, shown connection) {
 	t.Helper()
 	arguments, variables := "first:2", map[string]any{}
@@ -230,12 +231,12 @@ func (p *pagers) walk(t *testing.T, l pagedList, user, object string) (nodes, cu
 	}
 }
 
-// placeOf is a cursor and the list that it comes from.
+// placeOf is a cursor with the list and the object that it comes from.
 type placeOf struct{ list, object, cursor string }
 
-// A cursor belongs to one user's list: sent by another user, for any paginated list of the schema, it is refused. Only in
-// the same list, if both users share it, may it be accepted, and then it shows no more than that user sees anyway. The lists
-// are found by introspection.
+// A cursor belongs to one user's list. If another user sends it, for any paginated list of the schema, it is refused. Only for
+// the same list, if both users share it, may it be accepted; then it shows no more than that user sees anyway. The lists are
+// found by introspection.
 func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	p := newPagers(t)
 	lists := p.shape.lists(t)
@@ -270,8 +271,8 @@ func TestAnotherUsersCursorShowsNothing(t *testing.T) {
 	}
 }
 
-// wantNothing requests, as bob, a page after a cursor of alice. own is what bob sees of the list without the cursor, nil if
-// it is not bob's list.
+// wantNothing requests, as bob, a page after a cursor of alice, and fails if it shows bob anything of alice's. own are the
+// entries of the list that bob sees without the cursor; nil if it is not bob's list.
 func (p *pagers) wantNothing(t *testing.T, l pagedList, object string, at placeOf, own []string) {
 	t.Helper()
 	got, shown := p.page(t, l, "bob", object, at.cursor)

@@ -14,19 +14,19 @@ import (
 // onTheIcon is an expression for the number on the phone whose app is closed.
 const onTheIcon = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
 
-// closedShows waits until the phone whose app is closed has a number, and was told of it with an alert or in silence.
+// closedShows waits until the phone whose app is closed shows this number, and got it with an alert or in silence.
 func (p *demoPage) closedShows(want string, silent bool) {
 	p.t.Helper()
 	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, onTheIcon, want, silent))
 }
 
-// tookTime waits until the closed phone says how long the change took.
+// tookTime waits until the closed phone says how long the change took, followed by words.
 func (p *demoPage) tookTime(words string) {
 	p.t.Helper()
 	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
-// atRest waits until the server has done all that the demo's past asked for, and all three phones have the same number.
+// atRest waits until the server has run the jobs of the demo's past and all three phones have the same number, which it returns.
 func (p *demoPage) atRest() (total int) {
 	p.t.Helper()
 	world.Eventually(p.t, time.Minute, "no job is due", func() bool {
@@ -43,8 +43,8 @@ func (p *demoPage) atRest() (total int) {
 	return p.value("icon")
 }
 
-// A third phone, whose app is closed, is set by the application from the change stream: up with an alert, down in silence, by the person's
-// preferences, also when Redis loses everything. The page's own sockets have no part in it.
+// The application sets the icon of a third phone, whose app is closed, from the change stream. The number rises with an alert and
+// falls in silence, as the person's preferences say, also when Redis loses everything. The page's own sockets have no part in it.
 func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
@@ -62,7 +62,8 @@ func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 	}
 }
 
-// alertsAndFalls: a post goes up with its words, and seen on the left phone it falls in silence.
+// alertsAndFalls checks that a post raises the number with an alert that has its words, and that the number falls in silence once
+// the post is seen on the left phone.
 func (p *demoPage) alertsAndFalls(total int) {
 	p.t.Helper()
 	home := p.value("home")
@@ -77,7 +78,8 @@ func (p *demoPage) alertsAndFalls(total int) {
 	p.tookTime("silently")
 }
 
-// heedsPreferences: a category that may not alert changes the number in silence, and one that may is told with its words.
+// heedsPreferences checks that a category without alerts changes the number in silence, and that a category with alerts shows the
+// words of its alert.
 func (p *demoPage) heedsPreferences() {
 	p.t.Helper()
 	p.click("#left-bell-tab")
@@ -107,7 +109,7 @@ func (p *demoPage) heedsPreferences() {
 	p.click("#left-home-tab")
 }
 
-// closedWithoutSockets: while the right phone has no network, it keeps its number, and the closed phone is set all the same.
+// closedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new one.
 func (p *demoPage) closedWithoutSockets() {
 	p.t.Helper()
 	total := p.value("icon")

@@ -43,7 +43,7 @@ func (p *demoPage) drawer() {
 	browsertest.WaitResponse(graphiql, p.t, `"id": "post:`)
 }
 
-// runCurl runs a curl command of the page with sh, and sends what curl would send.
+// runCurl lets sh parse a curl command of the page, and sends the request that curl would send.
 func runCurl(t *testing.T, command string) string {
 	t.Helper()
 	words, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "curl() { printf '%s\\0' \"$@\"; }\n"+command).Output()
@@ -75,7 +75,7 @@ func runCurl(t *testing.T, command string) string {
 	return answerOf(t, request)
 }
 
-// languages: the page speaks Chinese too, and remembers it.
+// languages checks that the page can be switched to Chinese and back.
 func (p *demoPage) languages() {
 	p.t.Helper()
 	p.click(".top nav button")

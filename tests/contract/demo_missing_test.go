@@ -32,7 +32,7 @@ func answerOf(t *testing.T, request *http.Request) string {
 	return string(text)
 }
 
-// The server is killed while the page is open and restarts: the page is right again without a reload.
+// The server is killed while the page is open, and restarts. The page is right again without a reload.
 func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { outlivesItsServer(t, size[0], size[1]) })
@@ -56,7 +56,7 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	if found := browsertest.Inaccessible(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
-	// Ben posts at an address that the page does not know: the post is there when the page's own server is back.
+	// Ben posts through a server whose address the page does not know. The post must be there once the page's own server is back.
 	elsewhere := startDemo(t, "--data", folder)
 	if err := world.Ask(elsewhere.URL, "ben", `mutation { publishPost(input: {body: "Back again"}) { post { id } } }`, nil, nil); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func outlivesItsServer(t *testing.T, width, height int64) {
 	p.onlyMissedItsServer()
 }
 
-// onlyMissedItsServer wants no complaint of the browser but those about the missing server.
+// onlyMissedItsServer fails if the browser complained about anything but the missing server.
 func (p *demoPage) onlyMissedItsServer() {
 	p.t.Helper()
 	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
@@ -80,7 +80,7 @@ func (p *demoPage) onlyMissedItsServer() {
 	}
 }
 
-// A demo that starts again has a new folder and so a new world: the page follows into it without a reload.
+// A demo that starts again in a new folder has a new world. The page shows the new world without a reload.
 func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server := startDemo(t)
 	p := openDemo(t, server.URL, 1280, 720)
@@ -102,7 +102,7 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	p.onlyMissedItsServer()
 }
 
-// The page is used by the keys alone: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
+// The keyboard alone can use the page: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
 func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
@@ -171,7 +171,7 @@ func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
 	p.clean("no longer empty")
 }
 
-// In production the page asks for a token, says why one that is refused is refused, and then shows the user's phones.
+// In production the page asks for a token. It says why a token is refused, and shows the user's phones with a valid one.
 func TestTheDemoPageInProduction(t *testing.T) {
 	t.Parallel()
 	const secret = "a secret of a test, 32 bytes long"
@@ -209,7 +209,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 }
 
-// Without JavaScript, or before it has arrived, the page says so and what to do.
+// Without JavaScript the page says that it needs JavaScript, and what to do instead.
 func TestTheDemoPageWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	server := startDemo(t)

@@ -12,7 +12,7 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			server := startDemo(t)
-			server.IdleBut(2*time.Minute, laterJobs) // the jobs of the people's past change numbers too
+			server.IdleBut(2*time.Minute, laterJobs) // because the jobs of the people's past change numbers
 			p := openDemoInSize(t, server.URL, size)
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
 			p.wait("the board is there", `document.querySelector('.right .show.live') && document.querySelector('.right .show.upcoming')`)
@@ -58,7 +58,7 @@ func (p *demoPage) inTheTitle() {
 	}
 }
 
-// homeFeed: the pill shows the new posts and their authors; a mark on one phone appears on the other.
+// homeFeed checks that the pill shows the new posts and their authors, and that a mark on one phone appears on the other.
 func (p *demoPage) homeFeed() {
 	p.t.Helper()
 	before := p.value("home")
@@ -79,8 +79,8 @@ func (p *demoPage) homeFeed() {
 	p.wait("the like is taken back", `document.querySelector('.left .post .like').innerText.trim() === ''`)
 }
 
-// marksWithinASecond: what is seen on the left phone is so on the right phone within a second. A machine that stands still for a
-// second has three tries.
+// marksWithinASecond checks that posts that are seen on the left phone are seen on the right phone within a second. It tries up
+// to three times, because a busy machine can stand still for a second.
 func (p *demoPage) marksWithinASecond() {
 	p.t.Helper()
 	const second = 1000 // milliseconds
@@ -110,7 +110,8 @@ func (p *demoPage) marksWithinASecond() {
 	p.t.Errorf("marks came to the other phone after %v ms", took)
 }
 
-// liveBoard: three states; a show that goes live slides to the top, unless the board is touched.
+// liveBoard checks that a show that goes live moves to the top, unless the board is touched, and that the board has shows in all
+// three states.
 func (p *demoPage) liveBoard() {
 	p.t.Helper()
 	before := p.value("live")
@@ -118,7 +119,8 @@ func (p *demoPage) liveBoard() {
 	p.wait("Ben's show is on top of the board", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
 	p.shows("live", fmt.Sprint(before+1))
 	order := `[...document.querySelectorAll('.right .show')].map((show) => show.dataset.show).join()`
-	// A finger scrolls: its pointer is cancelled, its touch goes on. The page's wait for the end of a movement is over at once.
+	// Imitate a finger that scrolls: its pointer is cancelled, and its touch goes on. The page's timer of 1.2 s for the end of the
+	// movement fires at once.
 	browsertest.Evaluate[bool](p.tab, p.t, `(() => {
 		const board = document.querySelector('.right .board'), real = setTimeout;
 		window.setTimeout = (then, wait, ...rest) => real(then, wait === 1200 ? 0 : wait, ...rest);
@@ -143,14 +145,14 @@ func (p *demoPage) liveBoard() {
 	p.shows("live", "")
 }
 
-// bell: five hundred likes are one row and one number.
+// bell checks that five hundred likes are one row and count once.
 func (p *demoPage) bell() {
 	p.t.Helper()
 	before := p.value("bell")
 	p.pull("likes")
 	p.wait("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
 	p.shows("bell", fmt.Sprint(before+1))
-	p.likesAreIn(500) // one that comes after the mark would count again
+	p.likesAreIn(500) // because a like that comes after the mark would count again
 	p.click("#right-bell-tab")
 	p.shows("bell", "")
 	p.wait("they are one row", `document.querySelector('#right-bell .row')?.innerText.includes('and 498 others liked your post')`)
@@ -159,7 +161,7 @@ func (p *demoPage) bell() {
 	p.clean("bell")
 }
 
-// chat: a message counts unless its reader has the conversation open.
+// chat checks that a message counts unless its reader has the conversation open.
 func (p *demoPage) chat() {
 	p.t.Helper()
 	before := p.value("chat")
@@ -187,7 +189,7 @@ func (p *demoPage) chat() {
 	p.wait("the list is back", `document.querySelector('#left-chat .rows')`)
 }
 
-// forEverybody: announcements count, dots shine.
+// forEverybody checks that an announcement counts and a dot is lit.
 func (p *demoPage) forEverybody() {
 	p.t.Helper()
 	before := p.value("you")
@@ -203,7 +205,7 @@ func (p *demoPage) forEverybody() {
 	p.shows("you", "")
 }
 
-// why: the rows of a number add up to it, and each can be cleared.
+// why checks that the rows behind a number add up to it, and that each row can be cleared.
 func (p *demoPage) why() {
 	p.t.Helper()
 	p.pull("post")
@@ -226,14 +228,14 @@ func (p *demoPage) why() {
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.right .app').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
 	p.wait("the icon answers the right button too", `document.querySelector('.right .why')`)
 	p.click(".right .why header button")
-	// By finger: the tab is held for half a second.
+	// A finger holds the tab for half a second.
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-chat-tab').dispatchEvent(new PointerEvent('pointerdown', {bubbles: true})), true)`)
 	p.wait("a long press asks too", `document.querySelector('.left .why')`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-chat-tab').dispatchEvent(new PointerEvent('pointerup', {bubbles: true})), true)`)
 	p.click(".left .why header button")
 }
 
-// cut: without a network a phone keeps its numbers, and is right again at once with one event.
+// cut checks that a phone without a network keeps its numbers, and that one event makes them right when the network is back.
 func (p *demoPage) cut() {
 	p.t.Helper()
 	before := p.value("home")
@@ -250,7 +252,7 @@ func (p *demoPage) cut() {
 	p.wait("it came in one event", `document.querySelector('.ms[data-side=right]')?.textContent === 'caught up'`)
 }
 
-// flush: Redis loses everything, and every number comes back equal.
+// flush checks that the numbers come back equal after Redis has lost everything.
 func (p *demoPage) flush() {
 	p.t.Helper()
 	total := p.value("icon")

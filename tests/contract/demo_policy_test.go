@@ -7,7 +7,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// policy: a source can be out of the total, and a dot instead of a number, on every phone.
+// policy checks that a source can be taken out of the total, and made a dot instead of a number, on both phones.
 func (p *demoPage) policy() {
 	p.t.Helper()
 	chats, total := p.value("chat"), p.value("icon")
@@ -42,15 +42,16 @@ func policyRow(source string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#right-you .policy tbody tr')].find((row) => row.innerText.startsWith(%q))`, source)
 }
 
-// choose clicks a box of the display policy: 0 takes the source into the total or out of it, 1 makes it a dot or a number.
+// choose clicks a box in the source's row of the display policy: column 0 takes the source into the total or out of it, column 1
+// makes it a dot or a number.
 func (p *demoPage) choose(source string, column int) {
 	p.t.Helper()
 	p.wait("the policy is there", policyRow(source))
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelectorAll('input')[%d].click(), true)`, policyRow(source), column))
 }
 
-// views: every source of the schema is in the policy. What is new in views is not in the total until the policy says so; its rows are
-// explained and cleared as those of any number.
+// views checks that every source of the schema is in the policy. New items of views are not in the total until the policy
+// includes them. Their rows are explained and cleared like those of any number.
 func (p *demoPage) views(total int) {
 	p.t.Helper()
 	if rows := browsertest.Evaluate[int](p.tab, p.t, `document.querySelectorAll('#right-you .policy tbody tr').length`); rows != len(services.Sources) {

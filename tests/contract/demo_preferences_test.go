@@ -15,7 +15,7 @@ func preference(side, category string) string {
 	return fmt.Sprintf(`document.querySelector('#%s-you .preferences [data-category=%s]')`, side, category)
 }
 
-// chosen waits until both phones show how a category counts, and whether it alerts.
+// chosen waits until both phones show that a category counts in this mode, and whether it alerts.
 func (p *demoPage) chosen(category, mode string, push bool) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
@@ -25,7 +25,7 @@ func (p *demoPage) chosen(category, mode string, push bool) {
 	}
 }
 
-// decide clicks a choice of a phone.
+// decide clicks a choice in a category's preferences on one phone.
 func (p *demoPage) decide(side, category, choice string) {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector(%q).click(), true)`, preference(side, category), choice))
@@ -45,7 +45,7 @@ func (p *demoPage) likeMia(by string) {
 	}
 }
 
-// iconHas waits until the icons of both phones show the other tabs' numbers and so many of the bell's. The other tabs may still rise.
+// iconHas waits until the icon of each phone shows the sum of the other tabs' numbers and ofBell. The other tabs may still rise.
 func (p *demoPage) iconHas(ofBell int) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
@@ -57,7 +57,7 @@ func (p *demoPage) iconHas(ofBell int) {
 	}
 }
 
-// What counts is chosen by category on either phone, and is so at once on both, and back.
+// A preference for a category can be changed and changed back on either phone, and applies at once on both.
 func TestTheDemoPageHasPreferences(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
@@ -69,7 +69,7 @@ func TestTheDemoPageHasPreferences(t *testing.T) {
 			}
 			p := openDemoInSize(t, server.URL, size)
 			p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
-			p.click("#left-bell-tab") // nothing is new in the bell
+			p.click("#left-bell-tab") // so that nothing is new in the bell
 			p.shows("bell", "")
 			for _, side := range []string{"left", "right"} {
 				p.click("#" + side + "-you-tab")
@@ -89,7 +89,8 @@ func TestTheDemoPageHasPreferences(t *testing.T) {
 	}
 }
 
-// countsAs: as a dot, not at all, as a number: the numbers and the choices of both phones follow, whichever phone it was.
+// countsAs makes a category count as a dot, not at all, and as a number, on either phone. The numbers and the choices of both
+// phones follow.
 func (p *demoPage) countsAs() {
 	p.t.Helper()
 	for _, step := range []struct {
@@ -103,7 +104,8 @@ func (p *demoPage) countsAs() {
 	}
 }
 
-// alerts: whether a category alerts is chosen on either phone, is shown on both, and the server has it.
+// alerts switches the alerts of a category on either phone, and checks that both phones show the change and that the server has
+// it.
 func (p *demoPage) alerts() {
 	p.t.Helper()
 	for i, side := range []string{"left", "right"} {
@@ -128,7 +130,7 @@ func (p *demoPage) alerts() {
 	}
 }
 
-// ordersAreChosen: a category of the host application has the same choices.
+// ordersAreChosen checks that a category of the host application has the same choices.
 func (p *demoPage) ordersAreChosen() {
 	p.t.Helper()
 	p.decide("right", "orders", "[value=OFF]")
@@ -137,7 +139,7 @@ func (p *demoPage) ordersAreChosen() {
 	p.chosen("orders", "COUNT", true)
 }
 
-// preferencesByTheKeys: the arrows go through the modes of a category.
+// preferencesByTheKeys checks that the arrow keys step through the modes of a category.
 func (p *demoPage) preferencesByTheKeys() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector('input:checked').focus(), true)`, preference("left", "FOLLOW")))

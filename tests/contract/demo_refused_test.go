@@ -7,7 +7,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// openRefused opens the page after a script that refuses something until window.mended.
+// openRefused opens the page. Before the page's own scripts it runs a script that refuses something until window.mended is true.
 func openRefused(t *testing.T, script string) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}
@@ -17,13 +17,13 @@ func openRefused(t *testing.T, script string) *demoPage {
 	return p
 }
 
-// mend lets through what was refused.
+// mend sets window.mended, which ends the refusals.
 func (p *demoPage) mend() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.mended = true)`)
 }
 
-// Lists that a gateway refuses say so in words, and are there by themselves once it lets them through.
+// If a gateway refuses a list, the page says so in place of the list. The list appears by itself once the gateway passes it.
 func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	p := openRefused(t, `{
 		const real = fetch;
@@ -38,7 +38,8 @@ func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
 	p.wait("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
 }
 
-// Behind a proxy that passes no WebSocket the page has its lists, and says that pushes are missing, and not that the server is.
+// Behind a proxy that passes no WebSocket the page has its lists. It says that pushes are missing, and not that the server is
+// missing.
 func TestTheDemoPageSaysThatPushesAreMissing(t *testing.T) {
 	p := openRefused(t, `window.WebSocket = class extends WebSocket {
 		constructor(url, protocols) { super(window.mended ? url : String(url).replace('/graphql', '/no-upgrade'), protocols); }

@@ -18,7 +18,7 @@ type demoPage struct {
 	t      *testing.T
 	tab    context.Context
 	url    string
-	themes []bool // those that clean looks at: dark or not
+	themes []bool // the themes that clean checks: true is dark
 }
 
 // openDemo opens the page of a server and waits for the first badges.
@@ -30,8 +30,8 @@ func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	return p
 }
 
-// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window: the one is light and the other dark, so that the
-// colours of each state are seen once.
+// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window. One is light and the other dark, so that the
+// test sees each state once in each theme.
 func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
 	t.Helper()
 	p := openDemo(t, url, size[0], size[1])
@@ -71,7 +71,8 @@ func (p *demoPage) shows(tab, want string) {
 	}
 }
 
-// value is the number on both phones, which agree and are sure: a new world counts some of it later.
+// value waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
+// counts some items later.
 func (p *demoPage) value(tab string) int {
 	p.t.Helper()
 	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
@@ -83,7 +84,8 @@ func (p *demoPage) value(tab string) int {
 	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
 }
 
-// clean wants no fault of accessibility, in the page's themes, no complaint of the browser and no request elsewhere.
+// clean checks that the page has no accessibility fault in its themes, fits into its window, and caused no complaint of the
+// browser and no request to another server.
 func (p *demoPage) clean(state string) {
 	p.t.Helper()
 	for _, dark := range p.themes {
@@ -104,7 +106,7 @@ func (p *demoPage) clean(state string) {
 	p.picture(state)
 }
 
-// picture writes a screenshot into the folder that TIDINGS_TEST_PICTURES names, if it does.
+// picture writes a screenshot into the folder TIDINGS_TEST_PICTURES, if it is set.
 func (p *demoPage) picture(name string) {
 	if folder := os.Getenv("TIDINGS_TEST_PICTURES"); folder != "" {
 		width := browsertest.Evaluate[int](p.tab, p.t, `innerWidth`)
@@ -112,17 +114,17 @@ func (p *demoPage) picture(name string) {
 	}
 }
 
-// laterJobs is how many jobs of a new demo wait for the start of a show.
+// laterJobs is the number of jobs of a new demo that wait for the start of a show.
 const laterJobs = 14
 
 // startDemo starts a demo whose people do not act, so that only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
-	// The test's end kills it: a temporary folder of its own would stay behind.
+	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
 	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
 }
 
-// likesAreIn waits until the newest notification has all its actors: the jobs that fold likes into it run after the likes.
+// likesAreIn waits until the newest notification has all its actors, because jobs fold the likes into it later.
 func (p *demoPage) likesAreIn(all int) {
 	p.t.Helper()
 	world.Converge(p.t, 2*time.Minute, func() error {

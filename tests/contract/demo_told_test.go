@@ -10,7 +10,8 @@ import (
 
 var latin = regexp.MustCompile(`[A-Za-z]`)
 
-// told: what the host application tells in a category of its own is a row with its words, in the bell and behind the number.
+// told checks that a notification in a category of the host application is a row with its words, in the bell and behind the
+// number.
 func (p *demoPage) told() {
 	p.t.Helper()
 	before := p.value("bell")
@@ -38,7 +39,7 @@ func (p *demoPage) told() {
 	p.click("#left-home-tab")
 }
 
-// whyInChinese: the sources and their parts have Chinese names.
+// whyInChinese checks that the sources and their parts have Chinese names.
 func (p *demoPage) whyInChinese() {
 	p.t.Helper()
 	if err := world.Ask(p.url, "ben", `mutation { publishPost(input: {body: "@mia look"}) { post { id } } }`, nil, nil); err != nil {

@@ -13,8 +13,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// Every page of the books can be read on a phone and on a desk, in the light and in the dark, by keyboard and by a screen reader,
-// and asks nothing of another machine. Pictures of them go to TIDINGS_TEST_PICTURES, where it names a folder.
+// Every page of the books can be read on a phone and on a desk, in the light and the dark theme, by keyboard and with a screen
+// reader, and requests nothing from another server. If TIDINGS_TEST_PICTURES names a folder, screenshots are written into it.
 func TestTheBooksCanBeRead(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
@@ -27,7 +27,7 @@ func TestTheBooksCanBeRead(t *testing.T) {
 		browsertest.Dark(tab, t, look.dark)
 		for i, page := range docs.Pages() {
 			if i > 1 && look.dark == (look.width == 1280) {
-				continue // the colours of each page are seen once
+				continue // each later page is checked once in each theme
 			}
 			name := fmt.Sprintf("%s-%d-%t", page.Name, look.width, look.dark)
 			browsertest.Navigate(tab, t, n.URL+"/docs/"+page.Path())

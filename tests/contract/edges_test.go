@@ -17,7 +17,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A body that does not arrive is awaited at most until the deadline, for any path and any framing.
+// A body that does not arrive is awaited only until the deadline, for any path and any framing.
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
 		cfg.RequestDeadline = 300 * time.Millisecond
@@ -40,18 +40,18 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what arrives in time is not hurried", func(t *testing.T) { // the deadline applied to the request alone
+	t.Run("what arrives in time is not hurried", func(t *testing.T) { // the deadline applies only to reading the request
 		n.Must("alice", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, nil)
 	})
 }
 
-// The bound of an answer applies to compiled selections as to others.
+// The limit for the size of an answer applies to compiled selections too.
 func TestCompiledAnswersAreBounded(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
 	n.Publish("bob", strings.Repeat("long ", 999))
 	for _, query := range []string{
 		`{viewer{homeFeed{edges{node{body}}}}}`,                 // compiled
-		`{viewer{user{id} homeFeed{edges{node{body}}}}}`,        // not
+		`{viewer{user{id} homeFeed{edges{node{body}}}}}`,        // not compiled
 		`{viewer{badges{version} homeFeed{edges{node{body}}}}}`, // compiled, in two parts
 	} {
 		if got := n.Ask("bob", query, nil); got.ErrorCode() != "INVALID" || got.Data != nil || !strings.Contains(got.Errors[0].Message, "up to 4000 are allowed") {
@@ -60,7 +60,7 @@ func TestCompiledAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// In production the connections of an address are bounded, and each closed one frees one.
+// In production the number of connections from one address is limited. Closing a connection makes room for another.
 func TestConnectionsPerAddress(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3

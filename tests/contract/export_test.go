@@ -25,7 +25,7 @@ type exportPage struct {
 	HasMore bool
 }
 
-// exportPart asks for one page; after is nil for the first.
+// exportPart reads one page; after is nil for the first.
 func exportPart(n *world.Node, user string, size int, after *string) exportPage {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Export exportPage } }
@@ -33,7 +33,8 @@ func exportPart(n *world.Node, user string, size int, after *string) exportPage 
 	return data.Admin.Export
 }
 
-// walkExport is the whole export of a user in pages of a size, as a file of lines.
+// walkExport reads the whole export of a user in pages of this size. It returns the lines as one text, their types, and the
+// number of pages.
 func walkExport(n *world.Node, user string, size int) (text string, types map[string]bool, pages int) {
 	n.TB.Helper()
 	types = map[string]bool{}
@@ -59,7 +60,7 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 	}
 }
 
-// aliceLives is a node on which alice, the first user, has a line of every kind.
+// aliceLives starts a node on which alice, the first user, has a line of every kind in her export.
 func aliceLives(t *testing.T, database string) *world.Node {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), Manual: true})
@@ -69,7 +70,7 @@ func aliceLives(t *testing.T, database string) *world.Node {
 	return n
 }
 
-// commandExport is what `tidings export` prints of a user.
+// commandExport returns the output of `tidings export` for a user.
 func commandExport(t *testing.T, database, key string) string {
 	t.Helper()
 	var out, faults bytes.Buffer
@@ -80,8 +81,8 @@ func commandExport(t *testing.T, database, key string) string {
 	return out.String()
 }
 
-// The query gives what the command gives, to the byte, in pages of any size, with lines of every kind. On SQLite, the command is for a
-// stopped server.
+// The query returns the same bytes as the command, in pages of any size, with lines of every kind. The node stops before the
+// command runs, because on SQLite the command needs a stopped server.
 func TestTheQueryExportIsTheCommand(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := aliceLives(t, url)
@@ -108,7 +109,7 @@ func TestTheQueryExportIsTheCommand(t *testing.T) {
 	})
 }
 
-// Only an operator exports; a bad argument is INVALID, and a user who is not there NOT_FOUND. Nobody becomes a user by it.
+// Only an operator can export. A bad argument is INVALID, and a missing user is NOT_FOUND and is not created.
 func TestWhoExportsWhat(t *testing.T) {
 	n := aliceLives(t, sqltest.SQLite(t))
 	aliceTo := exportPart(n, "user:alice", 3, nil).Cursor
@@ -156,7 +157,7 @@ func TestWhoExportsWhat(t *testing.T) {
 	}
 }
 
-// A page of another list, such as the acts, does not go on in an export.
+// A cursor of another list, such as the acts, is refused by an export, and a cursor of an export by the acts.
 func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
 	n := aliceLives(t, sqltest.SQLite(t))
 	exportPart(n, "user:alice", 1, nil)
@@ -173,7 +174,7 @@ func TestCursorsOfOtherListsAreNoneOfAnExport(t *testing.T) {
 	}
 }
 
-// Each page that is read of a person is an act of the operator; a refusal to somebody else is none.
+// Each page that an operator requests is recorded as an act of the operator, also if it fails. A request of anybody else is not.
 func TestExportsAreKept(t *testing.T) {
 	n := aliceLives(t, sqltest.SQLite(t))
 	after := exportPart(n, "user:alice", 3, nil).Cursor
@@ -191,7 +192,7 @@ func TestExportsAreKept(t *testing.T) {
 	})
 }
 
-// The guard of costs counts each line that is asked for, beyond a hundred too.
+// The cost limit of queries counts each requested line, also beyond a hundred.
 func TestTheCostOfAnExport(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
 	n.People("ann")
@@ -210,7 +211,7 @@ func TestTheCostOfAnExport(t *testing.T) {
 	}
 }
 
-// manyExports are so many exports of one line in one query.
+// manyExports returns the fields of a query with count exports of one line each.
 func manyExports(count int) (query string) {
 	for i := range count {
 		query += fmt.Sprintf(`e%d:export(userId:"user:ann",first:1){cursor} `, i)
@@ -218,8 +219,8 @@ func manyExports(count int) (query string) {
 	return query
 }
 
-// Nothing can be exported of a user who is erased, from the first moment on, and by no cursor of before. Whoever takes the key then is another
-// user.
+// As soon as an erasure of a user begins, nothing of the user can be exported, not even with an earlier cursor. A person who
+// takes the key later is another user.
 func TestNobodyExportsWhoIsErased(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	n.People("ann", "bob")

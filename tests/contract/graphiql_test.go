@@ -26,14 +26,14 @@ func quietPage(t *testing.T, tab context.Context, origin string) {
 	}
 	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to") ||
-			strings.Contains(one, "/readyz") // 503 while the server begins
+			strings.Contains(one, "/readyz") // 503 while the server starts
 	})
 	if len(complaints) > 0 {
 		t.Errorf("the page complained: %q", complaints)
 	}
 }
 
-// picture writes a screenshot where TIDINGS_PICTURES says, for a person to look at.
+// picture writes a screenshot into the folder TIDINGS_PICTURES, if it is set, for a person to look at.
 func picture(t *testing.T, tab context.Context, name string) {
 	t.Helper()
 	if folder := os.Getenv("TIDINGS_PICTURES"); folder != "" {
@@ -52,8 +52,8 @@ func accessible(t *testing.T, tab context.Context, what string) {
 	}
 }
 
-// The first tour, by a person in a browser: alice watches her badges in one tab, follows bob, and when bob publishes
-// in another tab the badge in the first changes by itself, whatever she does meanwhile. No request leaves the machine.
+// A person's first tour in a browser: alice watches her badges in one tab and follows bob. When bob publishes in another tab, the
+// badge in the first tab changes by itself, whatever she does meanwhile. No request leaves the machine.
 func TestFirstTourInGraphiQL(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
@@ -75,7 +75,7 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	browsertest.WaitSchema(bob, t)
 	run(bob, "Publish", `"post:`)
 	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 0 → 1")
-	n.Publish("bob", "a second one") // without any browser
+	n.Publish("bob", "a second one") // not through a browser
 	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 1 → 2")
 
 	run(alice, "MyHomeFeed", "a second one")
@@ -97,7 +97,7 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	quietPage(t, bob, n.URL)
 }
 
-// The server is killed under the page and comes back: the page says so, and is right again without a reload.
+// The server is killed while the page is open, and comes back. The page says so, and is right again without a reload.
 func TestGraphiQLOutlivesItsServer(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 	}
 }
 
-// In production the page has a place for a token, says why it needs one and why there is no schema, and keeps the token for
-// the browser tab alone.
+// In production the page has a field for a token, says why it needs one and why there is no schema, and keeps the token only in
+// the browser tab.
 func TestGraphiQLInProduction(t *testing.T) {
 	t.Parallel()
 	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
@@ -195,7 +195,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is now")
 			accessible(t, tab, "with a token")
 
-			browsertest.Reload(tab, t) // the tab keeps it, and what was watched
+			browsertest.Reload(tab, t) // the tab keeps the token and the watch
 			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")
 			if shared := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage})`); strings.Contains(shared, token) {
 				t.Errorf("the token is kept for all tabs: %s", shared)

@@ -9,7 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// In development mode no route answers to a name that is not this machine's; with a key for tokens any name is served.
+// In development mode no route answers a request for a host name other than this machine's. With a key for tokens, any host name
+// is served.
 func TestDevelopmentModeAnswersToLoopbackNamesOnly(t *testing.T) {
 	status := func(n *world.Node, path, host string) int {
 		t.Helper()

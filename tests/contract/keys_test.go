@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// hardKeys are keys that a careless program would split, escape or fold: each must be a user of its own.
+// hardKeys are keys that a careless program would split, escape or fold. Each must be a separate user.
 var hardKeys = []string{
 	"auth0|123", "auth0%7C123", "did:plc:x", "ann@example.org", "@127.0.0.1", "Zo\u00eb", "zo\u00eb", "Zoe", "\u674e\u96f7", "a b", "a/b", "user:alice", "alice:admin", `q"uo\te`,
 	"host", "admins", "{u1}:b", "a,b", "' OR 1=1 --", "100%", strings.Repeat("\u754c", services.MaxKey),
@@ -59,7 +59,7 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 		if seen.Node.person != me || fmt.Sprint(seen.Node.Followers.Nodes) != fmt.Sprint([]person{{id(after), after}}) {
 			t.Errorf("%q is %+v", key, seen.Node)
 		}
-		// The same page by the generated path: a feed with a field that is not compiled.
+		// Read the same page through the generated code: the query has a field that is not compiled.
 		var slow struct {
 			Viewer struct {
 				HomeFeed struct{ Nodes []struct{ Author person } }
@@ -83,7 +83,7 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	}
 }
 
-// followAround lets each of hardKeys follow the one before, and publish.
+// followAround lets each user of hardKeys follow the user before, and publish.
 func followAround(t *testing.T, n *world.Node) {
 	t.Helper()
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }

@@ -14,10 +14,10 @@ import (
 	"tidings/tests/world"
 )
 
-// setSeen is a mutation that anybody may repeat.
+// setSeen is a mutation that any user can repeat.
 const setSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
 
-// A viewer beyond a rate limit gets an error with the time to wait, and no other viewer does.
+// A viewer beyond a rate limit gets an error with the time to wait. Other viewers are not affected.
 func TestOverspendingIsRateLimited(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", Change: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
 	for range 3 {
@@ -58,7 +58,7 @@ func TestOverspendingIsRateLimited(t *testing.T) {
 	n.Must("alice", setSeen, nil, nil)
 }
 
-// Two nodes grant one allowance between them.
+// Two nodes together grant one allowance.
 func TestNodesShareRateLimits(t *testing.T) {
 	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
 	granted := func(n *world.Node, atMost int) int {

@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// deletedFeed makes a reader whose feed holds posts that are deleted but not removed yet, because no worker has run since:
-// deleted tells which, newest first. It returns the posts that are left.
+// deletedFeed makes a reader whose feed holds posts that are deleted but not removed yet, because no worker has run since.
+// deleted reports whether post i is deleted, counted from the newest. deletedFeed returns the posts that are left.
 func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
 	t.Helper()
 	c := &crowd{Node: n}
@@ -78,8 +78,8 @@ func TestPagesAreRefilled(t *testing.T) {
 	}
 }
 
-// If all posts that a feed keeps are deleted at once, the page is empty and ends with RETENTION, and its last ID is the
-// position reached and not that of a shown post. Once the deletions are projected, older posts appear.
+// If all posts that a feed keeps are deleted at once, the page is empty and ends with RETENTION. Its last ID is then the position
+// that was reached, because no post is shown. Once the deletions are projected, older posts appear.
 func TestFeedOfDeletedPosts(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
 	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })

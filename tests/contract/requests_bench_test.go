@@ -13,13 +13,13 @@ import (
 	"tidings/tests/world"
 )
 
-// recorder is a writer with deadlines, as that of a connection is.
+// recorder is a response writer that accepts deadlines, as a connection's writer does.
 type recorder struct{ *httptest.ResponseRecorder }
 
 func (recorder) SetReadDeadline(time.Time) error  { return nil }
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// events are events of ingest, with a key each where key is not "".
+// events makes events of ingest. Each has a key of its own unless key is "".
 func events(count int, key string) string {
 	list := make([]string, count)
 	for i := range list {
@@ -32,7 +32,8 @@ func events(count int, key string) string {
 	return strings.Join(list, ", ")
 }
 
-// BenchmarkRequest is one request through the whole handler, without a network: all that the edge adds to an answer is in it.
+// BenchmarkRequest measures one request through the whole handler, without a network. So it includes everything that the
+// transport adds to an answer.
 func BenchmarkRequest(b *testing.B) {
 	n := world.StartNode(b, world.NodeOptions{Database: sqltest.SQLite(b), Redis: "embedded"})
 	n.Follow("alice", "bob")

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// What the executor would meet as an error on our side is refused before: questions about the schema where they are off,
-// also in a fragment, and a subscription of two fields.
+// Operations that the executor would report as internal errors are refused earlier: introspection while it is off, also in a
+// fragment, and a subscription with two fields.
 func TestRootFieldsThatAreRefused(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Introspection = "never" }})
 	for query, want := range map[string][2]string{

@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The first page of a live board is one round trip if live and upcoming shows fill it, and one more if it continues with
-// replays. Every later page is at most two, for any size and any number of followed hosts. No page reads SQL.
+// The first page of a live board takes one round trip to Redis if live and upcoming shows fill it, and one more if it continues
+// with replays. Every later page takes at most two, for any size and any number of followed hosts. No page reads SQL.
 func TestRoundTripsOfABoard(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true
@@ -51,7 +51,7 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				n.Board(key, 100, world.BoardPlace{}) // the viewer is active from now on and has a list of replays
+				n.Board(key, 100, world.BoardPlace{}) // makes the viewer active, with a list of replays
 				n.RoundTripsOfBoard(t, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}

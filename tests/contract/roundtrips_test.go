@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The badges are one round trip, a page of the home feed is two, for any size and any number of followed authors, or one if
-// the node has its posts in memory; a push to 100 users is one.
+// The badges take one round trip to Redis. A page of the home feed takes two, for any size and any number of followed authors, or
+// one if the node has its posts in memory. A push to 100 users takes one.
 func TestRoundTrips(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true
@@ -38,7 +38,7 @@ func TestRoundTrips(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			n.Badges(fmt.Sprint("reader", count)) // the reader is active from now on
+			n.Badges(fmt.Sprint("reader", count)) // makes the reader active
 		}
 		for i := range 120 {
 			n.Publish(authors[i%10], fmt.Sprint(i))

@@ -82,14 +82,15 @@ func shape(n *world.Node) schemaShape {
 	return s
 }
 
-// way is an argument that takes an ID: an argument of the field at the end of path, and the position in inside it, through inputs.
+// way is an argument, or a field of an input, that takes an ID. path leads to the field with the argument. in is the argument and
+// the fields of inputs from there to the ID.
 type way struct {
 	root string // Query, Mutation or Subscription
 	path []shapeField
 	in   []shapeInput
 }
 
-// name is Type.field.argument, as the schema writes it.
+// name returns the way with dots between its parts: Mutation.follow.input.userId.
 func (w way) name() string {
 	parts := []string{w.root}
 	for _, field := range w.path {
@@ -101,7 +102,7 @@ func (w way) name() string {
 	return strings.Join(parts, ".")
 }
 
-// ways lists every argument of type ID that can be reached from a root, each by one shortest path.
+// ways lists every argument of type ID that can be reached from a root, with one shortest path to each.
 func (s schemaShape) ways() (found []way) {
 	type place struct {
 		root, object string
@@ -139,7 +140,7 @@ func (s schemaShape) ways() (found []way) {
 	return found
 }
 
-// objects are the object types that a type can be.
+// objects returns the object types that a value of a type can have.
 func (s schemaShape) objects(name string) (names []string) {
 	switch t := s.types[name]; t.Kind {
 	case "OBJECT":
@@ -169,7 +170,7 @@ func (s schemaShape) ids(input shapeInput, before []shapeInput) (found [][]shape
 	return found
 }
 
-// request is the operation that walks a way: the variable v is the value of its first argument.
+// request returns the operation that sends an ID by a way. Its variable v is the value of the argument.
 func (s schemaShape) request(w way, given map[string]any) string {
 	target := w.path[len(w.path)-1]
 	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.in[0].Name, s.others(target, w.in[0].Name, given), s.selection(target.Type.named(), 4))
@@ -182,12 +183,12 @@ func (s schemaShape) request(w way, given map[string]any) string {
 	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.in[0].Type.text(), text)
 }
 
-// others gives a field's other arguments that are required.
+// others returns the arguments of a field, other than but, that the request needs.
 func (s schemaShape) others(field shapeField, but string, given map[string]any) (text string) {
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
 		case argument.Name == but:
-		case argument.Name == "sessionId" && value != nil: // a position belongs to a session
+		case argument.Name == "sessionId" && value != nil: // because a position belongs to a session
 			text += fmt.Sprintf(",%s:%q", argument.Name, value)
 		case argument.Type.required() && argument.DefaultValue == nil:
 			panic(fmt.Sprintf("say which %s to send where %s is required", argument.Type.text(), argument.Name))
@@ -196,7 +197,8 @@ func (s schemaShape) others(field shapeField, but string, given map[string]any) 
 	return text
 }
 
-// value is the variable of a way that takes an ID. given has the other IDs that are needed, by the names of their fields.
+// value returns the value of the variable of a way that takes an ID. given has the other values that are needed, by the names of
+// their fields.
 func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (any, error) {
 	first, rest := in[0], in[1:]
 	var value any = id
@@ -224,7 +226,7 @@ func (s schemaShape) value(in []shapeInput, id string, given map[string]any) (an
 	return value, nil
 }
 
-// filler is a valid value for a required input.
+// filler returns a valid value for a required input.
 func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, err error) {
 	if value, ok := given[input.Name]; ok {
 		return value, nil
@@ -247,8 +249,8 @@ func (s schemaShape) filler(input shapeInput, given map[string]any) (value any, 
 	return value, nil
 }
 
-// selection selects everything that a type shows, to a depth, and the first two entries of lists. It omits badges, because
-// they change, the viewer, which contains everything, and a type within itself, such as a post within a post.
+// selection selects all fields of a type, to a depth, with the first two entries of lists. It omits badges, because they change;
+// the viewer, because it contains everything; and a type within itself, such as a post within a post.
 func (s schemaShape) selection(name string, depth int, above ...string) string {
 	t := s.types[name]
 	above = append(slices.Clone(above), name)
@@ -256,7 +258,7 @@ func (s schemaShape) selection(name string, depth int, above ...string) string {
 	case "SCALAR", "ENUM":
 		return ""
 	case "INTERFACE", "UNION":
-		if t.Kind == "INTERFACE" { // the types are too many for one operation
+		if t.Kind == "INTERFACE" { // it has too many types for one operation of full depth
 			depth, above = max(depth-1, 0), append(above, "PageInfo")
 		}
 		text := "{__typename"
@@ -285,7 +287,8 @@ func (s schemaShape) event(field shapeField) string {
 	return text + "}"
 }
 
-// fields selects the fields of an object, beside other objects: a field that has another type there gets an alias.
+// fields selects the fields of an object. If one of the other objects in the same selection has a field of the same name and
+// another type, the field gets an alias.
 func (s schemaShape) fields(object string, depth int, others, above []string) string {
 	text := "{__typename"
 	for _, field := range s.types[object].Fields {
@@ -318,7 +321,7 @@ func (s schemaShape) differs(object string, field shapeField) bool {
 // volatile are the fields whose values differ between two equal answers.
 var volatile = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
-// settled replaces everything that may differ between two equivalent answers: IDs, times, cursors, and the given words.
+// settled replaces all values that may differ between two equivalent answers: IDs, times, cursors, and the given words.
 func settled(value any, words ...string) any {
 	switch value := value.(type) {
 	case map[string]any:

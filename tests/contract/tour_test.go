@@ -22,7 +22,8 @@ type tourAct struct {
 	person, operation, answers string
 }
 
-// tour is docs/tour.md: what each step runs, and what a phone then shows, as an expression of its badges.
+// tour has the steps of docs/tour.md: the operations that a step runs, and an expression of the badges that each phone then
+// shows.
 var tour = []struct {
 	acts       []tourAct
 	alice, bob string
@@ -46,7 +47,7 @@ var tour = []struct {
 	{[]tourAct{{"alice", "UnmuteSomebody", `"user:bob"`}}, `badges.homeFeed.value === 1 && badges.liveBoard.value === 1`, ""},
 }
 
-// The tour is followed to the letter, in three tabs of a browser, with the values as they stand in the ready-made operations.
+// Every step of the tour works as it is written, in three tabs of a browser, with the values of the ready-made operations.
 func TestTheTourDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(world.Root(), "docs/tour.md"))

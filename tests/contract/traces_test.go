@@ -11,7 +11,7 @@ import (
 	"tidings/tests/world"
 )
 
-// One trace leads from a client's request through its job to the push that others see, and contains nothing that users wrote.
+// One trace leads from a client's request through its job to the push to other users, and contains no text that users wrote.
 func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	c := world.StartCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
@@ -45,7 +45,7 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 	}
 }
 
-// A collector that does not answer delays nothing: neither requests nor the end.
+// A collector that does not answer delays neither requests nor the end of the process.
 func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
@@ -58,7 +58,7 @@ func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--log-level", "warn", "--traces", "http://"+silent.Addr().String())
 	waitReady(t, p.URL)
-	for range 100 { // at 300 ms for 5 spans they would take 6 s and more
+	for range 100 { // if exports delayed requests, 300 ms for 5 spans would make these take 6 s and more
 		if err := world.Ask(p.URL, "alice", `{ viewer { badges { version } } }`, nil, nil); err != nil {
 			t.Fatal(err)
 		}

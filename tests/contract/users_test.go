@@ -77,8 +77,8 @@ func TestTheHostCreatesUsers(t *testing.T) {
 	}
 }
 
-// A user who blocks the viewer cannot be distinguished from a missing user, or from any other, by any argument, and cannot
-// be reached by a conversation or a mention in one. The same holds in the other direction.
+// For every argument, a user who blocks the viewer gets the answer of a missing user or that of any other user. A viewer cannot
+// create a conversation with a user who blocks them, nor with a user whom they block.
 func TestABlockIsIndistinguishable(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
@@ -95,7 +95,7 @@ func TestABlockIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// Neither can a user be distinguished who lets no one, or only users they follow, add them to groups.
+// The same holds for a user who lets nobody, or only users they follow, add them to groups.
 func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
 		s := newSecrets(t, sqltest.SQLite(t))
@@ -111,8 +111,8 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// wantUntold sends users, prepared by a test, in every argument as sam. Each answer must be that for a user who does not exist, or that for
-// any other user. refusing are the arguments whose answer is the former and not the latter.
+// wantUntold sends, as sam, users that prepare has prepared, in every argument. Each answer must be that for a missing user or
+// that for any other user. refusing are the arguments with the answer for a missing user.
 func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
 	s.owns("sam")
@@ -136,7 +136,7 @@ func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing 
 	return refusing
 }
 
-// refusals are the errors of an answer. An answer without errors changes with each call.
+// refusals returns only the errors of an answer, because the data of an answer changes with each call.
 func refusals(value any) []any {
 	answer, _ := value.(map[string]any)
 	list := []any{answer["Errors"]}
@@ -149,7 +149,7 @@ func refusals(value any) []any {
 	return list
 }
 
-// ingestNoUser is the answer to an event that names a missing user.
+// ingestNoUser returns the answer to an event that names a missing user.
 func ingestNoUser(w way) any {
 	argument := w.in[len(w.in)-1].Name
 	message := fmt.Sprintf("%s: there is no user \"*\"", argument)
@@ -160,7 +160,7 @@ func ingestNoUser(w way) any {
 	}}}
 }
 
-// A mention in a group does not reach a member with a block between them and the author.
+// A mention in a group does not reach a member if the member or the author blocks the other.
 func TestAMentionDoesNotReachAcrossABlock(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	var data struct {

@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// whatOthersDid selects all that tells a user of what others did to them and to a post of theirs.
+// whatOthersDid selects everything that shows a user the acts of others on them and on a post of theirs.
 const whatOthersDid = `query($p:ID!){
 	node(id:$p){... on Post{likeCount likes{nodes{key}}}}
 	viewer{
@@ -22,7 +22,7 @@ const whatOthersDid = `query($p:ID!){
 		awayDigest(since:"2020-01-01T00:00:00Z"){parts{source part count{value}}}
 	}}`
 
-// seenBy is what others did to a user and to their post, as the user sees it.
+// seenBy reads whatOthersDid as a user, for a post, once all jobs are done.
 func seenBy(n *world.Node, as, post string) (seen any) {
 	n.TB.Helper()
 	n.Settle()
@@ -32,7 +32,7 @@ func seenBy(n *world.Node, as, post string) (seen any) {
 	return seen
 }
 
-// keysOf are the keys of the users in an answer's list of objects with a key.
+// keysOf returns the keys of an answer's list of objects with a key.
 func keysOf(t *testing.T, list any) (keys []string) {
 	t.Helper()
 	for _, one := range list.([]any) {
@@ -74,7 +74,7 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	if cmp.Equal(before["sam"], unfollowed) {
 		t.Error("the end of a follow shows nowhere")
 	}
-	// A like that ends is taken out of every list, whoever hides from whom.
+	// A like that is undone is removed from every list, whoever hides from whom.
 	for _, as := range []string{"hank", "blair", "sam"} {
 		n.Must("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
 	}
@@ -85,7 +85,7 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	if hanks := seenBy(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
 		t.Errorf("after an unlike hank is shown %v", hanks["node"])
 	}
-	// On a post of somebody else the list leaves out those who hide.
+	// On another user's post, the list of likes omits users who hide from the viewer or block them.
 	n.Must("dave", mutLike, map[string]any{"v": post["sam"]}, nil)
 	for as, want := range map[string]int{"sam": 1, "hank": 0, "blair": 0} {
 		node := seenBy(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)

@@ -18,7 +18,7 @@ import (
 	"tidings/tests/world"
 )
 
-// lines are sockets to a node on which users send one operation after the other.
+// lines are sockets to a node, one for each user, on which the users send one operation after the other.
 type lines struct {
 	node *world.Node
 	open map[string]*line
@@ -34,7 +34,8 @@ type line struct {
 // perLine is how many operations fit into the messages that a socket may send at once.
 const perLine = 15
 
-// unread is how long a socket stays in use that nobody reads: it answers no pings, and the server ends it at last.
+// unread is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
+// closes it in the end.
 const unread = 10 * time.Second
 
 func newLines(n *world.Node) *lines { return &lines{node: n, open: map[string]*line{}} }
@@ -103,7 +104,7 @@ type frame struct {
 	Payload  json.RawMessage
 }
 
-// next is the next message about an operation, or about any when id is "".
+// next reads the next message about an operation, or about any operation if id is "".
 func (l *lines) next(t *testing.T, as, id string) (message frame) {
 	t.Helper()
 	if err := l.open[as].conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
@@ -123,7 +124,8 @@ func (l *lines) next(t *testing.T, as, id string) (message frame) {
 }
 
 // stage is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
-// group with alice; sam has no relation to dave. All of them follow alice and, if they may, dave.
+// group with alice; sam has no relation to dave. All of them follow alice; hank, blair and mel followed dave before that, and
+// dave follows mel.
 type stage struct {
 	*world.Node
 	*lines
@@ -178,7 +180,7 @@ func (s *stage) quiet() {
 	})
 }
 
-// acts runs all actions of dave that hank, blair, gary and sam may not see.
+// acts runs actions of dave, and of the host application for dave, that hank, blair, gary and sam may not see.
 func (s *stage) acts() {
 	s.TB.Helper()
 	s.Publish("dave", publicWord+" for @hank and @blair")
@@ -200,8 +202,8 @@ func (s *stage) acts() {
 	s.quiet()
 }
 
-// watch subscribes some people to every subscription without a required argument, and keeps the fields by the operations'
-// IDs, and the first events.
+// watch subscribes people to every subscription without a required argument. It keeps the fields by the IDs of their operations,
+// and each person's first events.
 func (s *stage) watch(t *testing.T, people ...string) {
 	t.Helper()
 	s.fields, s.first = map[string]string{}, map[string]eventsByID{}
@@ -235,7 +237,7 @@ func (s *stage) events(t *testing.T, as string) eventsByID {
 	return events
 }
 
-// hearsOfAliceAlone lets alice act after the others have acted, and checks that every event for each person is about her alone.
+// hearsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about her alone.
 func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
@@ -254,9 +256,9 @@ func (s *stage) hearsOfAliceAlone(t *testing.T, people ...string) {
 	}
 }
 
-// Actions that are hidden from a user cause no event on any of the user's subscriptions, and later events about others show
-// nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to others. The
-// subscriptions are found by introspection.
+// Actions that are hidden from a user cause no event on any of the user's subscriptions, and later events about other actions
+// show nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to other users.
+// The subscriptions are found by introspection.
 func TestNoEventShowsHiddenItems(t *testing.T) {
 	s := newStage(t)
 	people := []string{"hank", "blair", "gary", "sam"}
@@ -271,7 +273,7 @@ func TestNoEventShowsHiddenItems(t *testing.T) {
 	s.hearsOfAliceAlone(t, people...)
 }
 
-// A user who has muted an author gets no event of what the author publishes either.
+// A user who has muted an author gets no event about the author's posts and shows either.
 func TestNoEventShowsMutedAuthors(t *testing.T) {
 	s := newStage(t)
 	s.watch(t, "dave")
@@ -281,7 +283,7 @@ func TestNoEventShowsMutedAuthors(t *testing.T) {
 	s.hearsOfAliceAlone(t, "dave")
 }
 
-// heard is an event of any subscription.
+// heard is an event of badgesChanged, homeFeedChanged or liveBoardChanged.
 type heard struct {
 	Data struct {
 		BadgesChanged   world.Badges
@@ -315,7 +317,7 @@ func (s *stage) isOfAlice(t *testing.T, field, payload, first string) bool {
 		return badges.HomeFeed.Value <= 1 && live <= 1 && badges.Conversations.Total.Value <= 1 && mentioned <= 1 &&
 			badges.Notifications.Mention.Value == same.Notifications.Mention.Value+mentioned &&
 			(mentioned == 1 || cmp.Equal(badges.Notifications.Newest, same.Notifications.Newest))
-	case "conversationsChanged", "notificationsChanged": // all other subscriptions contain a marked text
+	case "conversationsChanged", "notificationsChanged": // their events contain a text of alice
 		return strings.Contains(payload, "for all")
 	case "homeFeedChanged":
 		authors := now.Data.HomeFeedChanged.Authors

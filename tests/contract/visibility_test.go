@@ -23,9 +23,9 @@ var (
 	moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 )
 
-// places are the arguments that name a position in the viewer's own list. The item there may have been deleted or hidden
-// since, so the ID of one that the viewer could see before is accepted. They reveal nothing of it. Of an item that was hidden
-// from the start they tell as little as all other arguments do.
+// places are the arguments that name a position in the viewer's own list. The item at the position may have been deleted or
+// hidden since, so these arguments accept the ID of an item that the viewer could see before, without revealing anything of it.
+// The ID of an item that was hidden from the start gets the answer of a missing one, as everywhere.
 var places = []string{
 	"Query.viewer.homeFeed.lastId", "Query.viewer.homeFeed.newerThan", "Query.viewer.liveBoard.lastId", "Mutation.markHomeFeedSeen.input.upTo",
 	"Mutation.ingest.events.do.markHomeFeedSeen.upTo",
@@ -38,9 +38,9 @@ type secrets struct {
 	lines     *lines
 	sockets   bool // all operations are sent over sockets
 	shape     schemaShape
-	published []string // what hank and blair may not see, and saw before
-	unshown   []string // what hank and blair may not see and never saw
-	private   []string // texts that only dave and the members of dave's conversations may see
+	published []string // items that hank and blair saw before and may not see now
+	unshown   []string // items that hank and blair may not see and never saw
+	private   []string // items that nobody except dave and alice may see
 	given     map[string]any
 }
 
@@ -98,7 +98,7 @@ func (s *secrets) publishUnseen() {
 	s.Clock.Advance(time.Second)
 }
 
-// keepPrivate creates everything that concerns dave alone, or dave and alice alone.
+// keepPrivate creates items that nobody except dave and alice may see.
 func (s *secrets) keepPrivate() {
 	s.TB.Helper()
 	var data struct {
@@ -147,7 +147,7 @@ func (s *secrets) keepPrivate() {
 	s.private = append(s.private, registered.RegisterDevice.Device.ID)
 }
 
-// publishUnder answers a post.
+// publishUnder publishes an answer to a post.
 func (s *secrets) publishUnder(as, parent, body string) string {
 	s.TB.Helper()
 	var data struct {
@@ -168,7 +168,7 @@ func (s *secrets) schedule(as, title string, hours int) string {
 	return data.ScheduleShow.Show.ID
 }
 
-// walks sends an ID by a way as a user, or as the host for that user if it is an event. The answer is settled.
+// walks sends an ID by a way as a user; an event is sent by the host application for the user. The answer is settled.
 func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (answer any, raw string) {
 	t.Helper()
 	value, err := s.shape.value(w.in, id, s.given)
@@ -194,7 +194,7 @@ func (s *secrets) walks(t *testing.T, w way, as, id string, words ...string) (an
 	return settled(decoded, append(words, id)...), string(text)
 }
 
-// never is an ID of the same form that no object has.
+// never returns an ID of the same form that no object has.
 func never(id string) string {
 	if kind, key, _ := strings.Cut(id, ":"); kind == services.DeviceType {
 		return kind + ":" + map[bool]string{true: "B", false: "A"}[key[0] == 'A'] + key[1:]
@@ -212,7 +212,7 @@ func TestHiddenItemsAnswerLikeMissingOnes(t *testing.T) {
 	}
 }
 
-// hidesEverywhere tries every argument.
+// hidesEverywhere sends the ID of each hidden item in every argument, and compares the answer with that for a missing ID.
 func hidesEverywhere(t *testing.T, s *secrets) {
 	ways := s.others()
 	if len(ways) < 80 {
@@ -240,10 +240,10 @@ func hidesEverywhere(t *testing.T, s *secrets) {
 	}
 }
 
-// taken matches the messages that refuse an ID of the right kind as INVALID.
+// taken matches the messages that refuse an ID as INVALID although its kind is right.
 var taken = regexp.MustCompile("beyond the newest|is not of conversation:|was never in the session")
 
-// Every argument takes an id of some kind: a request that is refused for another reason would prove nothing.
+// Every argument accepts an ID of some kind. If the request were refused for another reason, the other tests would prove nothing.
 func TestEveryArgumentTakesAnID(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.owns("sam")
@@ -261,7 +261,7 @@ func TestEveryArgumentTakesAnID(t *testing.T) {
 	}
 }
 
-// others are the ways of the schema, except those of the host itself and the argument for the acting user.
+// others returns the ways of the schema, except the events of the host application itself and the argument for an event's user.
 func (s *secrets) others() []way {
 	return slices.DeleteFunc(s.shape.ways(), func(w way) bool {
 		if w.path[0].Name != "ingest" {
@@ -298,7 +298,7 @@ func (s *secrets) owns(as string) {
 	}
 }
 
-// Items that are shown again are listed again and notify as if they had never been hidden.
+// After an unhide or unblock, items are listed again, and notifications are as if the items had never been hidden.
 func TestItemsShownAgainAreListed(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	s.Must("dave", `mutation{unhideFrom(input:{userId:"user:hank"}){user{id}} unblock(input:{userId:"user:blair"}){user{id}}}`, nil, nil)
@@ -340,7 +340,7 @@ func TestListsShowNothingHidden(t *testing.T) {
 			}
 			size := ""
 			if slices.ContainsFunc(field.Args, func(a shapeInput) bool { return a.Name == "first" }) {
-				size = "(first:10)" // that is the whole list, and not too expensive
+				size = "(first:10)" // is the whole list, and not too expensive
 			}
 			got := s.Ask(as, fmt.Sprintf("{viewer{%s%s%s}}", field.Name, size, s.shape.selection(field.Type.named(), 4)), nil)
 			if len(got.Errors) > 0 {
