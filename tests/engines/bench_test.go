@@ -18,8 +18,8 @@ func eachEngine(b *testing.B, run func(b *testing.B, s *sql.DB)) {
 	b.Run("postgres", func(b *testing.B) { run(b, sqltest.Open(b, sql.Config{URL: sqltest.Postgres(b)})) })
 }
 
-// BenchmarkWrite publishes posts from some callers at once. Where they share the wait for the disk, more callers
-// make each post cheaper.
+// BenchmarkWrite publishes posts from several callers at once. If the callers share the wait for the disk, each post is cheaper
+// with more callers.
 func BenchmarkWrite(b *testing.B) {
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

@@ -12,7 +12,7 @@ func execute(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 	return err
 }
 
-// change runs any SQL within a transaction and says how many rows it changed.
+// change runs any SQL within a transaction and returns the number of rows that it changed.
 func change(ctx context.Context, tx *sql.Tx, text string, args ...any) (int, error) {
 	return tx.Run(ctx, sql.AdHoc("test", text), args...)
 }

@@ -38,7 +38,7 @@ func TestGroupedJobsAreOne(t *testing.T) {
 		b.enqueue(grouped("a", "1", "alone"))
 		equal(b.t, names(b.claim(10, "a")), []string{"alone"})
 		if errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{func(tx *sql.Tx) error {
-			_ = jobs.Enqueue(b.ctx, tx, grouped("a", "1", "undone")) // it never fails: the job is added later
+			_ = jobs.Enqueue(b.ctx, tx, grouped("a", "1", "undone")) // never fails, because a grouped job is added at the commit
 			return broken
 		}}); !errors.Is(errs[0], broken) {
 			b.t.Errorf("a part alone: %v", errs)
@@ -47,7 +47,7 @@ func TestGroupedJobsAreOne(t *testing.T) {
 	})
 }
 
-// A fact whose job cannot be added is rolled back with all others of its commit, and every caller gets the error.
+// If the grouped job of a fact cannot be added, all facts of the commit are rolled back, and every caller gets the error.
 func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 	each(t, func(b *bundle) {
 		fact := func(key string) func(*sql.Tx) error {

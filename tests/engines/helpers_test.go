@@ -40,7 +40,7 @@ func newBundle(t *testing.T, url string) *bundle {
 	return bundleOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
 }
 
-// bundleOf is a bundle of an open database.
+// bundleOf makes a bundle of an open database.
 func bundleOf(t *testing.T, s *sql.DB, c *clock, url string) *bundle {
 	return &bundle{&peopletest.Bundle{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }

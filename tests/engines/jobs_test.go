@@ -25,7 +25,7 @@ func (b *bundle) claim(limit int, kinds ...string) []jobs.Job {
 	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, lease))(b.t)
 }
 
-// names are the payloads of jobs.
+// names returns the payloads of jobs.
 func names(queued []jobs.Job) (list []string) {
 	for _, job := range queued {
 		list = append(list, string(job.Payload))
@@ -33,7 +33,7 @@ func names(queued []jobs.Job) (list []string) {
 	return list
 }
 
-// job is a job of kind "a" whose payload is its name.
+// job makes a job of kind "a" whose payload is its name.
 func job(name, key string) jobs.NewJob {
 	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
@@ -106,8 +106,8 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
-		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // the last one, in the position of the first
-		b.counts(7, 0)                                               // counting the held one and the planned one
+		equal(b.t, names(queued), []string{"6", "2", "3", "5", "7"}) // of a key the last job, at the position of the first
+		b.counts(7, 0)                                               // including the held job and the planned job
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
 		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
@@ -147,7 +147,8 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 	})
 }
 
-// SQLite serves one process: at its start every lease belongs to a dead process. On PostgreSQL a lease may belong to another node.
+// SQLite serves one process, so at its start every lease belongs to a dead process. On PostgreSQL a lease may belong to another
+// node.
 func TestLeasesOfADeadProcess(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		before := newBundle(t, url)
@@ -165,7 +166,7 @@ func TestLeasesOfADeadProcess(t *testing.T) {
 		for _, want := range []int{want, 0} {
 			freed, left, err := jobs.FreeOwnJobs(after.ctx, after.DB, 10)
 			equal(t, []any{freed, left, err}, []any{want, []jobs.Job(nil), error(nil)})
-			equal(t, len(after.claim(1, "a")), want) // leases that this process takes from now on stay its own
+			equal(t, len(after.claim(1, "a")), want) // the second round must not free leases that this process has taken
 		}
 		equal(t, must(jobs.FinishHeld(after.ctx, after.DB, held))(t), 1-want)
 	})
@@ -212,7 +213,7 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 
 var errLost = errors.New("a lease was lost")
 
-// A split replaces a job by its parts, or does nothing when the lease was lost.
+// A split replaces a job by its parts, or does nothing if the job's lease was lost.
 func TestSplitIsAtomic(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.enqueue(job("whole", "k"))
@@ -252,7 +253,7 @@ func TestJobsOfAnUndoneWriteAreNot(t *testing.T) {
 	})
 }
 
-// Several claim concurrently until nothing is left: every job is claimed once.
+// Several workers claim concurrently until nothing is left. Every job is claimed once.
 func TestClaimAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const queued, workers = 300, 6

@@ -97,7 +97,7 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 			return must(changelog.TrimLog(b.ctx, b.DB, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
 		}
 		equal(b.t, trim(0), 0)
-		equal(b.t, trim(6), 2) // it deletes "0" and, of the posts, "old"; "5" follows "10", which stays
+		equal(b.t, trim(6), 2) // deletes "0" and, of the posts, "old"; "5" stays because it follows "10", which is newer
 		equal(b.t, b.logHead("mode"), []uint64{6, 2})
 		equal(b.t, b.logHead("post"), []uint64{2, 2})
 		equal(b.t, trim(16), 2)
@@ -109,8 +109,8 @@ func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
 	})
 }
 
-// Eight write concurrently, each holding its transaction for a while after it has its version, while one reads on from the last version
-// that it has seen, as nodes do. A version that appears after a greater one would be missed.
+// Eight writers write concurrently, and each holds its transaction for a while after it has its version. A reader reads on from
+// the last version that it has seen, as nodes do. It would miss a version that became visible after a greater one.
 func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 	each(t, func(b *bundle) {
 		const writers, entries = 8, 25
@@ -120,7 +120,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 				for n := range entries {
 					err := b.Write(b.ctx, func(tx *sql.Tx) error {
 						_, err := changelog.AppendLog(b.ctx, tx, "mode", fmt.Sprint(writer, n), nil)
-						for range writer { // some take longer than others
+						for range writer { // some writers hold it longer than others
 							_, _, err2 := people.CountFollowees(b.ctx, tx, 1, 2, 1)
 							err = errors.Join(err, err2)
 						}
@@ -195,7 +195,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	})
 }
 
-// Requests with one key arrive together: one has its effect, the others wait for it and find the answer at once.
+// Requests with one key arrive together. One has its effect; the others wait for it and then find its answer.
 func TestIdempotencyKeysAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		const requests = 8
@@ -228,10 +228,10 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 	})
 }
 
-// A transaction that has locked a log's head keeps others from appending until it ends, even to an empty log.
+// A transaction that has locked a log keeps others from appending until it ends, even if the log is empty.
 func TestALockedLogWaits(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
-	for range 2 { // the first time there is no head
+	for range 2 { // the first time the log is empty
 		locked, done := make(chan struct{}), make(chan uint64)
 		var first uint64
 		go func() {

@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql"
 )
 
-// childEnv makes this test binary another process of Tidings: one that writes until it is killed, or one that
-// only opens the database. Its value is the task and the database's URL.
+// childEnv is the environment variable that makes this test binary another process of Tidings, which writes until it is killed or
+// only opens the database. Its value is the task ("write" or "open") and the database's URL.
 const childEnv = "ENGINES_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func child(task, url string) error {
 		}()
 	}
 	for id := range acks {
-		fmt.Println(id) // one write to the pipe: everything that the parent reads was acknowledged
+		fmt.Println(id) // one write to the pipe, so every ID that the parent reads was acknowledged
 	}
 	return nil
 }
@@ -85,14 +85,14 @@ func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
 	return cmd, bufio.NewReader(out)
 }
 
-// readAcks reads the child's lines until the child is killed, after some lines, and returns every whole line.
+// readAcks reads the child's lines, kills the child after killAfter lines, and returns the IDs of all whole lines.
 func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
 	t.Helper()
 	var acks []services.PostID
 	for {
 		line, err := out.ReadString('\n')
 		if err == io.EOF {
-			return acks // a line that was cut off acknowledges nothing
+			return acks // a truncated line is not an acknowledgement
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
 	return a, b, bundleOf(t, a, clock, url)
 }
 
-// silence sets the last heartbeat of a node to some time ago, by the database's clock.
+// silence sets the last heartbeat of a node to the time silent ago, by the database's clock.
 func silence(b *bundle, node string, silent time.Duration) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) error {
@@ -91,8 +91,8 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
 }
 
-// A new process frees the jobs that its name holds from before, however recent that heartbeat, and none of another node's. Jobs that a
-// transaction of the former process has locked stay until it ends.
+// A new process frees the jobs that a former process of its name holds, even if that process's last heartbeat is recent. It frees
+// no jobs of another node. Jobs that a transaction of the former process has locked stay until the transaction ends.
 func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	a, b, of := openNodes(t)
 	for _, node := range []*sql.DB{a, b} {
@@ -124,7 +124,7 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 	equal(t, must(jobs.FinishHeld(of.ctx, a, held))(t), 0)
 }
 
-// Transactions of a process that has ended end with their statements, however long those would take.
+// If a process ends, its transactions end too, even in a statement that would run for long.
 func TestAStatementEndsWithItsClient(t *testing.T) {
 	_, b, of := openNodes(t)
 	through, trips := sqltest.CountTrips(t, of.url)

@@ -102,7 +102,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// withUser is a URL with another user and password.
+// withUser returns a URL with another user and password.
 func withUser(address, user string) string {
 	_, rest, _ := strings.Cut(address, "://")
 	if _, host, named := strings.Cut(rest, "@"); named {
@@ -111,7 +111,7 @@ func withUser(address, user string) string {
 	return "postgres://" + user + "@" + rest
 }
 
-// refusingAddress is an address without a listener.
+// refusingAddress returns an address without a listener.
 func refusingAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +188,7 @@ func openElsewhere(t *testing.T, url string) string {
 
 func TestAnsweredWritesSurviveKill(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		sqltest.Open(t, sql.Config{URL: url}).Close() // a living process makes the tables
+		sqltest.Open(t, sql.Config{URL: url}).Close() // creates the tables before the child is killed
 		cmd, out := startChild(t, "write", url)
 		acks := readAcks(t, cmd, out, 500)
 		surviving(t, sqltest.Open(t, sql.Config{URL: url}), acks)
@@ -209,7 +209,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		acks = append(acks, must(services.ParsePostID(strings.TrimSpace(line)))(t))
 	}
 	server.Kill()
-	for { // writes that were acknowledged before the server was gone
+	for { // reads the rest of the writes that were acknowledged before the kill
 		line, err := out.ReadString('\n')
 		id, notID := services.ParsePostID(strings.TrimSpace(line))
 		if err != nil || notID != nil {
@@ -260,7 +260,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	equal(t, len(must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1}))(t)), 1)
 }
 
-// A file that is no database is refused before anything is written beside it.
+// A file that is not a database is refused before anything is written beside it.
 func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "accounts")
@@ -277,7 +277,7 @@ func TestAFileThatIsNoDatabaseIsNotChanged(t *testing.T) {
 	}
 }
 
-// Only the owner can read database files, also in a folder that everybody can read, and also files from before.
+// Only the owner can read database files, even in a folder that everybody can read, and even if an older program made the files.
 func TestDatabaseFilesArePrivate(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -306,7 +306,7 @@ func TestDatabaseFilesArePrivate(t *testing.T) {
 	}
 	s := open()
 	check()
-	for _, name := range []string{"", "-wal", "-shm"} { // as an older program left them when it was killed
+	for _, name := range []string{"", "-wal", "-shm"} { // as an older program could leave the files when it was killed
 		if err := os.Chmod(path+name, 0o644); err != nil {
 			t.Fatal(err)
 		}

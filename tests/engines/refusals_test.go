@@ -13,8 +13,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A database without room reports this from its first refusal on. Reads, and writes that fail for other reasons, change nothing about it:
-// only a write that is on disk again ends it.
+// A database without room reports that it refuses writes, from the first refused write until a write is on disk again. Reads, and
+// writes that fail for other reasons, do not change the report.
 func TestFullDatabaseRefusesWrites(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	limit := func(pages string) {

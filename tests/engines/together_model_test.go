@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// cells is a table of numbers, and a model of it.
+// cells is the model of a table of numbers.
 type cells map[int]int
 
 // cellOp is one step of a function. Its effect depends on the number that the former steps have read.
@@ -23,21 +23,22 @@ type cellOp struct {
 
 func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.more) }
 
-// The steps: some read, some only change rows, so that their counts are guessed, and some break or end the function.
+// cellOps are the names of the steps. Some read rows. Some only change rows, so the batch guesses their number of rows. Some fail
+// or end the function.
 var cellOps = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
 
-// cellTable runs the steps: it is the database, or the model.
+// cellTable runs the steps, on the database or on the model.
 type cellTable interface {
 	read(key int) (int, error)             // -1 if there is none
-	put(key, value int) (int, error)       // returns how many changed
+	put(key, value int) (int, error)       // returns the number of changed rows
 	add(key, value int) (int, error)       // returns the sum, -1 if there is none
-	drop(key int) (int, error)             // returns how many were deleted
-	keep(key, value int) (int, error)      // adds it if there is none, and returns how many were added
+	drop(key int) (int, error)             // returns the number of deleted rows
+	keep(key, value int) (int, error)      // adds the row if there is none, and returns the number of added rows
 	insert(key, value int) error           // an error if there is one
 	tryInsert(key, value int) (int, error) // 1 if there is one
 }
 
-// cellKeys is how many keys there are.
+// cellKeys is the number of keys.
 const cellKeys = 3
 
 // runCells runs the steps of a function, and returns the number that it ends with.
@@ -123,7 +124,7 @@ func (c cells) tryInsert(key, value int) (int, error) {
 	return 1 - added, err
 }
 
-// cellsOf are the cells of a database.
+// cellsOf is the table in a transaction of the database.
 type cellsOf struct {
 	ctx context.Context
 	tx  *sql.Tx
@@ -170,8 +171,8 @@ func (c cellsOf) tryInsert(key, value int) (int, error) {
 	return 0, err
 }
 
-// A batch has the same result as its functions run one by one, whatever each does with the data of the former ones: answers, rows and
-// refusals equal those of a model.
+// A batch has the same result as its functions have if they run one by one, whatever a function does with the data of earlier
+// ones. Answers, rows and refusals equal those of a model.
 func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 	const batches = 600
 	each(t, func(b *bundle) {
@@ -183,7 +184,7 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 		for batch := range batches {
 			programs := make([][]cellOp, 2+random.IntN(7))
 			if batch%10 == 0 {
-				programs = make([][]cellOp, 33+random.IntN(10)) // a long one: its rows are prefetched
+				programs = make([][]cellOp, 33+random.IntN(10)) // a long batch, which prefetches rows
 			}
 			for i := range programs {
 				programs[i] = make([]cellOp, 1+random.IntN(5))

@@ -16,7 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// follower appends the log's head, as it read it, to the log. So the entry shows whether the function saw everything before it.
+// follower returns a function that appends to a log the head of the log that it read. So the entry shows whether the function saw
+// all entries before it.
 func (b *bundle) follower(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		head, err := changelog.LockLog(b.ctx, tx, kind)
@@ -38,7 +39,7 @@ func (b *bundle) followed(kind string, entries int) {
 	}
 }
 
-// Each function of a batch sees what those before it did, and nothing of those that failed.
+// Each function of a batch sees the effects of the functions before it, and no effects of those that failed.
 func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	each(t, func(b *bundle) {
 		var fns []func(*sql.Tx) error
@@ -61,10 +62,10 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
-// A long batch prefetches rows, so functions that do not meet each other are sent once: each read goes out twice and each write once, however
-// many reads follow each other. What fails is undone, and not sent again if it has changed nothing.
+// A long batch prefetches rows, so functions that touch different rows are sent once: each read is sent twice and each write
+// once, however many reads follow each other. A function that fails is undone, and is not sent again if it has changed nothing.
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
-	const functions, around = 40, 8 // around them stand BEGIN, savepoints, the batch's own lock and COMMIT
+	const functions, around = 40, 8 // around are BEGIN, savepoints, the batch's own lock and COMMIT
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	b := newBundle(t, url)
 	b.write(func(tx *sql.Tx) error {
@@ -90,7 +91,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 			return err
 		}, nil, 1 + 2 + 6 + 8}, // the second pass is as cheap as a prefetch
 		{"a wrong guess, and then a failure that changed nothing", func(table cellsOf, key int) error {
-			changed, err := table.put(key+1000, 1) // the first pass hears that there is no such cell
+			changed, err := table.put(key+1000, 1) // the first pass learns that there is no such cell
 			if err == nil && changed == 0 {
 				_, err = table.read(key)
 				err = errors.Join(err, errMine)
@@ -108,7 +109,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 			_, err := table.put(key, 1)
 			_, failed := table.read(key)
 			return errors.Join(err, failed, errMine)
-		}, errMine, 2 + 2 + 3}, // with the savepoint before, and the way back
+		}, errMine, 2 + 2 + 3}, // with the savepoint and the rollback to it
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fns := make([]func(*sql.Tx) error, functions)
@@ -128,7 +129,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	}
 }
 
-// Concurrent batches and single writes that change the same rows all end, each in order.
+// Concurrent batches and single writes that change the same rows all end, and each batch runs in order.
 func TestConcurrentBatchesEnd(t *testing.T) {
 	each(t, func(b *bundle) {
 		const batches, functions, singles = 4, 12, 40
@@ -156,8 +157,8 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 	})
 }
 
-// Of long batches one runs at a time, and short ones do not wait for it: long ones hold locks for several passes, and those that share
-// rows would keep each other from ending.
+// Long batches run one at a time, because they hold locks for several passes, and two that share rows would keep each other from
+// ending. Short batches do not wait for them.
 func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.MakeUsers("ann")
@@ -204,14 +205,14 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 	b.followed("log", 1+batches*long)
 }
 
-// An id that a function makes is greater than those of the functions before it, however often they are run.
+// An ID that a function makes is greater than the IDs of the functions before it, however often the functions run.
 func TestIDsOfABatchRise(t *testing.T) {
 	each(t, func(b *bundle) {
 		ids := services.NewIDClock(b.clock, 1)
 		fns := make([]func(*sql.Tx) error, 20)
 		for i := range fns {
 			fns[i] = func(tx *sql.Tx) error {
-				if i%2 == 0 { // these need an answer first
+				if i%2 == 0 { // these functions need an answer first
 					if _, err := changelog.LockLog(b.ctx, tx, "log"); err != nil {
 						return err
 					}
@@ -228,8 +229,8 @@ func TestIDsOfABatchRise(t *testing.T) {
 	})
 }
 
-// A function whose caller's deadline has passed ends at its next statement, with that error. It writes nothing, and the other callers do
-// not wait.
+// After the deadline of its caller, a function ends at its next statement with an error that says so. It writes nothing, and
+// other callers do not wait for it.
 func TestAWriteEndsWithItsTime(t *testing.T) {
 	each(t, func(b *bundle) {
 		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
@@ -258,7 +259,7 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 	})
 }
 
-// A function that behaves differently each time cannot go out with others, and still ends correctly.
+// A function that behaves differently each time cannot be sent together with others, but still ends correctly.
 func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		runs := 0
@@ -283,7 +284,7 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 	})
 }
 
-// The same of one that never reads the same rows twice.
+// The same holds for a function that never reads the same rows twice.
 func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	each(t, func(b *bundle) {
 		runs := 0
@@ -307,7 +308,7 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	})
 }
 
-// Rows are prefetched without what the function has written before. That this fails says nothing of the function.
+// A prefetch runs without the function's own earlier writes, so it can fail although the function does not.
 func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t)) // SQLite prefetches nothing
 	b.write(func(tx *sql.Tx) error {
@@ -339,10 +340,10 @@ func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 	equal(b.t, must(b.Lines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
 }
 
-// A statement that cannot be prepared says only that one of the batch cannot. It fails its own function, also after others have become final,
-// and what these did stands once.
+// The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function
+// fails, even if others have already become final, and the effects of the others occur once.
 func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
-	for _, late := range []int{0, 1, 6} { // reads before the statement
+	for _, late := range []int{0, 1, 6} { // the number of reads before the statement
 		b := newBundle(t, sqltest.Postgres(t))
 		const others = 8
 		var fns []func(*sql.Tx) error

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The trace names each statement, reads and writes, so that tests can count what an operation costs.
+// The trace names each statement, of reads and of writes, so that tests can count the statements of an operation.
 func TestTraceNamesEachStatement(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		var mu sync.Mutex

@@ -8,7 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Waits considers the jobs that existed at a moment, also leased ones, and no later or planned jobs.
+// jobs.Waits considers the jobs up to a given one, including leased jobs, but no later jobs and no jobs that are planned for
+// later.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	each(t, func(b *bundle) {
 		waits := func(upTo int64) bool {

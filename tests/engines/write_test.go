@@ -21,14 +21,14 @@ import (
 
 var errMine = errors.New("mine")
 
-// put publishes a post with an id.
+// put returns a function that publishes a post with this ID.
 func put(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		return putPost(ctx, tx, 1, id, "b")
 	}
 }
 
-// published lists the posts that stand, the newest first.
+// published lists the committed posts, the newest first.
 func (b *bundle) published() []services.PostID {
 	b.t.Helper()
 	return must(postsOf(b.ctx, b.DB))(b.t)
@@ -79,8 +79,8 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 	})
 }
 
-// After a failed statement that a function ignores, the transaction is aborted on PostgreSQL, and must not commit half of the function's
-// work. SQLite undoes only the statement.
+// If a function ignores the error of a statement, PostgreSQL has aborted the transaction all the same. The write must fail, and
+// must not commit half of the function's work. SQLite undoes only the statement.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
 	b := newBundle(t, url)
@@ -112,7 +112,7 @@ func TestWriteAll(t *testing.T) {
 			at(1, fine),
 			at(2, func() error { return errMine }),
 			at(3, func() error { panic("here") }),
-			at(1, fine), // taken
+			at(1, fine), // the ID is taken
 			at(5, func() error { b.clock.advance(1000); return nil }),
 			at(6, fine),
 		})
@@ -144,7 +144,7 @@ func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
 	})
 }
 
-// Two transactions take two locks in opposite orders: PostgreSQL aborts one of them, and it runs again.
+// Two transactions take two locks in opposite orders. PostgreSQL aborts one of them, which then runs again.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	b.users("alice", "bob")
@@ -176,7 +176,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A process that stands still in a transaction, as a node does whose machine is paused, loses the connection and nothing else.
+// A process that stands still in a transaction, as on a paused machine, loses its connection. The transaction then runs again.
 func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {put(b.ctx, 7)}} {
@@ -186,7 +186,7 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 				if !stood {
 					process := 0
 					err := execute(b.ctx, tx, `SET LOCAL idle_in_transaction_session_timeout = '1ms'`)
-					// The answer says that the statement before it was sent too.
+					// After this answer, the statement before it has been executed too.
 					if _, failed := tx.One(b.ctx, sql.AdHoc("test", `SELECT pg_backend_pid()`), nil, &process); err != nil || failed != nil {
 						return errors.Join(err, failed)
 					}
@@ -208,7 +208,8 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 	}
 }
 
-// When the connection is lost after COMMIT was sent, nobody knows whether it stands: its caller is told, and it is not repeated.
+// If the connection is lost after COMMIT was sent, it is unknown whether the transaction was committed. Its callers get an error,
+// and it is not repeated.
 func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	b := newBundle(t, url)
@@ -230,7 +231,8 @@ func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
 	}
 }
 
-// In a shared transaction all functions are repeated, and one that conflicts until the last try fails alone.
+// A write that conflicts is tried six times. In a shared transaction all functions are repeated, and a function that conflicts
+// until the last try fails alone.
 func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	b := newBundle(t, sqltest.Postgres(t))
 	deadlock := sqltest.PostgresError("40P01", "deadlock detected")
@@ -239,7 +241,7 @@ func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	if !errors.Is(err, deadlock) || runs != 6 {
 		t.Errorf("it ran %d times: %v", runs, err)
 	}
-	tries := map[time.Time]bool{} // each transaction has a time of its own; within it a function may run more than once
+	tries := map[time.Time]bool{} // by the time of the transaction, in which a function may run more than once
 	errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
 		put(b.ctx, 1),
 		func(tx *sql.Tx) error { tries[tx.Now] = true; return errors.Join(put(b.ctx, 2)(tx), deadlock) },
@@ -300,14 +302,14 @@ func TestCodesOfErrors(t *testing.T) {
 		{fmt.Errorf("late: %w", context.DeadlineExceeded), services.Unavailable},
 		{sqltest.PostgresError("53300", ""), services.Unavailable}, // too many connections
 		{sqltest.PostgresError("53100", ""), services.Unavailable}, // the disk is full
-		{sqltest.PostgresError("57P01", ""), services.Unavailable}, // an administrator shuts it down
-		{sqltest.PostgresError("57P03", ""), services.Unavailable}, // it is starting
+		{sqltest.PostgresError("57P01", ""), services.Unavailable}, // an administrator shuts the server down
+		{sqltest.PostgresError("57P03", ""), services.Unavailable}, // the server is starting
 		{sqltest.PostgresError("08006", ""), services.Unavailable}, // the connection broke
 		{sqltest.PostgresError("25006", ""), services.Unavailable}, // read only
-		{sqltest.PostgresError("40001", ""), services.Unavailable}, // still after the retries
+		{sqltest.PostgresError("40001", ""), services.Unavailable}, // a conflict that remains after the retries
 		{sqltest.PostgresError("57014", ""), services.Unavailable}, // cancelled
-		{sqltest.PostgresError("23505", ""), services.Internal},    // a key is taken: our fault
-		{sqltest.PostgresError("42601", ""), services.Internal},    // no SQL: our fault
+		{sqltest.PostgresError("23505", ""), services.Internal},    // a key is taken: a bug of the program
+		{sqltest.PostgresError("42601", ""), services.Internal},    // a syntax error: a bug of the program
 		{sqltest.PostgresError("", ""), services.Internal},
 	} {
 		err := sql.Fault("test", c.err)
@@ -318,7 +320,7 @@ func TestCodesOfErrors(t *testing.T) {
 	}
 }
 
-// What a function does to its goroutine must not stop the writer for everybody.
+// A function that ends its goroutine must not stop the writer for everybody.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	err := b.Write(b.ctx, func(tx *sql.Tx) error {
@@ -333,8 +335,8 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	equal(t, b.published(), []services.PostID{2})
 }
 
-// Each function of a batch has a later time than the one before, later batches are after earlier ones though the clock
-// stands, and a clock that is set back is believed.
+// Each function of a batch has a later time than the one before, and a later batch has later times even if the clock stands
+// still. If the clock is set back, the next batch uses the new time.
 func TestTimesOfABatchRise(t *testing.T) {
 	each(t, func(b *bundle) {
 		var times []time.Time
@@ -369,7 +371,7 @@ func TestTimesOfABatchRise(t *testing.T) {
 	})
 }
 
-// The jobs of a batch are due at once, though its times are ahead of a clock that stands.
+// The jobs of a batch are due at once, although the times of its functions are ahead of a clock that stands still.
 func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		fns := make([]func(*sql.Tx) error, 5)

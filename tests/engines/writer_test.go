@@ -15,13 +15,13 @@ import (
 	"tidings/tests/eventually"
 )
 
-// hold stops in the middle of a write, and with it SQLite's writer, until the returned function lets it continue and returns
-// that write's error. Writes to SQLite queue up meanwhile and become one group.
+// hold begins a write and stops in the middle of it, which stops SQLite's writer. letGo lets the write continue and returns its
+// error. Writes to SQLite queue up meanwhile and become one group.
 func (b *bundle) hold() (letGo func() error) {
 	b.t.Helper()
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	open := sync.OnceFunc(func() { close(gate) })
-	b.t.Cleanup(open) // before the store's own end, which would wait for ever
+	b.t.Cleanup(open) // runs before the database is closed, which would wait forever
 	go func() {
 		done <- b.Write(b.ctx, func(*sql.Tx) error {
 			close(held)
@@ -36,7 +36,7 @@ func (b *bundle) hold() (letGo func() error) {
 	}
 }
 
-// queue starts writes that all wait, in their order, and gives a function that waits for their errors.
+// queue starts writes, which wait in the queue in their order, and returns a function that waits for their errors.
 func (b *bundle) queue(fns ...func(tx *sql.Tx) error) (errs func() []error) {
 	b.t.Helper()
 	results := make([]chan error, len(fns))
@@ -109,7 +109,7 @@ func TestGroupFailsOneByOne(t *testing.T) {
 	equal(t, b.published(), []services.PostID{6, 1})
 }
 
-// Short writes do not wait for all the batches before them: the two take turns, and a batch does not wait for ever.
+// Short writes do not wait for all batches before them. Short writes and batches take turns, so a batch does not wait forever.
 func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
@@ -131,7 +131,7 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 		eventually.Holds(t, "the write queues", func() bool { return b.Queued() > before })
 		waits = append(waits, func() error { return <-done })
 	}
-	// The first batch has 300 functions, so that no other one shares its transaction.
+	// The first batch has 300 functions, so that no other write shares its transaction.
 	write(b.ctx, "batch 1", 300)
 	write(b.ctx, "batch 2", size)
 	write(sql.Bulk(b.ctx), "one function for many", 1)
@@ -172,8 +172,8 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 	equal(t, b.published(), []services.PostID{1})
 }
 
-// Once a function runs, its statements and its commit do not end with its caller's context: breaking off one
-// statement would undo the whole group.
+// Once a function runs, the end of its caller's context does not end its statements or its commit, because an aborted statement
+// would undo the whole group.
 func TestCallerGivesUpTooLate(t *testing.T) {
 	b := newBundle(t, sqltest.SQLite(t))
 	letGo := b.hold()
@@ -193,11 +193,11 @@ func TestCallerGivesUpTooLate(t *testing.T) {
 	equal(t, b.published(), []services.PostID{2, 1})
 }
 
-// refused waits until the store takes no further writes, and lets others run for a while.
+// refused waits until the database accepts no further writes, and lets other goroutines run for a while.
 func (b *bundle) refused() {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
-	cancel() // one that still gets in does not run
+	cancel() // so that a write that is still accepted does not run
 	for range 100 {
 		eventually.Holds(b.t, "a write is refused", func() bool {
 			return strings.Contains(b.Write(ctx, func(*sql.Tx) error { return nil }).Error(), "closed")
@@ -224,7 +224,7 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 	})
 }
 
-// Of so many writes some are queued and some wait for room in the queue. Each is done, or was refused.
+// Of 300 writes, 256 are queued and the others wait for room in the queue. Each is done or refused.
 func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	url := sqltest.SQLite(t)
 	b := newBundle(t, url)
@@ -277,7 +277,7 @@ func TestFullDisk(t *testing.T) {
 	limit(pages)
 	letGo := b.hold()
 	errs := b.queue(put(b.ctx, 1), big(2), put(b.ctx, 3),
-		func(tx *sql.Tx) error { _ = big(4)(tx); return nil }) // it ignores the error, and still must not succeed
+		func(tx *sql.Tx) error { _ = big(4)(tx); return nil }) // ignores the error, but must not succeed
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -292,8 +292,8 @@ func TestFullDisk(t *testing.T) {
 	equal(t, b.published(), []services.PostID{3, 2, 1})
 }
 
-// While another process has the file's write lock, a caller whose deadline passes gets its error, and does not hold up callers
-// that can wait.
+// While another process has the file's write lock, a caller whose deadline passes gets an error, and does not delay callers that
+// can wait.
 func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	url := sqltest.SQLite(t)
 	b := newBundle(t, url)

@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is changed from outside while a subscription is open, which then shows the wrong count. The audit finds, repairs,
-// pushes and counts it, and finds no other difference although the program is in use.
+// Redis is changed from outside while a subscription is open, so the subscription shows the wrong count. The audit finds,
+// repairs, pushes and counts the difference. It finds no other difference, although the program is in use.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})

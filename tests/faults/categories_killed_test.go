@@ -11,10 +11,10 @@ import (
 	"tidings/tests/world"
 )
 
-// toldUsers is how many users the host application notifies at once.
+// toldUsers is the number of users that the host application notifies at once.
 const toldUsers = 10_000
 
-// hostCounts are the counts of some users in the category orders, as their host application reads them.
+// hostCounts reads, as the host application, the counts of users in the category orders.
 func hostCounts(url string, keys []string) (counts []int, err error) {
 	var data struct {
 		Users []struct {
@@ -31,7 +31,7 @@ func hostCounts(url string, keys []string) (counts []int, err error) {
 	}
 	err = world.Ask(url, "host:ingest", `query($k:[String!]!){users(keys:$k){badges{total{value} notifications{categories{name count{value}}}}}}`, map[string]any{"k": keys}, &data)
 	for i, user := range data.Users {
-		count := -1 // a node that does not know the category
+		count := -1 // if the node does not know the category
 		for _, one := range user.Badges.Notifications.Categories {
 			if one.Name == "orders" {
 				count = one.Count.Value
@@ -46,7 +46,8 @@ func hostCounts(url string, keys []string) (counts []int, err error) {
 }
 
 // A node is killed while it notifies 10,000 users: before its answer, after it, and in the middle of the jobs. The host application
-// repeats what it sent to another node, under the same key. Everybody counts it once, and a recount finds no difference.
+// repeats each notification on another node, with the same idempotency key. It counts once for everybody, and a recount finds no
+// difference.
 func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
@@ -59,7 +60,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	if err := world.Ask(dies.URL, "boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:false}){created}}`, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.Converge(t, world.Soon, func() error { // the other node learns of it
+	world.Converge(t, world.Soon, func() error { // the other node learns of the category
 		counts, err := hostCounts(stays.URL, []string{"u0"})
 		if err == nil && counts[0] != 0 {
 			err = fmt.Errorf("the count is %d", counts[0])
@@ -81,11 +82,11 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		}}, nil)
 	}
 	for round, killed := range []func(answered <-chan error){
-		func(<-chan error) {}, // most likely before the answer
+		func(<-chan error) {}, // the kill is most likely before the answer
 		func(answered <-chan error) { <-answered },
 		func(answered <-chan error) {
 			<-answered
-			// A chunk is written; which one cannot be said, because the node that was killed before may hold some for as long as its leases last.
+			// Wait until any chunk is written. It can be any, because the node that was killed before may still hold the leases of some.
 			world.Converge(t, time.Minute, func() error {
 				counts, err := hostCounts(stays.URL, spread)
 				if err == nil && !slices.Contains(counts, 3) {
@@ -104,7 +105,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		}
 		dies = start("dies")
 	}
-	stays.Idle(time.Minute) // the leases of the dead node end
+	stays.Idle(time.Minute) // longer than the leases of the dead node
 	for _, node := range []*world.Process{stays, dies} {
 		for i := 0; i < toldUsers; i += 100 {
 			world.Converge(t, world.Soon, func() error {
@@ -123,7 +124,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	}
 }
 
-// recountTold recounts the badges of a user, and no part may differ.
+// recountTold recounts the badges of a user, and fails if a part differed.
 func recountTold(t *testing.T, url, user string) {
 	t.Helper()
 	var data struct{ RecountBadges struct{ Differed []string } }

@@ -9,7 +9,7 @@ import (
 	"tidings/tests/world"
 )
 
-// cleaner is what an operator sees of it.
+// cleaner is the state of the cleaner that an operator sees.
 type cleaner struct {
 	Running   bool
 	LastRunAt *time.Time

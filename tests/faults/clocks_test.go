@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// clocks are two nodes on one PostgreSQL and one Redis: the clock of one is right, that of the other ahead.
+// clocks starts two nodes on one PostgreSQL and one Redis. The clock of the first is right, that of the second is ahead.
 func clocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
@@ -85,7 +85,7 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 	world.Eventually(t, world.Soon, "alice has one unread item", func() bool { return unread(right) == 1 })
 }
 
-// A node reports how far its clock is off, and takes no traffic when that is more than two seconds.
+// A node reports the offset of its clock, and takes no traffic if the offset is more than two seconds.
 func TestANodeReportsItsClockOffset(t *testing.T) {
 	right, fast := clocks(t, time.Minute)
 	world.Eventually(t, world.Soon, "the right one is ready", func() bool {
@@ -150,8 +150,8 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 
-// The clocks of all nodes are ahead by the same time, and one node learns of it first. It does not take the ids that the
-// others make meanwhile for ids from the future.
+// The clocks of all nodes are ahead by the same time, and one node learns this first. It must not take the IDs that the other
+// nodes make meanwhile for IDs from the future.
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {

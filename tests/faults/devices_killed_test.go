@@ -25,10 +25,10 @@ type pushed struct {
 	crowd *likes
 
 	mu   sync.Mutex
-	held map[string]bool // users whose message was not answered
+	held map[string]bool // users with a message that was not answered
 }
 
-// sender waits until a process sends.
+// sender waits until a process sends, and returns its index.
 func (p *pushed) sender() (at int) {
 	p.t.Helper()
 	world.Eventually(p.t, takeOver, "a node sends", func() bool { at = working(p.nodes, "tidings_devices_sending"); return at >= 0 })
@@ -74,12 +74,12 @@ func (p *pushed) holds() {
 		p.mu.Lock()
 		p.held[m.UserID] = true
 		p.mu.Unlock()
-		<-r.Context().Done() // the sender has given up, or was killed
+		<-r.Context().Done() // until the sender gives up or is killed
 		return false
 	})
 }
 
-// settles waits until the message that each device took last is what its user's badges are.
+// settles waits until the last message that each device accepted has the total of its user's badges.
 func (p *pushed) settles() {
 	p.t.Helper()
 	at := p.sender()
@@ -98,9 +98,9 @@ func (p *pushed) settles() {
 	})
 }
 
-// The node that sends is killed in the middle of its work, while the push service fails; then while a message for each device is in
-// progress, after which nothing changes. No version of a device goes back, no two messages of one are in progress at once, another
-// node takes over in time, and everybody's icon equals their badges.
+// The node that sends is killed in the middle of its work, while the push service fails. Later it is killed while a message for
+// each device is in progress, and no further change follows. No version of a device goes back, no two messages of one device are
+// in progress at once, another node takes over in time, and everybody's icon equals their badges.
 func TestNodesKilledPushEveryIcon(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	private, _, err := devices.NewKeys()

@@ -16,8 +16,8 @@ import (
 // goneBy is the longest time between SIGTERM and the end of the process.
 const goneBy = 15 * time.Second
 
-// A process that gets little processor time still asks every socket to reconnect: the drain goes by the clock, and not by
-// ticks that can be lost.
+// A process that gets little processor time still asks every socket to reconnect, because the drain follows the clock and does
+// not count ticks, which can be lost.
 func TestDrainOfAStarvedProcess(t *testing.T) {
 	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
 	var watches []*world.Watch
@@ -25,7 +25,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 		watches = append(watches, world.OpenWatch(t, p.URL, fmt.Sprintf("person-%d", i)))
 	}
 	p.Terminate()
-	// The process runs for a fifth of the time only.
+	// Let the process run for only a fifth of the time.
 	turn := time.NewTicker(10 * time.Millisecond)
 	defer turn.Stop()
 	for i := 0; ; i++ {

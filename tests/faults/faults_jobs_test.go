@@ -17,8 +17,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Jobs run late, twice, out of order and without a cause; marks arrive before the items that they mark; single keys are
-// lost. Badges and feeds still equal the model.
+// Jobs run late, twice, out of order and without a fact that caused them. Marks arrive before the items that they mark. Redis
+// loses single keys. Badges and feeds still equal the model.
 func TestLateAndRepeatedJobs(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
@@ -29,7 +29,7 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	histories.Fewer(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewWorld(n, nil)
-		// everybody follows the next two people, so that each action has a recipient
+		// Everybody follows the next two people, so that each action has a recipient.
 		for i, reader := range w.People {
 			for step := 1; step <= 2; step++ {
 				author := w.People[(i+step)%len(w.People)]
@@ -98,8 +98,8 @@ func TestLateCounts(t *testing.T) {
 	})
 }
 
-// Data that was read from SQL before an unfollow and arrives after it does not restore the author's posts, neither by a push
-// in progress nor by a rebuild in progress.
+// Data that was read from SQL before an unfollow and is written after it does not restore the author's posts, whether a push or a
+// rebuild was in progress.
 func TestLateSQLReads(t *testing.T) {
 	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
 		options.Manual = true

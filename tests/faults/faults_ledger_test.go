@@ -11,7 +11,7 @@ type ledger struct {
 	mu    sync.Mutex
 	posts map[string]*ledgerPost
 	of    map[string][]*ledgerPost // author -> their posts, the oldest first
-	since map[edge]string          // the author's newest post at the follow, "" when they had none
+	since map[edge]string          // the author's newest post at the follow, "" if the author had none
 	seen  map[string]string        // reader -> the newest post that they have seen
 }
 
@@ -22,7 +22,7 @@ type ledgerPost struct {
 
 type edge struct{ reader, author string }
 
-// change changes the ledger, or reads it.
+// change calls change, which reads or writes the ledger, under the lock.
 func (l *ledger) change(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *ledger) followed(reader, author string, follows bool) {
 	})
 }
 
-// pick is a random post of an author that fits; nil if none does.
+// pick returns a random post of an author for which fits is true; nil if there is none.
 func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
 	l.change(func() {
 		var fitting []*ledgerPost
@@ -76,7 +76,7 @@ func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerP
 	return post
 }
 
-// feed is what the reader's feed must list, newest first.
+// feed returns the IDs of the posts that the reader's feed must list, newest first.
 func (l *ledger) feed(reader string) (ids []string) {
 	l.change(func() {
 		for _, post := range l.posts {
@@ -90,7 +90,7 @@ func (l *ledger) feed(reader string) (ids []string) {
 	return ids
 }
 
-// unread is the part of the feed that must count.
+// unread returns the number of posts of the feed that must count.
 func (l *ledger) unread(reader string) (count int) {
 	l.change(func() {
 		for _, post := range l.posts {
@@ -103,7 +103,7 @@ func (l *ledger) unread(reader string) (count int) {
 	return count
 }
 
-// likes is how many of a person's posts are liked; in these tests nobody marks notifications as seen.
+// likes returns the number of a person's posts that are liked. In these tests nobody marks notifications as seen.
 func (l *ledger) likes(person string) (count int) {
 	l.change(func() {
 		for _, post := range l.of[person] {

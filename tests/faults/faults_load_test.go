@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	maxPosts = 250 // of a load: below what a feed keeps, so that all counts are exact
+	maxPosts = 250 // the most posts of a load: fewer than a feed keeps, so that all counts are exact
 )
 
 // load runs people who publish, follow, like, look and read, each in a goroutine, and keeps the ledger of their acknowledged
-// mutations. Each action has one outcome under any faults: see act.
+// mutations. The outcome of each action is known under any faults: see act.
 type load struct {
 	ledger
 	tb      testing.TB
@@ -28,7 +28,7 @@ type load struct {
 	retries bool // a request without an answer is sent again, under the same idempotency key
 	run     string
 	people  []string
-	doors   map[string]*sync.Mutex // by author: a follow of an author never begins while the author publishes
+	doors   map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
 
 	acked atomic.Int64
 	keys  atomic.Int64
@@ -38,7 +38,7 @@ type load struct {
 	wrong   []error
 }
 
-// newLoad makes people who do not act yet. url is the server's present address.
+// newLoad makes people who do not act yet. url returns the server's present address.
 func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	l := &load{
 		tb: tb, url: url, retries: retries, doors: map[string]*sync.Mutex{}, stop: func() {},
@@ -53,7 +53,7 @@ func newLoad(tb testing.TB, retries bool, url func() string) *load {
 	return l
 }
 
-// start starts the people. Stop is called at the latest at the end of the test.
+// start starts the people. The end of the test calls stop if the test does not.
 func (l *load) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -109,8 +109,8 @@ func (l *load) faults() error {
 	return errors.Join(l.wrong...)
 }
 
-// act is one action of a person. Only they follow, mark and delete for themselves, and only their neighbour likes their posts, so that the
-// outcome of each action is known.
+// act does one action of a person. Nobody else follows, marks or deletes for this person, and each person's posts are liked by
+// one neighbour only. So the outcome of each action is known.
 func (l *load) act(person, neighbour string) {
 	switch dice := rand.IntN(100); {
 	case dice < 30:
@@ -206,7 +206,7 @@ func (l *load) mark(person string) {
 	}
 }
 
-// readBadges checks what holds for every document at any moment.
+// readBadges checks the rules that a person's badges keep at any moment.
 func (l *load) readBadges(person string) {
 	got, err := l.badgesOf(person)
 	if err == nil {
@@ -266,7 +266,7 @@ func (l *load) mutate(as, query string, variables map[string]any, into any) (cod
 			l.fault("%s as %s was not acknowledged: %v %v", query, as, got.Errors, err)
 			return "UNAVAILABLE"
 		}
-		timer := time.NewTimer(20 * time.Millisecond) // before the next try
+		timer := time.NewTimer(20 * time.Millisecond) // until the next try
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -305,7 +305,7 @@ func (l *load) walkOf(person string) (ids []string, err error) {
 	}
 }
 
-// compare returns how the server differs from the ledger, after the load has stopped.
+// compare returns an error if the server differs from the ledger. The load must have stopped.
 func (l *load) compare() error {
 	for _, person := range l.people {
 		got, err := l.badgesOf(person)
@@ -326,7 +326,7 @@ func (l *load) compare() error {
 	return nil
 }
 
-// right returns how a document differs from the ledger.
+// right returns an error if a person's badges differ from the ledger.
 func (l *load) right(person string, got world.Badges) error {
 	if err := got.Holds(); err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 	"tidings/tests/world"
 )
 
-// jobsOfTheDead is how long the jobs of a killed process may take after it has started again: on SQLite no lease delays them.
+// jobsOfTheDead is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease delays
+// them.
 const jobsOfTheDead = 12 * time.Second
 
 // reborn starts the program again and again on the same data.
@@ -47,8 +48,8 @@ func (r *reborn) start() {
 func (r *reborn) now() string { return *r.address.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated unacknowledged ones have one
-// effect, every job is done, and the badges are right. With a private Redis all views are lost each time; with a shared one
-// they stay and are stale.
+// effect, every job is done, and the badges are right. A private Redis loses all projections each time; in another process's
+// Redis they stay and are stale.
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },
@@ -72,7 +73,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// The process is killed while jobs wait because Redis hangs: none of them is lost.
+// The process is killed while jobs wait because Redis hangs. No job is lost.
 func TestServerKilledWhileJobsWait(t *testing.T) {
 	redis := redistest.NewServer(t)
 	server := startReborn(t, redis.URL())
@@ -155,7 +156,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	data := t.TempDir()
 	if mounted := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", data).Run(); mounted != nil {
-		return // mounting needs root on Linux; the file size limit above replaces it
+		return // a mount needs root on Linux; without it, the file size limit above must do
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", data).CombinedOutput(); err != nil {
@@ -180,7 +181,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// readiness503 reports whether a node's readiness says that its database refuses writes.
+// readiness503 reports whether /readyz of a node says that its database refuses writes.
 func readiness503(t *testing.T, p *world.Process) bool {
 	t.Helper()
 	response, err := http.Get(p.URL + "/readyz")
@@ -199,7 +200,7 @@ func readiness503(t *testing.T, p *world.Process) bool {
 	return refused
 }
 
-// fillDisk publishes until the disk is full, and a while longer; it returns the acknowledged posts.
+// fillDisk publishes until the disk is full, and a while longer. It returns the acknowledged posts.
 func fillDisk(t *testing.T, p *world.Process) (kept []string) {
 	t.Helper()
 	refused := 0

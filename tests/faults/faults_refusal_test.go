@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A Redis that answers reads and refuses writes falls further behind with each mutation. None of its numbers is reported as
-// EXACT, every number is right all the same, and once it accepts writes again everything becomes EXACT without help.
+// A Redis that answers reads but refuses writes falls further behind with each mutation. Every number is still right, and none is
+// reported as EXACT. Once Redis accepts writes again, everything becomes EXACT by itself.
 func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 	for name, redis := range map[string]struct{ refuse, accept []any }{
 		"full":      {[]any{"CONFIG", "SET", "maxmemory", "100kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}},

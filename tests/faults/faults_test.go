@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// watchAll opens a device for every person of a load, and a second one for the first.
+// watchAll opens a device for every person of a load, and a second device for the first person.
 func (l *load) watchAll(url string) []*world.Watch {
 	l.tb.Helper()
 	watches := []*world.Watch{world.OpenWatch(l.tb, url, l.people[0])}
@@ -30,8 +30,9 @@ func (l *load) meet(person string) {
 	}
 }
 
-// witness follows an author with a number of posts, and has seen the first two. An old device of theirs keeps reporting the first one as
-// seen. Every read of their badges, at any moment and from either engine, must show the number of the other posts.
+// witness is a user who follows an author with a number of posts and has seen the first two. A stale device of theirs keeps
+// marking the feed as seen up to the first post. Every read of their badges, at any moment and from either engine, must show the
+// number of the other posts.
 type witness struct {
 	load  *load
 	name  string
@@ -40,7 +41,7 @@ type witness struct {
 	stop  func()
 
 	mu        sync.Mutex
-	precision string // of the badges that were read last
+	precision string // the precision of the home feed that was read last
 }
 
 func newWitness(l *load, posts int) *witness {
@@ -117,7 +118,7 @@ func (w *witness) lookOnce() {
 	w.precision = got.HomeFeed.Precision
 }
 
-// sees waits until the witness's badges have a precision.
+// sees waits until the witness's count of the home feed has this precision.
 func (w *witness) sees(precision string) {
 	w.load.tb.Helper()
 	world.Converge(w.load.tb, world.Convergence, func() error {
@@ -149,14 +150,14 @@ func TestFlushesUnderLoad(t *testing.T) {
 	watches[len(watches)-1].Shows(t, world.Convergence, 3, 0)
 }
 
-// Redis is killed under load and comes back empty. Meanwhile mutations continue, and reads come from SQL and are marked as
-// such. When Redis is back everything is right again, on the devices too.
+// Redis is killed under load and comes back empty. Meanwhile mutations continue, and counts come from SQL and are marked as
+// STALE. When Redis is back, everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Kill, server.Start)
 }
 
-// The same when Redis only hangs, and commands sent to it run later, or never.
+// The same holds if Redis only hangs, so that commands sent to it run later or never.
 func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	redisGone(t, server, server.Pause, server.Resume)
@@ -181,7 +182,7 @@ func redisGone(t *testing.T, server *redistest.Server, away, back func()) {
 	l.settles(world.Convergence, watches...)
 }
 
-// If Redis is away from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations
+// If Redis is down from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations
 // whose answers include their own change.
 func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	server := redistest.NewServer(t)

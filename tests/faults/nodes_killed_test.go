@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// admitted is how long after the kill of a node another one may still show wrong numbers as exact.
+	// admitted is the longest time after the kill of a node in which another node may still show wrong numbers as exact.
 	admitted = time.Second
-	// repaired is how long until the numbers are right and exact again.
+	// repaired is the time within which the numbers must be right and exact again.
 	repaired = 5 * time.Second
 )
 
@@ -66,7 +66,7 @@ func (c *chatters) start(name string) *world.Process {
 	return world.StartProcess(c.t, "", "--database", c.database, "--redis", c.redis, "--node", name)
 }
 
-// send sends through the first node, four at a time, until it no longer answers or stop is true.
+// send sends messages through the first node, four at a time, until the node no longer answers or stop returns true.
 func (c *chatters) send(stop func() bool) (done func()) {
 	var sending sync.WaitGroup
 	for lane := range 4 {
@@ -105,7 +105,7 @@ func (c *chatters) truths() (unread []int) {
 	return unread
 }
 
-// shown reads each reader's number through a node.
+// shown reads each reader's count of messages through a node.
 func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	c.t.Helper()
 	for _, reader := range c.readers {
@@ -122,9 +122,9 @@ func (c *chatters) shown(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// holds checks, from the moment when the first node ended: after admitted no wrong number is shown as exact, and within the given time all
-// numbers are right and exact. Transactions in flight at that moment may still commit, so a number is right if it lies between the facts
-// before and after the read.
+// holds checks that the second node shows no wrong number as exact later than admitted after since, when the first node ended,
+// and that all numbers are right and exact within the given time. Transactions that were in flight may still commit, so a number
+// is right if it lies between the facts before and after the read.
 func (c *chatters) holds(since time.Time, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
@@ -187,8 +187,8 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	}
 }
 
-// PostgreSQL is killed while both nodes project acknowledged changes. After it is back no job is late: a node releases jobs
-// whose claim or end got no answer.
+// PostgreSQL is killed while both nodes project acknowledged changes. After it is back no job is late, because a node releases
+// the jobs for which PostgreSQL did not answer the claim or the end.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	server := sqltest.NewServer(t)
 	c := startChatters(t, server.Database(t))

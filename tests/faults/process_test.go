@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// A start that cannot succeed ends at once, with the exit code of its kind and a message that names the fault, the value and
-// the remedy, and never with a password.
+// A start that cannot succeed ends at once, with the exit code for the kind of the fault and a message that names the fault, the
+// value and the remedy, but never a password.
 func TestStartsThatCannotSucceed(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -146,8 +146,8 @@ func TestSpareProcessors(t *testing.T) {
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	for _, name := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} { // which go before a limit
-		t.Setenv(name, "") // so that it is restored
+	for _, name := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} { // both would override the limit
+		t.Setenv(name, "") // so that the test's end restores it
 		_ = os.Unsetenv(name)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -193,7 +193,8 @@ func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
 	}
 }
 
-// The calls stand for seconds. Nothing is given back during a rush, everything once it is over, and nothing twice.
+// Each call of second stands for a second. Memory is not given back during a rush; all of it is given back once the rush is over,
+// and only once.
 func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that garbage stays until it is given back
 	debug.FreeOSMemory()
@@ -213,7 +214,7 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	allocate(8 << 20)
 	expect("after a little work", 0)
 	for range 10 {
-		expect("some time later", 0) // too little to be worth it
+		expect("some time later", 0) // the garbage is too little to be worth a collection
 	}
 	allocate(40 << 20)
 	expect("in the second of a rush", 0)
@@ -221,7 +222,7 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	expect("a second after it", 0)
 	expect("two seconds after it", 0)
 	allocate(40 << 20)
-	expect("in the second of another rush", 0) // so that the quiet seconds count anew
+	expect("in the second of another rush", 0) // it restarts the count of quiet seconds
 	expect("a second after that", 0)
 	expect("two seconds after that", 0)
 	expect("three seconds after that", 1)
@@ -238,8 +239,8 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	}
 }
 
-// What lives is read by each collection, so a large heap waits until a quarter of it is idle, and then until its size is worth
-// another collection.
+// A collection reads the whole live heap. So with a large heap memory is given back only once a quarter of it is idle, and again
+// only after a time that grows with the size of the live heap.
 func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	live := make([]byte, 160<<20)
@@ -263,7 +264,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 		for ; frees == rush && waited < 60; waited++ {
 			second(t.Context())
 		}
-		// What lives, at 8 MB a second, takes 20 s and more, because other tests have left something; the second of the rush is one of them.
+		// One second for each 8 MB of the live heap is 20 s or more, because other tests have left data. The second of the rush counts.
 		if least := []int{3, int(runtimeMetric("/gc/heap/live:bytes")>>23) - 1}[rush]; frees != rush+1 || waited < least || waited > least+1 {
 			t.Errorf("after rush %d memory was given back %d times, the last time after %d s; want one after %d s", rush+1, frees, waited, least)
 		}
@@ -271,7 +272,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	runtime.KeepAlive(live)
 }
 
-// allocate makes garbage of a size.
+// allocate makes this many bytes of garbage.
 func allocate(size int) {
 	for range size >> 16 {
 		garbage = make([]byte, 1<<16)
@@ -279,7 +280,7 @@ func allocate(size int) {
 	garbage = nil
 }
 
-// garbage is what allocate has made last. The compiler must not see that nobody reads it.
+// garbage holds the last block that allocate made. As a global variable it keeps the compiler from removing the allocation.
 var garbage []byte
 
 func runtimeMetric(name string) uint64 {

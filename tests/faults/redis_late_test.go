@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A node that starts while Redis is away serves: its mutations are kept, and reads say that they come from SQL. Once Redis
-// answers, the counts are exact, and open subscriptions get pushes again.
+// A node that starts while Redis is down serves requests: its mutations are kept, and reads say that they come from SQL. Once
+// Redis answers, the counts are exact, and open subscriptions get pushes again.
 func TestNodeStartsWithoutRedis(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Kill()

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// While Redis does not answer, badges come from SQL and say so. When it is back with its data, the exact document has a
-// newer version, so a client that drops older versions accepts it.
+// While Redis does not answer, badges come from SQL and say so. When Redis is back with its data, the exact badges have a
+// newer version, so a client that drops older versions accepts them.
 func TestExactBadgesAreNewerAfterRedisWasAway(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

@@ -14,8 +14,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Nodes are killed while they write the change stream, carry out jobs and mark users. A reader follows by its position through
-// whichever node is there: no version falls, and after quiet everybody's last change equals their badges.
+// A node is killed again and again while it writes the change stream, runs jobs and marks users. A reader follows the stream
+// through the other node: no version falls, and once all jobs are done everybody's last change equals their badges.
 func TestNodesKilledWriteEveryChange(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
@@ -49,7 +49,7 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 				}
 				me, post := keys[random.IntN(len(keys))], posts[random.IntN(len(posts))]
 				verb := []string{`mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`}[random.IntN(2)]
-				_ = world.Ask(*url.Load(), me, verb, map[string]any{"p": post}, nil) // the node may be dead
+				_ = world.Ask(*url.Load(), me, verb, map[string]any{"p": post}, nil) // fails while the node is dead
 			}
 		})
 	}

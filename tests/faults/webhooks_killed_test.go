@@ -18,7 +18,7 @@ import (
 	"tidings/tests/world"
 )
 
-// rude is a receiver of a webhook that fails in every way unless it is set to behave, and that restarts.
+// rude is a receiver of a webhook that fails some requests, in every way, unless it is set to behave. It can restart.
 type rude struct {
 	t       *testing.T
 	address string
@@ -28,10 +28,10 @@ type rude struct {
 	random   *rand.Rand
 	behaves  bool
 	holds    bool                    // no request is answered
-	held     map[string]bool         // users whose request was not answered
-	versions map[string]string       // that arrived last, by user
-	events   map[string]string       // user and version of each event, by its ID
-	last     map[string]world.Change // that was accepted last
+	held     map[string]bool         // users with a request that was not answered
+	versions map[string]string       // user -> the version that arrived last
+	events   map[string]string       // event ID -> its user and version
+	last     map[string]world.Change // user -> the change that was accepted last
 	repeated int                     // events that came more than once
 }
 
@@ -52,7 +52,7 @@ func (r *rude) start(address string) {
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	})
-	if address != r.address { // not at a restart: requests read it
+	if address != r.address { // a restart must not write it, because requests read it
 		r.address = listener.Addr().String()
 	}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
@@ -65,21 +65,21 @@ func (r *rude) restart() {
 	r.start(r.address)
 }
 
-// set makes the receiver accept everything, or hold it.
+// set decides whether the receiver accepts every request, or fails some, and whether it holds every request without an answer.
 func (r *rude) set(behaves, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.behaves, r.holds = behaves, holds
 }
 
-// holding is how many users have a request that was not answered.
+// holding returns the number of users with a request that was not answered.
 func (r *rude) holding() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.held)
 }
 
-// arrive records a request, and returns how the receiver fails it: with a status, or 0 to leave it without an answer.
+// arrive records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
 func (r *rude) arrive(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *rude) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case 2:
 		http.Redirect(w, request, "http://"+r.address+"/elsewhere", http.StatusTemporaryRedirect)
 	case 3:
-		<-request.Context().Done() // the sender has given up, or was killed
+		<-request.Context().Done() // until the sender gives up or is killed
 	case 4:
 		if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_, _ = connection.Write([]byte("what?"))
@@ -136,7 +136,7 @@ func (r *rude) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// working is the index of the process whose metric is 1; -1 for none.
+// working returns the index of the process whose metric is 1; -1 if there is none.
 func working(nodes []*world.Process, metric string) int {
 	for i, p := range nodes {
 		response, err := http.Get(p.URL + "/metrics")
@@ -161,9 +161,9 @@ type killed struct {
 	crowd    *likes
 }
 
-const takeOver = 60 * time.Second // a lease ends after the timeout and 15 s
+const takeOver = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
 
-// deliverer waits until a process delivers the webhook.
+// deliverer waits until a process delivers the webhook, and returns its index.
 func (k *killed) deliverer() (at int) {
 	k.t.Helper()
 	world.Eventually(k.t, takeOver, "a node delivers", func() bool { at = working(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
@@ -178,7 +178,7 @@ func (k *killed) kill(at int) {
 	k.crowd.use(k.nodes)
 }
 
-// settles waits until the event that was accepted last of each user is what the user's badges are.
+// settles waits until the last accepted event of each user equals the user's badges.
 func (k *killed) settles() {
 	k.t.Helper()
 	at := k.deliverer()
@@ -202,9 +202,9 @@ func (k *killed) settles() {
 	})
 }
 
-// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts; then while a request for
-// each user is in progress, after which nothing changes. No version of a user goes back, an ID always means one version, another node takes
-// over in time, and everybody's last accepted event equals their badges.
+// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts. Later it is
+// killed while a request for each user is in progress, and no further change follows. No version of a user goes back, an event ID
+// always means one version, another node takes over in time, and everybody's last accepted event equals their badges.
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	k := &killed{t: t, receiver: newRude(t), start: func(name string) *world.Process {
@@ -251,14 +251,14 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	}
 }
 
-// count is how many events have arrived.
+// count returns the number of requests that have arrived.
 func (r *rude) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.events) + r.repeated
 }
 
-// likes is people who like each other's posts and take the likes back, through whichever node is there.
+// likes is a group of people who like each other's posts and undo the likes, through any of the nodes.
 type likes struct {
 	keys, posts []string
 	mu          sync.Mutex
@@ -289,12 +289,12 @@ func (l *likes) use(nodes []*world.Process) {
 	l.nodes = append([]*world.Process(nil), nodes...)
 }
 
-// run acts until stop.
+// run starts the people, who act until stop is called.
 func (l *likes) run() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))
 		l.acting.Go(func() {
-			pace := time.NewTicker(10 * time.Millisecond) // the load shall cause crashes at many points, and not fill the machine
+			pace := time.NewTicker(10 * time.Millisecond) // enough load for kills at many points of the work, without filling the machine
 			defer pace.Stop()
 			for {
 				select {
@@ -307,7 +307,7 @@ func (l *likes) run() {
 				l.mu.Unlock()
 				me, post := l.keys[random.IntN(len(l.keys))], l.posts[random.IntN(len(l.posts))]
 				verb := []string{`mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`}[random.IntN(2)]
-				_ = world.Ask(url, me, verb, map[string]any{"p": post}, nil) // the node may be dead
+				_ = world.Ask(url, me, verb, map[string]any{"p": post}, nil) // fails while the node is dead
 			}
 		})
 	}

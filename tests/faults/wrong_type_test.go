@@ -9,8 +9,9 @@ import (
 	"tidings/tests/world"
 )
 
-// One of a user's keys is replaced from outside by a key of another type. That counts as lost data and has no worse effect than a loss:
-// queries return right answers at once, and posts and messages sent meanwhile reach the user, and everyone else in the same batch.
+// One of a user's keys is replaced from outside by a key of another type. This has the same effect as a loss of the key: queries
+// return right answers at once, and posts and messages that are sent meanwhile reach the user, and everyone else in the same
+// batch.
 func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
