@@ -1,24 +1,25 @@
-// Package books follows the pages of docs and the README to the letter: every command and sample is done as a reader does it,
-// each page in a folder of its own.
+// Package books follows the pages of docs and the README to the letter: it runs every command and sample as a reader would, each
+// page in a folder of its own.
 //
-// Blocks of sh run one after the other in one bash that ends at the first failure; 127.0.0.1:8080 and other ports are replaced by
-// free ones, and "go run ." by the program. A page that starts no server gets one in development mode. HTML comments directly
-// before a block give it another meaning:
+// Blocks of sh run one after the other in one bash that ends at the first failure. 127.0.0.1:8080 and other ports are replaced by
+// free ones, and "go run ." by the program. A page that starts no server gets one in development mode. An HTML comment directly
+// before a block gives it another meaning:
 //
-//	<!-- server -->            sh: goes on in a terminal of its own; the next block waits until it serves
-//	<!-- server: NAME -->      the same, for a second one; a name that is used again ends the former one by Ctrl-C first
-//	<!-- terminal: NAME -->    sh: goes on in a terminal of its own; text: what that terminal prints next
-//	<!-- browser: NAME URL --> text: what a tab of Chromium shows next; a button of the page is clicked by NAME URL BUTTON
-//	<!-- prints -->            text: what the last block printed, where other text stands between
-//	<!-- from: FILE -->        its lines stand in this file of the repository; a line ... leaves some out
-//	<!-- not run: REASON -->   is not done
+//	<!-- server -->            sh: keeps running in a terminal of its own; the next block waits until it serves
+//	<!-- server: NAME -->      the same, for another server; a name that is used again first ends the former one with Ctrl-C
+//	<!-- terminal: NAME -->    sh: keeps running in a terminal of its own; text: what that terminal prints next
+//	<!-- browser: NAME URL --> text: what a tab of Chromium shows next; NAME URL BUTTON clicks a button of the page first
+//	<!-- prints -->            text: what the last block printed, if there is other text between the two
+//	<!-- from: FILE -->        its lines are in this file of the repository; a line ... stands for left-out lines
+//	<!-- not run: REASON -->   is not run
 //
-// Blocks of graphql are checked by the schema and done as the user of a first line "# as alice" or "# as host:ingest for
-// alice", with the variables of a block of json directly after them; a subscription is done up to its first event. A block that has
-// only fragments is checked, and used by the blocks after it. Blocks of js are done by node. A name after the language
-// ("js outbox.mjs") makes a file instead, which a later command must name. sql is done in PostgreSQL. ts and tsx are
-// compiled by web/client/tests. yaml, ini and json must parse. Text directly after a block is what it prints: white space does not
-// count, "..." stands for anything, and an ID such as post:38G2TZ0C0N800 for the ID at its place, in later blocks too.
+// Blocks of graphql are checked against the schema and run as the user in their first line, "# as alice" or "# as host:ingest for
+// alice", with the variables of a block of json directly after them. A subscription runs up to its first event. A block that has
+// only fragments is checked, and the blocks after it can use them. node runs blocks of js. A block with a name after the language
+// ("js outbox.mjs") becomes a file instead, which a later command must name. PostgreSQL runs blocks of sql. web/client/tests
+// compiles ts and tsx. yaml, ini and json must parse. Text directly after a block is the block's output: white space does not
+// count, "..." stands for any text, and an ID such as post:38G2TZ0C0N800 stands for the real ID at its place, in later blocks
+// too.
 package books
 
 import (
@@ -60,7 +61,8 @@ func TestEveryPageDoesWhatItSays(t *testing.T) {
 	}
 }
 
-// Every error of a page is found: a command that fails, a field that is not in the schema, an output that differs, and so on.
+// Every kind of error on a page is found: a command that fails, a field that is not in the schema, an output that differs, and so
+// on.
 func TestWrongPagesAreFound(t *testing.T) {
 	for name, page := range map[string]struct{ text, fault string }{
 		"a command":              {"```sh\ntrue\ntidings --no-such-flag\necho after\n```\n", "unknown flag --no-such-flag"},

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// documents are all Markdown files of the repository, by their paths.
+// documents returns the outlines of all Markdown files of the repository, by path.
 func documents(t *testing.T) map[string]docs.Outline {
 	t.Helper()
 	found := map[string]docs.Outline{}
@@ -35,7 +35,7 @@ func documents(t *testing.T) map[string]docs.Outline {
 	return found
 }
 
-// deadLinks lists the relative links of a document that lead nowhere.
+// deadLinks lists the relative links of a document whose file or heading does not exist.
 func deadLinks(name string, all map[string]docs.Outline, exists func(file string) bool) (dead []string) {
 	for _, link := range all[name].Links {
 		if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
@@ -83,7 +83,7 @@ func TestDeadLinksAreFound(t *testing.T) {
 	}
 }
 
-// Every page of the folder is in the list of pages, with its title once, and both languages of a page lead to each other.
+// Every page of the folder is in the list of pages and has exactly one title, and the two languages of a page link to each other.
 func TestEveryPageIsInTheList(t *testing.T) {
 	listed := map[string]docs.Page{}
 	for _, page := range docs.Pages() {

@@ -20,13 +20,13 @@ type block struct {
 	language string
 	file     string // the name after the language; "" if there is none
 	text     string
-	comment  string // of the HTML comment directly before it
+	comment  string // the text of the HTML comment directly before it
 	follows  string // the language of the block directly before it; "" if there is other text between
 }
 
 var comment = regexp.MustCompile(`(?s)^<!--\s*(.*?)\s*-->`)
 
-// directive is the rest of the block's comment after a word, and whether the comment begins with it.
+// directive returns whether the block's comment begins with a word, and the rest of the comment.
 func (b block) directive(word string) (rest string, found bool) {
 	if rest, found = strings.CutPrefix(b.comment, word); !found {
 		return "", false
@@ -63,7 +63,7 @@ func blocksOf(name string, source []byte) (blocks []block) {
 	return blocks
 }
 
-// pages are all pages whose samples must work: the books and the README.
+// pages returns the texts of all pages whose samples must work, by path: the books and the README.
 func pages() (map[string][]byte, error) {
 	files, err := filepath.Glob(filepath.Join(world.Root(), "docs", "*.md"))
 	found := map[string][]byte{}

@@ -22,7 +22,7 @@ import (
 	"tidings/web/browsertest"
 )
 
-// reader does what a page says, from its top to its end, in a folder of its own.
+// reader runs the blocks of a page from its top to its end, in a folder of its own.
 type reader struct {
 	tb              testing.TB
 	folder, scratch string
@@ -34,11 +34,11 @@ type reader struct {
 	browser         context.Context
 	tabs            map[string]context.Context
 	served          bool
-	printed         string // by the last block
+	printed         string // the output of the last block
 	fragments       map[string]string
-	database        string // of blocks in SQL
+	database        string // the URL of the database for blocks of SQL
 	schema          *ast.Schema
-	pending         []block // files whose names no command has used yet
+	pending         []block // blocks that were written to files which no command has named yet
 	skipped         []string
 }
 
@@ -172,7 +172,7 @@ var (
 	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)
 )
 
-// here is a text of the page with the real addresses and IDs in place of the page's.
+// here returns a text of the page with the real addresses and IDs in place of the page's.
 func (r *reader) here(text string) string {
 	text = address.ReplaceAllStringFunc(text, func(match string) string {
 		host, port, _ := strings.Cut(match, ":")
@@ -199,8 +199,8 @@ func freePort(tb testing.TB) string {
 	return port
 }
 
-// compare compares a block of text with what was printed, if the block follows another one or a comment assigns it to a terminal. Any other
-// block of text is the page's own.
+// compare compares a block of text with the output, if the block directly follows another one or has a directive. Any other block
+// of text is not an output, and is not checked.
 func (r *reader) compare(b block) error {
 	name, isTerminal := b.directive("terminal")
 	_, printed := b.directive("prints")
@@ -261,8 +261,8 @@ func (r *reader) look(view, want string) error {
 	return err
 }
 
-// match compares without white space. "..." stands for any text, and an ID that occurs in the page for the first time stands for any ID of
-// its type.
+// match compares two texts without their white space. In want, "..." stands for any text, and an ID that occurs in the page for
+// the first time stands for any ID of its type.
 func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
@@ -314,7 +314,7 @@ func (r *reader) known(id string) bool {
 	return false
 }
 
-// javaScript keeps a program with a name for later commands, and runs any other at once.
+// javaScript writes a program with a name to a file for later commands, and runs a program without a name at once.
 func (r *reader) javaScript(b block) error {
 	if b.file != "" {
 		return r.write(b)
@@ -336,7 +336,7 @@ func (r *reader) write(b block) error {
 	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.here(b.text)), 0o600)
 }
 
-// statements runs SQL in a PostgreSQL database of the page's own.
+// statements runs SQL in a PostgreSQL database that only this page uses.
 func (r *reader) statements(b block) error {
 	if r.database == "" {
 		r.database = sqltest.NewServer(r.tb).Database(r.tb)

@@ -22,7 +22,7 @@ import (
 	"tidings/tests/world"
 )
 
-// variablesOf is the block of JSON directly after an operation.
+// variablesOf returns the block of JSON directly after an operation; "" if there is none.
 func variablesOf(b block, all []block) string {
 	for i := range all[:len(all)-1] {
 		if all[i] == b && all[i+1].language == "json" && all[i+1].follows == "graphql" {
@@ -48,7 +48,7 @@ func (r *reader) operation(b block, variables string) error {
 		checks.RemoveRule("NoUnusedFragments")
 	}
 	text := b.text
-	for again := true; again; { // with the fragments of blocks before it
+	for again := true; again; { // adds the fragments of earlier blocks
 		again = false
 		for _, match := range spread.FindAllStringSubmatch(text, -1) {
 			if fragment := r.fragments[match[1]]; fragment != "" && !strings.Contains(text, fragment) && document.Fragments.ForName(match[1]) == nil {
@@ -89,7 +89,7 @@ func (r *reader) operation(b block, variables string) error {
 	return err
 }
 
-// answer is the answer to a request, or the first event of a subscription. It must have no errors.
+// answer returns the answer to a request, or the first event of a subscription. An answer with errors is an error.
 func answer(request *http.Request, subscription bool) (string, error) {
 	client := http.Client{Timeout: patience}
 	if subscription {
@@ -138,7 +138,7 @@ func answer(request *http.Request, subscription bool) (string, error) {
 	return string(text), nil
 }
 
-// data checks that a file can be parsed, and keeps one with a name for the commands that follow.
+// data checks that a block can be parsed. A block with a name is written to a file for the commands that follow.
 func (r *reader) data(b block) error {
 	switch b.language {
 	case "yaml":
@@ -167,7 +167,8 @@ func (r *reader) data(b block) error {
 	return r.write(b)
 }
 
-// isFrom checks that the lines of a block are in a file of the repository, in their order and, between lines "...", adjacent.
+// isFrom checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
+// for any lines; all other lines must be adjacent.
 func isFrom(text, file string) error {
 	content, err := os.ReadFile(filepath.Join(world.Root(), file))
 	if err != nil {

@@ -16,24 +16,24 @@ import (
 // patience bounds a command. It is long because a machine may be busy.
 const patience = 60 * time.Second
 
-// terminal is a bash in the folder of a page, as a reader has it.
+// terminal is a bash in the folder of a page, as a reader would use.
 type terminal struct {
 	command *exec.Cmd
 	output  string // the file that has everything printed since the last block
 	read    int    // how much of the output has been compared
 	ended   chan struct{}
 	blocks  int
-	in, out *os.File // of the loop
+	in, out *os.File // the pipes of loop
 }
 
-// loop runs the commands in the files whose names it reads. A command that fails ends it.
+// loop reads names of files and runs the commands in them. A command that fails ends the loop.
 const loop = `set -eo pipefail
 while read -r file; do
 	source "$file" >"$file.out" 2>&1 </dev/null
 	echo done >&3
 done`
 
-// newTerminal starts a bash with arguments in a group of its own; the test's end kills all of the group.
+// newTerminal starts a bash with arguments in a process group of its own. The test's end kills the group.
 func newTerminal(tb testing.TB, folder string, environment []string, prepare func(*exec.Cmd), arguments ...string) (*terminal, error) {
 	t := &terminal{command: exec.Command("bash", arguments...), ended: make(chan struct{})}
 	t.command.Dir, t.command.Env = folder, environment
@@ -112,13 +112,13 @@ func openTerminal(tb testing.TB, folder, scratch string, environment []string, n
 	return t, err
 }
 
-// printed is the output since the last comparison.
+// printed returns the output since the last comparison.
 func (t *terminal) printed() string {
 	all, _ := os.ReadFile(t.output)
 	return string(all[min(t.read, len(all)):])
 }
 
-// await waits until a condition holds for what is printed.
+// await waits until a condition holds for the output since the last comparison.
 func (t *terminal) await(tb testing.TB, what string, holds func(printed string) bool) error {
 	deadline := time.Now().Add(patience)
 	for !holds(t.printed()) {
@@ -139,7 +139,7 @@ func (t *terminal) await(tb testing.TB, what string, holds func(printed string) 
 	return nil
 }
 
-// interrupt sends Ctrl-C.
+// interrupt sends Ctrl-C and waits for the end.
 func (t *terminal) interrupt() error {
 	_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGINT) // it may have ended
 	select {
@@ -150,7 +150,7 @@ func (t *terminal) interrupt() error {
 	}
 }
 
-// bin makes the folder of the programs that a reader has: tidings, and a go that runs it where the page says "go run .".
+// bin makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run .".
 func bin(tb testing.TB) (folder string, err error) {
 	program, err := world.Program()
 	if err != nil {

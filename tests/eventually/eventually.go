@@ -1,5 +1,5 @@
-// Package eventually lets a test wait for a condition, instead of for a while. A condition that does not come in time ends the
-// test, so a limit is never reached in a test that passes, and may be generous.
+// Package eventually lets a test wait for a condition instead of a fixed time. If the condition does not hold in time, the test
+// fails. A test that passes never waits until the limit, so limits are generous.
 package eventually
 
 import (
@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// limit is what Holds waits: far longer than anything takes on a busy machine.
+// limit is the longest wait of Holds: far longer than anything takes on a busy machine.
 const limit = time.Minute
 
-// Holds waits until a condition holds, for at most a minute. what names the condition in the failure.
+// Holds waits until a condition holds, for at most a minute. what describes the condition in the message of a failure.
 func Holds(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	HoldsWithin(tb, limit, what, condition)
 }
 
-// HoldsWithin is Holds with a limit of its own.
+// HoldsWithin is Holds with the given limit.
 func HoldsWithin(tb testing.TB, limit time.Duration, what string, condition func() bool) {
 	tb.Helper()
 	if !wait(limit, condition) {
@@ -24,7 +24,7 @@ func HoldsWithin(tb testing.TB, limit time.Duration, what string, condition func
 	}
 }
 
-// Succeeds waits until a call succeeds. The failure shows the last error.
+// Succeeds waits until a call succeeds. The message of a failure has the last error.
 func Succeeds(tb testing.TB, limit time.Duration, what string, call func() error) {
 	tb.Helper()
 	var err error
@@ -33,7 +33,7 @@ func Succeeds(tb testing.TB, limit time.Duration, what string, call func() error
 	}
 }
 
-// wait calls a condition in the test's own goroutine, so that it may end the test.
+// wait calls the condition in the test's own goroutine, so that the condition may end the test.
 func wait(limit time.Duration, condition func() bool) (held bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

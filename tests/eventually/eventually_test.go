@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// double is a test that fails without ending this one.
+// double is a testing.TB that can fail without ending the real test.
 type double struct {
 	testing.TB
 	failure string
@@ -21,7 +21,7 @@ func (d *double) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails is the failure of a test, "" when it passes.
+// fails runs a test and returns the message of its failure; "" if it passes.
 func fails(test func(tb testing.TB)) string {
 	d := &double{}
 	done := make(chan struct{})

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }
 
-const patience = 2 * time.Minute // until everything is quiet, on a busy machine
+const patience = 2 * time.Minute // the longest wait until everything is processed, on a busy machine
 
 // build builds the program of a folder.
 func build(t *testing.T, folder string) string {
@@ -31,7 +31,7 @@ func build(t *testing.T, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files { // Go's test cache must know that the test depends on them
+	for _, file := range files { // so that Go's test cache knows that the test depends on the files
 		if _, err := os.Stat(filepath.Join(folder, file.Name())); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func build(t *testing.T, folder string) string {
 	return path
 }
 
-// freeAddress is an address that a program can listen on again after it was killed.
+// freeAddress returns an unused address, on which a program can listen again after it was killed.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// ask asks Tidings, for a user if key is not "", and reads the data into a value.
+// ask sends a request to Tidings, for a user if key is not "", and reads the data into a value.
 func (b *beside) ask(key, query string, variables map[string]any, into any) error {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "test", "scope": "ingest admin", "exp": time.Now().Add(time.Minute).Unix()}).
 		SignedString([]byte(world.TestSecret))

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/world"
 )
 
-// beside is Tidings and the application of docs/examples/host beside it, as processes that can be killed.
+// beside is Tidings and the application of docs/examples/host, as two processes that can be killed.
 type beside struct {
 	t                 *testing.T
 	program, folder   string
@@ -24,8 +24,8 @@ type beside struct {
 	tidings, host     *world.Process
 }
 
-// firstSync makes the application's data, starts the application, and imports the data, while the application goes on: the import and the
-// outbox together have everything. Tidings is not started yet.
+// firstSync makes the application's data, starts the application, and imports the data into Tidings' database while the
+// application goes on. The import and the outbox together have everything. The Tidings server is not started yet.
 func firstSync(t *testing.T) *beside {
 	t.Helper()
 	b := &beside{t: t, program: build(t, "docs/examples/host"), folder: t.TempDir(), tidingsAt: freeAddress(t), hostAt: freeAddress(t)}
@@ -51,7 +51,7 @@ func firstSync(t *testing.T) *beside {
 	run(b.program, "-db", b.database(), "export", b.folder)
 	meanwhile()
 	b.act(http.MethodPut, nil, "users", "linus", "follows", "grace")
-	b.act(http.MethodDelete, nil, "articles", "2") // which the export has
+	b.act(http.MethodDelete, nil, "articles", "2") // the export has this article
 	for _, kind := range []string{"follows.csv", "posts.jsonl"} {
 		name, _, _ := strings.Cut(kind, ".")
 		run(tidings, "import", name, filepath.Join(b.folder, kind), "--data", filepath.Join(b.folder, "data"))
@@ -75,7 +75,7 @@ func (b *beside) startHost() {
 	b.serves(b.host, "The application serves ")
 }
 
-// serves waits until a process has said that it serves.
+// serves waits until a process has printed word, which says that it serves.
 func (b *beside) serves(p *world.Process, word string) {
 	b.t.Helper()
 	world.Eventually(b.t, time.Minute, word, func() bool {
@@ -88,7 +88,7 @@ func (b *beside) serves(p *world.Process, word string) {
 	})
 }
 
-// act asks the application, which may be killed meanwhile. Only errors that a caller has to expect are allowed.
+// act sends a request to the application, which may be killed meanwhile. Only errors that a caller has to expect are allowed.
 func (b *beside) act(method string, into any, path ...string) {
 	b.t.Helper()
 	address := "http://" + b.hostAt
@@ -107,7 +107,7 @@ func (b *beside) act(method string, into any, path ...string) {
 	}
 }
 
-// facts are what the application's database has.
+// facts is the content of the application's database.
 type facts struct {
 	Users    []string
 	Follows  map[string][]string
@@ -144,7 +144,7 @@ func (b *beside) health() (found health) {
 	return found
 }
 
-// equal reports where Tidings, or an icon, differs from what the application's database says.
+// equal returns an error if Tidings differs from the application's database, or an icon from Tidings' total.
 func (b *beside) equal() error {
 	b.t.Helper()
 	if health := b.health(); health.Waiting > 0 || health.Refused > 0 {
@@ -178,7 +178,7 @@ func (b *beside) equal() error {
 	return b.likesEqual(facts)
 }
 
-// feedEqual compares a user's feed with the articles of those whom they follow.
+// feedEqual compares a user's feed with their own articles and those of the authors that they follow.
 func (b *beside) feedEqual(key string, facts facts) error {
 	var want []string
 	for _, article := range facts.Articles {
@@ -204,7 +204,7 @@ func (b *beside) feedEqual(key string, facts facts) error {
 	return nil
 }
 
-// likesEqual compares the counts of likes.
+// likesEqual compares the counts of likes in Tidings and in the application's database.
 func (b *beside) likesEqual(facts facts) error {
 	for articles := range slices.Chunk(facts.Articles, 50) {
 		var ids []string
@@ -230,10 +230,10 @@ func (b *beside) quiet() {
 	world.Converge(b.t, patience, b.equal)
 }
 
-// people are the users of the seed who stay.
+// people are the users who are not erased.
 var people = []string{"ada", "grace", "auth0|4711", "margaret"}
 
-// step is one act of one of the people.
+// step does one random act of one of the people.
 func (b *beside) step(rng *rand.Rand) {
 	b.t.Helper()
 	one, other, article := people[rng.IntN(len(people))], people[rng.IntN(len(people))], fmt.Sprint(1+rng.IntN(40))
@@ -257,7 +257,8 @@ func (b *beside) step(rng *rand.Rand) {
 	}
 }
 
-// killed kills one program or both at a random moment of some acts, and starts them again.
+// killed does 40 random acts. At a random moment it kills Tidings, the application or both, depending on the round, and restarts
+// them.
 func (b *beside) killed(round int, rng *rand.Rand) {
 	b.t.Helper()
 	const acts = 40
@@ -277,8 +278,9 @@ func (b *beside) killed(round int, rng *rand.Rand) {
 	}
 }
 
-// The example of the book: whichever of the two programs is killed by kill -9 at whatever moment, after quiet each phone's icon equals
-// its user's badges, and Tidings has what the application's database has, once. Nothing is left of a user who was erased.
+// Either program of the example, or both, is killed by kill -9 at random moments. Once everything is processed, each phone's icon
+// equals its user's badges, and Tidings has everything that the application's database has, once. Nothing is left of a user who
+// was erased.
 func TestHostExampleSurvivesKills(t *testing.T) {
 	b := firstSync(t)
 	b.act(http.MethodPut, nil, "users", "margaret") // the application works without Tidings
@@ -319,7 +321,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	}
 }
 
-// upAndDown: the icon of a closed app rises with an alert, and falls without one.
+// upAndDown checks that the icon of a closed app rises with an alert, and falls without one.
 func (b *beside) upAndDown() {
 	b.t.Helper()
 	b.act(http.MethodPut, nil, "users", "margaret", "follows", "grace")
@@ -333,7 +335,7 @@ func (b *beside) upAndDown() {
 	b.shows(func(shown phone) bool { return shown.Icon == 0 && shown.Alerts == before+1 })
 }
 
-// forged: what Tidings did not sign is refused, and changes no icon.
+// forged checks that a webhook that Tidings did not sign is refused and changes no icon.
 func (b *beside) forged() {
 	b.t.Helper()
 	const body = `{"type":"badges.changed","data":{"key":"margaret","version":"9999999999999999","total":77,"silent":true}}`
@@ -348,7 +350,7 @@ func (b *beside) forged() {
 	}
 }
 
-// shows waits until margaret's phone shows something.
+// shows waits until wanted is true for margaret's phone.
 func (b *beside) shows(wanted func(phone) bool) {
 	b.t.Helper()
 	world.Converge(b.t, patience, func() error {

@@ -14,7 +14,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// testedWorker tells the page what the worker does to the icon and which alerts are shown: a browser without a screen has neither.
+// testedWorker is put before the worker. It tells the page how the worker sets the icon and which alerts it shows, because a
+// headless browser has no icon and no alerts.
 const testedWorker = `
 const icon = new BroadcastChannel('icon');
 Object.defineProperty(navigator, 'setAppBadge', { value: async (number) => icon.postMessage(String(number)) });
@@ -25,7 +26,7 @@ ServiceWorkerRegistration.prototype.showNotification = async (title, { tag }) =>
 ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (alerts.has(tag) ? [{ close: () => { alerts.delete(tag); tell(); } }] : []);
 `
 
-// testedPage answers for Tidings and for the push service of the browser, which no test can reach.
+// testedPage is a page whose script stands in for Tidings and for the browser's push service, which tests cannot reach.
 const testedPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
 import { followIcon, forgetIcon } from '/page.js';
 window.icons = [];
@@ -75,14 +76,15 @@ func serveExample(t *testing.T) (origin string) {
 	return server.URL
 }
 
-// shown waits until the icon and the alerts are these.
+// shown waits until the last icon and the shown alerts are these.
 func shown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	t.Helper()
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))
 }
 
-// The page of the example registers the browser, sets its icon to the user's number, subscribes anew for another key of the server, and forgets; its service worker sets the icon
-// and alerts by messages that come late, twice, without the one before, and for another user.
+// The page of the example registers the browser, sets its icon to the user's number, subscribes again if the server has another
+// key, and unregisters. Its service worker sets the icon and alerts correctly for messages that arrive late, twice, after a lost
+// message, and for another user.
 func TestWebPushExample(t *testing.T) {
 	origin := serveExample(t)
 	tab := browsertest.NewBrowser(t)
@@ -127,7 +129,7 @@ func TestWebPushExample(t *testing.T) {
 	deliver("user:ada", "10", 9, "10")
 	deliver("user:ada", "12", 0, "")
 	shown(tab, t, "the number and the alert are gone", "none", "")
-	deliver("user:ada", "14", 4, "13") // the message of version 13 was replaced before it came
+	deliver("user:ada", "14", 4, "13") // the message with version 13 was replaced before it was delivered
 	shown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
 	quiet = true
 	deliver("user:ada", "15", 5, "13")

@@ -1,5 +1,5 @@
-// Package histories defines how many histories a test runs. Each commit is tested with the shorter set, which still finds
-// every injected bug; make nightly tries the full set.
+// Package histories defines how many histories a test runs. Each commit is tested with a shorter set, which still finds
+// every injected bug. make nightly runs the full set.
 package histories
 
 import (
@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// variable set to full asks for the full set. It is read while a test runs, so that Go's test cache knows of it.
+// variable is the environment variable that selects the full set with the value "full". It is read while a test runs, so that
+// Go's test cache knows of it.
 const variable = "TIDINGS_TEST_HISTORIES"
 
-// Full reports whether the full set is asked for.
+// Full reports whether the full set is selected.
 func Full(tb testing.TB) bool {
 	tb.Helper()
 	switch value := os.Getenv(variable); value {
@@ -26,7 +27,7 @@ func Full(tb testing.TB) bool {
 	}
 }
 
-// Number is short, or full if the full set is requested.
+// Number returns short, or full if the full set is selected.
 func Number(tb testing.TB, short, full int) int {
 	tb.Helper()
 	if Full(tb) {
@@ -35,8 +36,8 @@ func Number(tb testing.TB, short, full int) int {
 	return short
 }
 
-// Fewer lets rapid run only one in part of its histories until the end of the test. The full set is the number of
-// -rapid.checks, 100 by default.
+// Fewer makes rapid run only 1/part of its histories until the end of the test, unless the full set is selected. The full set is
+// the number of -rapid.checks, 100 by default.
 func Fewer(tb testing.TB, part int) {
 	tb.Helper()
 	checks := flag.Lookup("rapid.checks").Value
@@ -48,5 +49,5 @@ func Fewer(tb testing.TB, part int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = checks.Set(before) }) // it was good before
+	tb.Cleanup(func() { _ = checks.Set(before) }) // cannot fail, because it was the flag's value
 }

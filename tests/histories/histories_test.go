@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tried is how many histories rapid tries of a test that wants one part.
+// tried returns the number of histories that rapid runs in a test that calls Fewer with part.
 func tried(t *testing.T, part int) (count int) {
 	t.Run("rapid", func(t *testing.T) {
 		Fewer(t, part)

@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-// lines is the order of the packages: a package imports only packages of a greater line, downwards and never sideways. A
-// package that is not here is not assigned yet: add it. Line 4 is for features that those of line 3 may import, and line 5
-// for notifications, by which features notify.
+// lines is the order of the packages: a package imports only packages with a greater line, never one with the same line. Add a
+// new package here. Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which all of
+// them may import.
 var lines = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
@@ -99,12 +99,12 @@ var testHelpers = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// worlds are test helpers that the tests of a package below use too: only with fan-out do users have posts to rebuild. Those
-// tests are in a package of their own, as Go demands.
+// worlds are exceptions: test helpers that the tests of a package below may use too. Users have posts to rebuild only with
+// fan-out. Such tests are in a separate test package, because Go allows no import cycle.
 var worlds = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
-// owners lists the one package that may use each outside technology. Tests of the whole program are clients, and may use
-// those that are marked so.
+// owners lists, for each outside module, the one package that may import it. Tests of the whole program are clients, and may also
+// import the modules whose field client is true.
 var owners = []struct {
 	module, owner string
 	client        bool
@@ -123,8 +123,8 @@ var owners = []struct {
 	{"github.com/SherClockHolmes/webpush-go", "services/devices", false},
 }
 
-// The bounds of what is written by hand. The words that mark unfinished work are concatenated here, so that this file does
-// not contain them.
+// The limits for files that are written by hand. The words that mark unfinished work are concatenated below, so that this file
+// does not contain them.
 const (
 	maxFileLines     = 400
 	maxFunctionLines = 80
@@ -137,7 +137,7 @@ var (
 	stub       = regexp.MustCompile(`panic\(.*not ` + `implemented`)
 )
 
-// checker collects what a tree breaks of the house rules.
+// checker collects the violations of the house rules in a tree.
 type checker struct {
 	faults     []string
 	documented map[string]bool // package (folder and name) -> has a package comment
@@ -147,7 +147,7 @@ func (c *checker) fault(name string, line int, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 }
 
-// checkTree answers every fault of a tree, in a fixed order.
+// checkTree returns every fault of a tree, in a fixed order.
 func checkTree(tree fs.FS) ([]string, error) {
 	c := &checker{documented: map[string]bool{}}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -180,7 +180,7 @@ func checkTree(tree fs.FS) ([]string, error) {
 	return c.faults, err
 }
 
-// foreign folders hold what others wrote or a program made.
+// foreign reports whether a folder holds files of other projects or generated files.
 func foreign(name string) bool {
 	return path.Base(name) == "node_modules" || path.Base(name) == "testdata" || name == "data" || name == "bench/bin" || name == "web/assets"
 }
@@ -264,7 +264,7 @@ func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File
 	}
 }
 
-// checkExample: examples are copied into other repositories, where nothing of this one can be imported.
+// checkExample checks that an example imports nothing of this module, because examples are copied into other repositories.
 func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File) {
 	for _, spec := range file.Imports {
 		if target, _ := strconv.Unquote(spec.Path.Value); within(target, module) {
@@ -273,14 +273,15 @@ func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File
 	}
 }
 
-// wordsMayImport is the one exception: the tables of Unicode's normal forms, which the standard library lacks.
+// wordsMayImport is the only module that package services may import: the tables of Unicode's normal forms, which the standard
+// library lacks.
 const wordsMayImport = "golang.org/x/text/unicode/norm"
 
 func within(target, module string) bool {
 	return target == module || strings.HasPrefix(target, module+"/")
 }
 
-// checkArrow looks at one import within the module. Tests and their helpers may import their own package and the
+// checkArrow checks one import within the module. Tests and test helpers may import their own package and the
 // helpers of a package below; helpers of one package may import each other. See worlds for the exceptions.
 func (c *checker) checkArrow(name string, at int, dir string, line int, target string) {
 	helperOf, helper := testHelpers[dir]
@@ -320,7 +321,7 @@ func (c *checker) checkFunctions(files *token.FileSet, name string, file *ast.Fi
 	}
 }
 
-// checkTestHabits: a test waits for a condition and not for a while, and it is never skipped.
+// checkTestHabits checks that a test waits for a condition and not for a fixed time, and is never skipped.
 func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.File) {
 	_, helper := testHelpers[path.Dir(name)]
 	if !isTest(name) && !helper {
@@ -351,7 +352,8 @@ func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.F
 	})
 }
 
-// checkHeader: a script begins with its arguments and results, a lib*.lua with its purpose.
+// checkHeader checks that a Lua script begins with a comment that names its arguments and results, and a lib*.lua with one that
+// names its helpers.
 func (c *checker) checkHeader(name, text string) {
 	var header strings.Builder
 	for row := range strings.Lines(text) {
@@ -371,7 +373,7 @@ func (c *checker) checkHeader(name, text string) {
 	}
 }
 
-// The project itself keeps its rules.
+// The repository itself keeps the house rules.
 func TestHouseRules(t *testing.T) {
 	t.Chdir("../..")
 	faults, err := checkTree(os.DirFS("."))

@@ -12,14 +12,14 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// specification is the JSON Schema of the Compose Specification (testdata/compose-spec.json, of compose-go v2.16.2 without its
-// descriptions), as far as it is used there: a keyword that is not known here is a fault, and not an approval.
+// specification is the JSON Schema of the Compose Specification: testdata/compose-spec.json, which is that of compose-go v2.16.2
+// without the descriptions. This file implements only the keywords that the schema uses. Any other keyword is a fault.
 type specification map[string]any
 
-// The keywords that check nothing.
+// idle are the keywords that check nothing.
 var idle = []string{"$schema", "$id", "$defs"}
 
-// check compares a value with a schema. It returns the properties that the schema speaks of, and the faults.
+// check compares a value with a schema. It returns the properties that the schema mentions, and the faults.
 func (s specification) check(schema any, value any, at string) (spokenOf map[string]bool, faults []string) {
 	if allowed, ok := schema.(bool); ok {
 		if !allowed {
@@ -32,7 +32,7 @@ func (s specification) check(schema any, value any, at string) (spokenOf map[str
 		c.keyword(keyword, c.schema[keyword])
 	}
 	if object, ok := value.(map[string]any); ok {
-		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} { // after all that speak of properties
+		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} { // after all keywords that mention properties
 			if rest, has := c.schema[keyword]; has {
 				for name, part := range object {
 					if !c.spokenOf[name] {
@@ -64,7 +64,7 @@ func (c *schemaCheck) below(schema, value any, at string) {
 	c.faults = append(c.faults, faults...)
 }
 
-// also holds the same value to another schema.
+// also checks the same value against another schema.
 func (c *schemaCheck) also(schema any) {
 	spokenOf, faults := c.s.check(schema, c.value, c.at)
 	maps.Copy(c.spokenOf, spokenOf)
@@ -166,7 +166,7 @@ func (c *schemaCheck) choose(keyword string, choices []any) {
 	}
 }
 
-// composition reads a text as a compose file, and returns what is wrong with it.
+// composition checks a text as a compose file, and returns its faults.
 func composition(t *testing.T, text string) []string {
 	t.Helper()
 	var s specification
@@ -215,7 +215,7 @@ func composition(t *testing.T, text string) []string {
 	return faults
 }
 
-// The compose file is one by the Compose Specification, and its services wait for services and mount volumes that there are.
+// The compose file follows the Compose Specification, and its services only wait for services and mount volumes that exist.
 func TestTheCompositionFollowsItsSpecification(t *testing.T) {
 	text := deployed(t)["compose/compose.yaml"]
 	if faults := composition(t, text); len(faults) > 0 {

@@ -20,7 +20,7 @@ var (
 	gauge    = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
 
-// deployed gives every file under deploy.
+// deployed returns the texts of all files under deploy, by path.
 func deployed(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -38,7 +38,8 @@ func deployed(t *testing.T) map[string]string {
 	return files
 }
 
-// Alerts, dashboards and the page for operators name metrics that the program has: a query for another one is silent for ever.
+// Alerts, dashboards and the page for operators name only metrics that the program has. A query for a missing metric would never
+// return anything.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
 	for _, match := range gauge.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go")+readText(t, "services/node/devices.go"), -1) {
@@ -84,7 +85,7 @@ func TestDeploymentsAreWellFormed(t *testing.T) {
 	}
 }
 
-// The image's build gets every file of the program: what Dockerfile.dockerignore leaves out is no part of it.
+// The build of the image gets every file of the program: Dockerfile.dockerignore leaves out none of them.
 func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`, ".")
 	list.Dir = "../.."
@@ -111,7 +112,7 @@ func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
 	}
 }
 
-// Every alert names its severity, what a person sees, and what to do.
+// Every alert has its severity, what a person sees, and what to do.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	var rules struct {
 		Groups []struct {
@@ -134,8 +135,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// The dashboard has what Grafana needs to load it: panels that lie beside each other, each with an ID of its own, and with queries that
-// ask the data source that the reader chooses.
+// The dashboard has everything that Grafana needs to load it: panels that do not overlap, each with an ID of its own, and with
+// queries to the data source that the reader chooses.
 func TestTheDashboardLoads(t *testing.T) {
 	type source struct{ Type, UID string }
 	var dashboard struct {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// instruction is an instruction of a Dockerfile, as FROM with golang:1.26 AS build.
+// instruction is an instruction of a Dockerfile, such as FROM with the rest "golang:1.26 AS build".
 type instruction struct{ name, rest string }
 
 func instructions(text string) (list []instruction) {
@@ -25,7 +25,7 @@ func instructions(text string) (list []instruction) {
 	return list
 }
 
-// imageFaults are what is wrong with a Dockerfile that builds a static program and copies it into an empty image.
+// imageFaults returns the faults of a Dockerfile that builds a static program and copies it into an empty image.
 func imageFaults(text, goVersion string) (faults []string) {
 	fault := func(format string, arguments ...any) { faults = append(faults, fmt.Sprintf(format, arguments...)) }
 	stages, base, inImage := map[string]string{}, "", []string{}
@@ -90,7 +90,8 @@ func imageFaults(text, goVersion string) (faults []string) {
 	return faults
 }
 
-// The Dockerfile makes what it copies, its user has no rights, and its commands are taken by the Go that go.mod names.
+// The Dockerfile builds every file that it copies, its user has no rights, and its commands are valid for the Go version in
+// go.mod.
 func TestTheImageIsBuiltAsItSays(t *testing.T) {
 	text := deployed(t)["Dockerfile"]
 	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "go.mod"))[1]
@@ -123,7 +124,7 @@ func TestTheImageIsBuiltAsItSays(t *testing.T) {
 		if i.name != "RUN" {
 			continue
 		}
-		// The build is planned and not done, which would take minutes: go build -n checks its flags and its packages.
+		// The build is only planned, because it would take minutes: go build -n checks its flags and its packages.
 		command := regexp.MustCompile(`(mkdir|-o) /`).ReplaceAllString(i.rest, "$1 "+folder+"/")
 		shell := exec.CommandContext(t.Context(), "/bin/sh", "-ec", `go() { [ "$1" = build ] || { command go "$@"; return; }; shift; command go build -n "$@"; }`+"\n"+command)
 		shell.Dir = "../.."

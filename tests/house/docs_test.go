@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// row is a package in the table of the documentation, with its line.
+// row matches a row of the documentation's table of packages: a package and its line in the order.
 var row = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
-// The table that a reader of the documentation sees is the one that the rules go by. The folders of tests are one row there.
+// The table of packages in the documentation is the same as lines, which the rules use. The table has one row for all folders of
+// tests, so these are not compared.
 func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
@@ -45,7 +46,7 @@ var (
 	testMade  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// A promise is worth its test: each that docs/how-it-works.md names is in the folder that it names.
+// Each test that docs/how-it-works.md names for a promise is in the folder that the page names.
 func TestThePromisesNameTestsThatExist(t *testing.T) {
 	text := readText(t, "docs/how-it-works.md")
 	named := testNamed.FindAllStringSubmatch(text, -1)

@@ -45,7 +45,7 @@ func goMod(t *testing.T) (required map[string]bool, tools []string) {
 	return required, tools
 }
 
-// moduleOf is the module of go.mod that a package is in, "" for none.
+// moduleOf returns the module of go.mod that contains a package; "" if there is none.
 func moduleOf(required map[string]bool, pkg string) (longest string) {
 	for module := range required {
 		if within(pkg, module) && len(module) > len(longest) {
@@ -55,7 +55,7 @@ func moduleOf(required map[string]bool, pkg string) (longest string) {
 	return longest
 }
 
-// importsOf are what the Go files of a folder and those below it import, and where.
+// importsOf returns the packages that the Go files of a folder and its subfolders import, each with a file that imports it.
 func importsOf(t *testing.T, root string) map[string]string {
 	t.Helper()
 	imported := map[string]string{}
@@ -85,7 +85,7 @@ func importsOf(t *testing.T, root string) map[string]string {
 	return imported
 }
 
-// Modules that the project imports are direct in go.mod: an upgrade of another module must not change them.
+// Modules that the project imports are direct requirements in go.mod, so that an upgrade of another module does not change them.
 func TestImportedModulesAreDirect(t *testing.T) {
 	t.Chdir("../..")
 	required, tools := goMod(t)

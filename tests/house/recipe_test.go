@@ -13,25 +13,25 @@ import (
 // step is a row of the recipe: a file, and the place in it.
 var step = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
-// sourcePlaces are the places where a source is named, with what there names each of the sources that are one count.
-// A source that is one count in CountFields has no line of its own anywhere else.
+// sourcePlaces are the places that list the sources, each with a function that returns the text for a source that is one count.
+// A source that is one count is in CountFields, and has no line of its own anywhere else.
 var sourcePlaces = map[[2]string]func(field services.CountField) string{
 	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return goName(f) },
 	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },
 	{"graph/badges.graphqls", "enum BadgeSource"}:   func(f services.CountField) string { return string(f.Source) },
 	{"graph/badges.graphqls", "type Badges"}:        func(f services.CountField) string { return f.Name + ": BadgeCount!" },
-	{"services/rdb/registers.go", "fixedRegisters"}: nil, // the letters are of the documents
-	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks one
+	{"services/rdb/registers.go", "fixedRegisters"}: nil, // the fields have the names of the documents
+	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
 }
 
 func goName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }
 
-// derived are files that once had a line for each source that is one count, and take it from CountFields now.
+// derived are files that once had a line for each source that is one count, and now use CountFields instead.
 var derived = []string{"resolvers/hot_badges.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
-// stepsOf are the files and places in the table of a section of the architecture.
+// stepsOf returns the files and places in the table of a section of docs/architecture.md.
 func stepsOf(t *testing.T, section string) (places [][2]string) {
 	t.Helper()
 	_, text, found := strings.Cut(readText(t, "docs/architecture.md"), "\n## "+section+"\n")
@@ -45,7 +45,7 @@ func stepsOf(t *testing.T, section string) (places [][2]string) {
 	return places
 }
 
-// The recipe for a badge source names every place where the sources stand, and no other.
+// The recipe for a badge source names every place that lists the sources, and no other place.
 func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 	named := map[[2]string]bool{}
 	for _, place := range stepsOf(t, "Add a badge source") {
@@ -83,10 +83,10 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 	}
 }
 
-// ends are the ends of a declaration, of a member of a group, and of a line that is one.
+// ends matches the end of a declaration, of a member of a group, or of a declaration in one line.
 var ends = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
 
-// Each place that the recipe for a category names has every category: one that is added is missed nowhere.
+// Each place that the recipe for a category names has every category. So a new category cannot be missed at a place.
 func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 	steps := stepsOf(t, "Add a category of notifications")
 	if len(steps) < 12 {
@@ -103,7 +103,7 @@ func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 		for _, category := range services.Categories {
 			if !strings.Contains(strings.ToLower(region), strings.ToLower(string(category))) {
 				if place[1] == "keysIn" && category == services.CategoryMention {
-					continue // it has a subject, which is read for every category
+					continue // a mention has a subject, which is read for every category
 				}
 				t.Errorf("%s in %s lacks %s", place[1], place[0], category)
 			}
@@ -111,7 +111,7 @@ func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 	}
 }
 
-// The functions that a description of a path names are where it says.
+// The functions in the function-by-function descriptions of the architecture are in the files that the descriptions name.
 func TestThePathsOfTheArchitectureExist(t *testing.T) {
 	for _, section := range []string{"A like, function by function", "A frozen page, function by function"} {
 		steps := stepsOf(t, section)
@@ -127,7 +127,7 @@ func TestThePathsOfTheArchitectureExist(t *testing.T) {
 	}
 }
 
-// Every source that is one count in the badges is in CountFields, once, under a source that there is.
+// Every source that is one count in the badges is in CountFields once, with a source that exists.
 func TestCountFieldsAreSources(t *testing.T) {
 	badges, seen := &services.Badges{}, map[*services.Count]bool{}
 	for _, field := range services.CountFields {
@@ -139,7 +139,7 @@ func TestCountFieldsAreSources(t *testing.T) {
 	schema := readText(t, "graph/badges.graphqls")
 	_, object, _ := strings.Cut(schema, "\ntype Badges ")
 	object, _, _ = strings.Cut(object, "\n}")
-	counts := strings.Count(object, ": BadgeCount!") - 1 // the total is no source
+	counts := strings.Count(object, ": BadgeCount!") - 1 // the total is not a source
 	if counts != len(services.CountFields) {
 		t.Errorf("the schema has %d sources that are one count, CountFields %d", counts, len(services.CountFields))
 	}
