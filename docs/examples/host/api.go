@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// The application's own API, as its website and apps use it. Who is signed in is left out: a real one knows the user
-// from their session, and asks nobody for a key.
+// The application's own API, for its website and apps. It has no sign-in: a real application takes the user from the session, and
+// not from a key in the address.
 
 // Handler answers all requests.
 func (a *Application) Handler() http.Handler {
 	mux := http.NewServeMux()
-	// act serves one act: whatever it wrote into the outbox is sent at once.
+	// act serves one act, and wakes the relay to send at once what the act wrote into the outbox.
 	act := func(pattern string, do func(ctx context.Context, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			// The fact and its event are on disk when this returns.
+			// When do returns, the fact and its event are on disk.
 			answer, err := do(r.Context(), r)
 			a.announce()
 			reply(w, answer, err)
@@ -54,19 +54,19 @@ func (a *Application) Handler() http.Handler {
 	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
 	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
 	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
-	// Not by act: a webhook writes nothing into the outbox.
+	// This does not use act, because a webhook writes nothing into the outbox.
 	mux.HandleFunc("POST "+webhookPath, a.receive)
 	return mux
 }
 
-// article is the article in the address of a request. No article is 0.
+// article returns the ID of the article in the address of a request; 0 if there is none.
 func article(r *http.Request) int64 {
-	// An address that holds no number is one of no article, and is answered with 404.
+	// Text that is not a number gives 0. No article has the ID 0, so the answer is 404.
 	id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	return id
 }
 
-// announce wakes the relay. Without it an event would wait for its next look.
+// announce wakes the relay, which would otherwise find the event only after lookEvery.
 func (a *Application) announce() {
 	select {
 	case a.news <- struct{}{}:
@@ -74,12 +74,12 @@ func (a *Application) announce() {
 	}
 }
 
-// reply answers a request. What a user can mend gets the reason; what is this application's or Tidings' trouble gets "try
-// again".
+// reply answers a request. If the user can correct the error, the answer has the reason. For errors of this application or of
+// Tidings it only says to try again.
 func reply(w http.ResponseWriter, answer any, err error) {
 	var refused *Error
 	switch {
-	// The act names somebody or something that is not there: nothing was written.
+	// The act names a user or an object that does not exist. Nothing was written.
 	case errors.Is(err, errNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case errors.As(err, &refused) && !refused.temporary():
@@ -93,20 +93,21 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	}
 }
 
-// Feed is what a user sees on opening the app.
+// Feed is the feed that a user sees when they open the app.
 type Feed struct {
 	Articles []string `json:"articles"` // refs, newest first
-	Waiting  int      `json:"waiting"`  // on the icon, before
+	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is how often Open reads a feed whose newest article goes while it is opened. One erasure takes all articles of an author.
+// mostReads is the most times that Open reads a feed whose newest article vanishes meanwhile. One erasure removes all articles of
+// an author at once.
 const mostReads = 3
 
-// Open shows a user their feed, and marks as seen what was shown, and not what came meanwhile.
+// Open shows a user their feed, and marks the shown articles as seen, but not articles that came meanwhile.
 func (a *Application) Open(ctx context.Context, key string) (feed Feed, err error) {
 	for range mostReads {
 		feed, err = a.openOnce(ctx, key)
-		// Nothing is left of the articles of an author who is erased, and the newest one shown was one of them: see what is there now.
+		// NOT_FOUND: the newest shown article is gone, because its author was erased. Read the feed again.
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != "NOT_FOUND" {
 			break
 		}
@@ -114,8 +115,8 @@ func (a *Application) Open(ctx context.Context, key string) (feed Feed, err erro
 	return feed, err
 }
 
-// openOnce reads and marks for the user, by the header Tidings-Act-As. An app that talks to Tidings itself does the same with its user's own
-// token.
+// openOnce reads the feed and marks it as seen for the user, with the header Tidings-Act-As. An app that talks to Tidings itself
+// does the same with its user's own token.
 func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 	var shown struct {
 		Viewer struct {
@@ -126,7 +127,7 @@ func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 			HomeFeed struct{ Nodes []struct{ ID, Ref string } }
 		}
 	}
-	// The total is read before the mark below, which changes it.
+	// Read the total before the marks below, which change it.
 	user := bearer{scope: "ingest", actAs: key}
 	// One request for both, so that the feed and the total are of one moment.
 	err := a.tidings.ask(ctx, user, `{ viewer {
@@ -140,12 +141,12 @@ func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 	for _, post := range viewer.HomeFeed.Nodes {
 		feed.Articles = append(feed.Articles, post.Ref)
 	}
-	// Up to the newest one shown: an article that came since still counts.
+	// Mark up to the newest shown article. An article that came later still counts.
 	if len(viewer.HomeFeed.Nodes) > 0 {
 		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markHomeFeedSeen(input: {upTo: $upTo}) { badges { version } } }`,
 			map[string]any{"upTo": viewer.HomeFeed.Nodes[0].ID}, &struct{}{})
 	}
-	// Opening this app shows the notifications too. One with a page of its own for them marks them there.
+	// Opening this app shows the notifications too. An app with a separate page for notifications marks them there.
 	if newest := viewer.Badges.Notifications.Newest; err == nil && newest != nil {
 		err = a.tidings.ask(ctx, user, `mutation Seen($upTo: ID!) { markNotificationsSeen(input: {upTo: $upTo}) { badges { version } } }`,
 			map[string]any{"upTo": *newest}, &struct{}{})
@@ -153,7 +154,7 @@ func (a *Application) openOnce(ctx context.Context, key string) (Feed, error) {
 	return feed, err
 }
 
-// Facts are everything that the application knows.
+// Facts are all facts of the application.
 type Facts struct {
 	Users    []string            `json:"users"`
 	Follows  map[string][]string `json:"follows"` // by reader
@@ -190,7 +191,7 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 	return facts, err
 }
 
-// Health is what to alert on. Users see everything as late as the oldest row of the outbox is.
+// Health has the numbers to alert on. Users see everything as late as the age of the oldest row of the outbox.
 type Health struct {
 	Waiting       int `json:"waiting"` // rows of the outbox
 	OldestSeconds int `json:"oldestSeconds"`
@@ -198,7 +199,7 @@ type Health struct {
 	Erasing       int `json:"erasing"` // users of whom something may be left in Tidings
 }
 
-// health counts what waits. A row that stays for long means that Tidings is away, or refuses this application.
+// health reads the numbers of Health. If a row waits for long, Tidings is down or refuses this application.
 func (s *Store) health(ctx context.Context) (health Health, err error) {
 	var oldest sql.NullString
 	err = s.QueryRowContext(ctx, `SELECT count(*), min(at), (SELECT count(*) FROM refused), (SELECT count(*) FROM erasures WHERE done_at = '') FROM outbox`).

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Every function here is one act of one user: the fact and its event for Tidings, in one transaction. An act that changes nothing
-// tells nothing.
+// Every function here is one act of one user: it writes the fact and its event for Tidings in one transaction. An act that
+// changes nothing has no event.
 
-// userID is a user in GraphQL. Keys are escaped as in the query of a URL, except for the space.
+// userID returns the ID of a user in GraphQL. Keys are escaped as in the query of a URL, except that a space is %20.
 func userID(key string) string { return "user:" + escape(key) }
 
-// postID is an article in GraphQL, by the application's own id: its ref.
+// postID returns the ID of an article in GraphQL, which is by the article's ref.
 func postID(article int64) string { return "post:ref:" + escape(ref(article)) }
 
-// ref is the application's own ID of an article. It never changes: Tidings knows the article by it, and an event that comes
-// twice makes it once.
+// ref returns the application's own ID of an article. It never changes: Tidings identifies the article by it, so an event that
+// comes twice makes the article once.
 func ref(article int64) string { return fmt.Sprintf("article-%d", article) }
 
-// escape is a key in an ID. Tidings refuses other ways of writing it, so that one object has one ID.
+// escape escapes a key for an ID. Tidings refuses any other way to write the key, so that one object has one ID.
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // AddUser makes a user, or renames one.
@@ -40,12 +40,12 @@ func (s *Store) AddUser(ctx context.Context, key, name string) error {
 // Publish makes an article and returns its id.
 func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
-		// One moment for both: the article and its event have the same time.
+		// The article and its event must have the same time.
 		at := time.Now()
 		if err := tx.QueryRowContext(ctx, `INSERT INTO articles (author, body, at) VALUES (?, ?, ?) RETURNING id`, author, body, timeText(at)).Scan(&id); err != nil {
 			return err
 		}
-		// at is the fact's own time: an article from an hour without network stands where it belongs.
+		// at is the fact's own time, so an article that is reported an hour late still gets its right position.
 		return tell(ctx, tx, author, "", Action{"publishPost": {"body": body, "ref": ref(id)}}, at)
 	})
 	return id, err
@@ -55,7 +55,7 @@ func (s *Store) Publish(ctx context.Context, author, body string) (id int64, err
 func (s *Store) Delete(ctx context.Context, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
-		// Only the author's own app offers it; a real application checks who is signed in.
+		// Only the author's own app offers this. A real application checks that the signed-in user is the author.
 		err := tx.QueryRowContext(ctx, `DELETE FROM articles WHERE id = ? RETURNING author`, article).Scan(&author)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNotFound
@@ -63,7 +63,7 @@ func (s *Store) Delete(ctx context.Context, article int64) error {
 		if err != nil {
 			return err
 		}
-		// The likes go with the article, in both programs: Tidings needs no event for them.
+		// Both programs delete the article's likes with it, so these need no events.
 		return tell(ctx, tx, author, "", Action{"deletePost": {"postId": postID(article)}}, time.Now())
 	})
 }
@@ -73,17 +73,17 @@ func (s *Store) Like(ctx context.Context, reader string, article int64) error {
 	return s.like(ctx, `INSERT INTO likes (reader, article) VALUES (?, ?) ON CONFLICT DO NOTHING`, "likePost", reader, article)
 }
 
-// Unlike takes a like back.
+// Unlike undoes a like.
 func (s *Store) Unlike(ctx context.Context, reader string, article int64) error {
 	return s.like(ctx, `DELETE FROM likes WHERE reader = ? AND article = ?`, "unlikePost", reader, article)
 }
 
-// like runs a statement about a like, and tells Tidings only if it changed something. The author is named beside the reader,
-// because the erasure of either has to find the event.
+// like runs a statement about a like, and writes an event only if the statement changed something. The event names the author
+// beside the reader, because the erasure of either must find the event.
 func (s *Store) like(ctx context.Context, statement, mutation, reader string, article int64) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var author string
-		// The author is whom Tidings notifies: their name goes along, for an erasure.
+		// Tidings notifies the author, so the event names them for an erasure.
 		err := tx.QueryRowContext(ctx, `SELECT author FROM articles WHERE id = ?`, article).Scan(&author)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNotFound
@@ -92,7 +92,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 		if err == nil {
 			changed, err = change(ctx, tx, statement, reader, article)
 		}
-		// A like that is there already tells nothing: a repeated event would only cost.
+		// A like that already exists has no event: a repeated event would only cost time.
 		if err != nil || !changed {
 			return err
 		}
@@ -104,7 +104,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 func (s *Store) Follow(ctx context.Context, reader, author string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		at := time.Now()
-		// The time goes into the fact too: an export tells Tidings since when articles count.
+		// The fact has the time too, because an export says since when articles count.
 		changed, err := change(ctx, tx, `INSERT INTO follows (reader, author, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, reader, author, timeText(at))
 		if err != nil || !changed {
 			return err
@@ -124,17 +124,17 @@ func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 	})
 }
 
-// Erase removes a user with everything that they did, and asks Tidings for the same. The request goes through the outbox: it has to come
-// after everything that was told of the user before, or a late event would make the user anew. What was not told yet, and would name
-// the user, need not be told any more.
+// Erase removes a user with everything that they did, and makes Tidings do the same. The request goes through the outbox: it must
+// come after all earlier events of the user, because a late event would create the user again. Events that were not sent yet and
+// name the user are dropped.
 func (s *Store) Erase(ctx context.Context, key string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // and, by ON DELETE CASCADE, all that is theirs
+		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // with, by ON DELETE CASCADE, all of the user's rows
 		if err == nil && !found {
 			err = errNotFound
 		}
-		// What waits of the user, or names them beside another one, must not be told after the erasure: it would make them
-		// anew.
+		// Events of the user, or that name them beside another user, must not be sent after the erasure: they would create the
+		// user again.
 		for _, table := range []string{"outbox", "refused"} {
 			if err == nil {
 				_, err = tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE actor = ? OR other = ?`, key, key)

@@ -18,7 +18,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// application makes an application beside a Tidings that answers by a function; each request is the keys of its events.
+// application makes an application with a stub of Tidings. answer gets the keys of the events of each request, and returns the
+// body of the answer.
 func application(t *testing.T, answer func(keys []string) string) *Application {
 	t.Helper()
 	store, err := OpenStore(filepath.Join(t.TempDir(), "host.db"))
@@ -79,7 +80,7 @@ func TestOpenOutlivesAnErasure(t *testing.T) {
 	}
 }
 
-// results is an answer with an error for the events of some keys.
+// results returns an answer to events with these keys. errs has the error codes of some events, by key.
 func results(keys []string, errs map[string]string) string {
 	list := make([]string, len(keys))
 	for i, key := range keys {
@@ -91,7 +92,8 @@ func results(keys []string, errs map[string]string) string {
 	return `{"data":{"ingest":{"results":[` + strings.Join(list, ",") + `]}}}`
 }
 
-// Whatever the server answers, events take effect in their order and none is lost; what it refuses for good is kept.
+// Whatever the server answers, events take effect in their order and none is lost. An event that the server refuses for good is
+// kept.
 func TestRelayTriesAgainInOrder(t *testing.T) {
 	var requests [][]string
 	answers := []func(keys []string) string{
@@ -131,7 +133,7 @@ func TestRelayTriesAgainInOrder(t *testing.T) {
 	}
 }
 
-// A row that spoils its request is found, and the others are told.
+// If one row makes Tidings refuse the whole request, only this row is refused in the end, and the others are sent.
 func TestRelayFindsTheSpoiledRow(t *testing.T) {
 	a := application(t, func(keys []string) string {
 		if slices.Contains(keys, "outbox-2") {
@@ -173,7 +175,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// An erasure is asked for after all that was told before, and takes along what was not told yet.
+// The request for an erasure is sent after the events that other users still have in the outbox, and the erasure drops the erased
+// user's events that were not sent yet.
 func TestErasureComesLast(t *testing.T) {
 	a := application(t, func([]string) string { return `{"data":{"eraseUser":{"erasure":{"name":"e1"}}}}` })
 	id, err := a.store.Publish(t.Context(), "ada", "An article")
@@ -205,7 +208,7 @@ func TestErasureComesLast(t *testing.T) {
 	}
 }
 
-// Only signed events set an icon, and only newer ones; of one that came twice there is one alert.
+// Only signed events set an icon, and only newer ones. An event that comes twice alerts once.
 func TestIconsShowTheNewestVersion(t *testing.T) {
 	a := application(t, func([]string) string { return "" })
 	webhook, err := standardwebhooks.NewWebhook("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")

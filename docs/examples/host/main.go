@@ -5,10 +5,11 @@
 //	host export [FOLDER]  writes follows.csv and posts.jsonl for `tidings import`: the first sync
 //	host serve            serves the application, tells Tidings what happens, and receives its webhooks
 //
-// It guarantees that Tidings hears of every fact, in order and with one effect, and that every icon ends at the user's badges,
-// whichever of the two programs is killed at whatever moment: facts wait in an outbox, and a webhook is acknowledged after it is on disk.
+// It guarantees that every fact reaches Tidings, in order and with one effect, and that in the end every icon shows the user's
+// badges, even if either program is killed at any moment: facts wait in an outbox, and a webhook is acknowledged after it is on
+// disk.
 //
-// While Tidings does not answer, the application works as ever, except that nobody can open their feed, which lives there.
+// While Tidings does not answer, the application works as usual, except that nobody can open their feed, which is in Tidings.
 package main
 
 import (
@@ -26,12 +27,12 @@ import (
 	"time"
 )
 
-// Application is the application. Its parts are a file each: facts.go and store.go, api.go, relay.go, phones.go, sync.go.
+// Application is the application. Its parts are in facts.go and store.go, api.go, relay.go, phones.go, and sync.go.
 type Application struct {
 	store   *Store
 	tidings *Tidings
-	self    string // the address of this application, as Tidings reaches it
-	// It has room for one token: many facts wake the relay once.
+	self    string // the address at which Tidings reaches this application
+	// news has room for one token, so many facts wake the relay once.
 	news chan struct{} // something is in the outbox
 }
 
@@ -42,19 +43,19 @@ func main() {
 	}
 }
 
-// run is main with an error: deferred calls run before the program ends.
+// run is main with an error as its result, so that deferred calls run before the program ends.
 func run() error {
 	database := flag.String("db", "host.db", "the application's database")
 	listen := flag.String("listen", "127.0.0.1:9090", "the address to serve")
 	server := flag.String("tidings", "http://127.0.0.1:8080", "the address of Tidings")
 	flag.Parse()
-	secret := os.Getenv("TIDINGS_JWT_SECRET") // as Tidings has it; a flag would be in the list of processes
+	secret := os.Getenv("TIDINGS_JWT_SECRET") // the same secret as Tidings has; a flag would show in the list of processes
 	store, err := OpenStore(*database)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	// A first signal ends all parts in order, a second one the program.
+	// The first signal ends all parts in order. Later signals have no effect.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch flag.Arg(0) {
@@ -78,10 +79,10 @@ func run() error {
 func (a *Application) Serve(ctx context.Context, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return err // also when the application runs twice: two relays would tell Tidings twice and out of order
+		return err // also if the application already runs: two relays would send events twice and out of order
 	}
 	var parts sync.WaitGroup
-	// Each part works by itself: while Tidings is away, the relay waits and the API goes on.
+	// The parts are independent: while Tidings is down, the relay waits and the API goes on.
 	parts.Go(func() { a.Relay(ctx) })
 	parts.Go(func() { a.WatchErasures(ctx) })
 	parts.Go(func() { a.AskForWebhooks(ctx) })
@@ -90,7 +91,7 @@ func (a *Application) Serve(ctx context.Context, address string) error {
 		<-ctx.Done()
 		soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		// Requests under way may end; their facts are in the outbox, whoever sends them.
+		// Requests in progress may end. Their events are in the outbox, and are sent after the next start at the latest.
 		_ = server.Shutdown(soon)
 	})
 	fmt.Printf("The application serves http://%s\n", listener.Addr())

@@ -14,9 +14,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// The icons of closed apps. Tidings sends a webhook when the badges of a user changed, up or down; it has the whole state, so only the
-// newest one counts. Here the row of a phone is the phone; an application with real ones puts a push for APNs or FCM into
-// a queue instead, in the same transaction.
+// The icons of closed apps. Tidings sends a webhook when the badges of a user changed, up or down. A webhook has the whole state,
+// so only the newest one counts. Here the row of a phone stands for the phone. An application with real phones puts a push for
+// APNs or FCM into a queue instead, in the same transaction.
 
 const (
 	webhookName   = "host"
@@ -38,14 +38,15 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		// Tidings may be away, or its change stream switched off: a person reads the log, and the next try succeeds.
+		// Tidings may be down, or its change stream switched off. Somebody reads the log and mends it, and the next try succeeds.
 		wait := backOff(failures, err)
 		log.Printf("no webhooks yet, the next try is in %s: %v", wait.Round(time.Millisecond), err)
 		pause(ctx, wait)
 	}
 }
 
-// addWebhook returns the secret of the webhook. If it is there, but its secret was lost because this process died, it gets a new one.
+// addWebhook adds the webhook and returns its secret. If the webhook exists, but its secret was lost because this process died,
+// the webhook gets a new secret.
 func (a *Application) addWebhook(ctx context.Context) (string, error) {
 	var added struct{ AddWebhook struct{ Secret string } }
 	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `mutation Add($name: String!, $url: URL!) {
@@ -55,17 +56,17 @@ func (a *Application) addWebhook(ctx context.Context) (string, error) {
 	if !errors.As(err, &refused) || refused.Code != "CONFLICT" {
 		return added.AddWebhook.Secret, err
 	}
-	// The former secret is of no use to anybody, so it need not stay valid beside the new one.
+	// Nobody has the former secret, so it need not stay valid beside the new one.
 	var rotated struct{ RotateWebhookSecret struct{ Secret string } }
 	if a.tidings.ask(ctx, bearer{scope: "admin"}, `mutation Rotate($name: String!) {
 		rotateWebhookSecret(input: {name: $name, overlapHours: 0}) { secret }
 	}`, map[string]any{"name": webhookName}, &rotated) != nil {
-		return "", err // the first error says what is wrong: the change stream is off
+		return "", err // the first error has the reason, such as that the change stream is off
 	}
 	return rotated.RotateWebhookSecret.Secret, nil
 }
 
-// webhookSecret is the secret of the webhook, "" before there is one.
+// webhookSecret returns the secret of the webhook; "" before there is one.
 func (s *Store) webhookSecret(ctx context.Context) (secret string, err error) {
 	err = s.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = ?`, secretSetting).Scan(&secret)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -74,7 +75,7 @@ func (s *Store) webhookSecret(ctx context.Context) (secret string, err error) {
 	return secret, err
 }
 
-// Badges are what a webhook says of a user.
+// Badges are the badges of a user in a webhook.
 type Badges struct {
 	Key     string `json:"key"`
 	Version string `json:"version"`
@@ -87,7 +88,7 @@ type Badges struct {
 	} `json:"cause"`
 }
 
-// icon is the number that the phone shows, 0 for none.
+// icon returns the number that the phone shows; 0 for none.
 func (b Badges) icon() int {
 	if b.Quiet {
 		return 0
@@ -95,9 +96,9 @@ func (b Badges) icon() int {
 	return b.Total
 }
 
-// alert is what the phone shows beside the icon; "" for nothing.
+// alert returns the text that the phone shows beside the icon; "" for none.
 func (b Badges) alert() string {
-	// A number that fell, or that another device has seen already, changes the icon and rings nothing.
+	// A number that fell, or whose items another device has already shown, changes the icon without an alert.
 	if b.Silent || b.Cause == nil {
 		return ""
 	}
@@ -106,7 +107,7 @@ func (b Badges) alert() string {
 		part = *b.Cause.Part
 	}
 	switch {
-	// The texts are the application's: Tidings says what happened, and in which of its sources.
+	// The texts are the application's. Tidings says only what happened, and in which of its sources.
 	case b.Cause.Source == "HOME_FEED":
 		return "A new article"
 	case part == "LIKE":
@@ -117,9 +118,9 @@ func (b Badges) alert() string {
 	return "Something is new"
 }
 
-// receive takes a webhook. 204 says that it is on disk; after any other answer, or none, Tidings sends it again.
+// receive receives a webhook. 204 means that the webhook is on disk. After any other answer, or none, Tidings sends it again.
 func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
-	// The signature is of the bytes as they came, so they are read before anything parses them.
+	// The signature is over the bytes as they arrived, so they are read before anything parses them.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -130,7 +131,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no secret yet", http.StatusServiceUnavailable) // Tidings was faster than AskForWebhooks
 		return
 	}
-	// Before the body is parsed: what a stranger sends is not looked at.
+	// Verify before the body is parsed, so that nothing parses a forged request.
 	if err := verify(secret, body, r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
@@ -143,7 +144,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if event.Type == "badges.changed" { // others, such as webhooks.test, are to be accepted
+	if event.Type == "badges.changed" { // other types, such as webhooks.test, must be accepted too
 		if err := a.store.show(r.Context(), event.Data); err != nil {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			log.Printf("a webhook was not kept: %v", err)
@@ -153,7 +154,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// verify is nil if an event is Tidings' own and new: anybody can send a request to this address.
+// verify returns an error unless Tidings signed the event, and recently: anybody can send a request to this address.
 func verify(secret string, body []byte, headers http.Header) error {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -162,16 +163,16 @@ func verify(secret string, body []byte, headers http.Header) error {
 	return webhook.Verify(body, headers)
 }
 
-// show sets the icon of a user's phone. An event that is not newer than what the phone shows came twice or late, and one
-// of a user who is gone is dropped; both count as received.
+// show sets the icon of a user's phone. It drops an event that is not newer than the version that the phone shows, because the
+// event came twice or late, and an event of a user who was erased. Both count as received.
 func (s *Store) show(ctx context.Context, badges Badges) error {
-	// alerts counts them, so that a test can see that none was shown twice.
+	// The column alerts counts the alerts, so that a test can see that none was shown twice.
 	alert, alerts := badges.alert(), 0
 	if alert != "" {
 		alerts = 1
 	}
 	return s.write(ctx, func(tx *sql.Tx) error {
-		// From the users: a user who was erased here gets no phone any more. Versions compare as texts.
+		// The SELECT from users keeps an erased user from getting a phone again. Versions compare as texts.
 		shown, err := change(ctx, tx, `INSERT INTO phones (key, version, icon, alerts, alert) SELECT key, ?, ?, ?, ? FROM users WHERE key = ?
 			ON CONFLICT (key) DO UPDATE SET version = excluded.version, icon = excluded.icon, alerts = alerts + excluded.alerts,
 				alert = CASE excluded.alert WHEN '' THEN alert ELSE excluded.alert END

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// The relay tells Tidings what is in the outbox: in order, and each row until it was answered. If either program dies between
-// the sending and the removal of a row, the row is sent again, under the same idempotency key: it has one effect.
+// The relay sends the rows of the outbox to Tidings, in order, and each row until it is answered. If either program dies between
+// the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
 
 const (
-	mostEvents = 500       // of one request, as Tidings has it
-	mostBytes  = 900 << 10 // of their actions: a request has 1 MB
-	// The relay is woken at each act, so this only finds rows of another process.
+	mostEvents = 500       // the most events that Tidings accepts in one request
+	mostBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
+	// Each act wakes the relay, so this interval is only for rows of another process.
 	lookEvery = time.Second
 )
 
@@ -27,17 +27,17 @@ type row struct {
 	actor, action, at string
 }
 
-// erases reports whether the row is an erasure, which is a mutation of its own and no event.
+// erases reports whether the row is an erasure, which is a separate mutation and not an event.
 func (r row) erases() bool { return r.action == "" }
 
-// event is the row as Tidings takes it. The number of the row is the key: unique, and the same at each try.
+// event returns the row as an event of ingest. The idempotency key has the ID of the row: it is unique, and the same at each try.
 func (r row) event() Event {
 	return Event{As: userID(r.actor), Key: fmt.Sprintf("outbox-%d", r.id), At: r.at, Do: json.RawMessage(r.action)}
 }
 
 // Relay empties the outbox until ctx ends. After a failure it waits, twice as long each time, up to half a minute.
 func (a *Application) Relay(ctx context.Context) {
-	// One relay sends, and never two batches at once: the next one begins when every row before it was answered or kept.
+	// Only one relay sends, and only one batch at a time: the next batch begins once every row before it was answered.
 	for failures := 0; ctx.Err() == nil; {
 		more, err := a.relayOnce(ctx)
 		switch {
@@ -47,7 +47,7 @@ func (a *Application) Relay(ctx context.Context) {
 			failures++
 			// Nothing is lost meanwhile: events stay in the outbox.
 			pause(ctx, wait)
-		// There may be more: on without a rest.
+		// There may be more rows, so go on without a pause.
 		case more:
 			failures = 0
 		default:
@@ -57,18 +57,18 @@ func (a *Application) Relay(ctx context.Context) {
 	}
 }
 
-// backOff is how long to wait after a failure. The jitter keeps many relays from coming back at once.
+// backOff returns the time to wait after a failure. Its jitter keeps many relays from coming back at once.
 func backOff(failures int, err error) time.Duration {
 	// The shift is bounded, so that it cannot overflow after days of failures.
 	wait := min(200*time.Millisecond<<min(failures, 10), 30*time.Second)
 	var refused *Error
 	if errors.As(err, &refused) && refused.RetryAfterMs != nil {
-		wait = time.Duration(*refused.RetryAfterMs) * time.Millisecond // Tidings knows better
+		wait = time.Duration(*refused.RetryAfterMs) * time.Millisecond // Tidings says how long to wait
 	}
 	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 }
 
-// awaitNews waits until something may be in the outbox. Rows of another process, such as `host seed`, are found by the clock.
+// awaitNews waits until the outbox may have rows. Rows of another process, such as `host seed`, are found after lookEvery.
 func (a *Application) awaitNews(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -89,7 +89,7 @@ func (a *Application) relayOnce(ctx context.Context) (more bool, err error) {
 	return true, a.send(ctx, rows)
 }
 
-// batch reads the oldest rows of the outbox, as many as one request takes. An erasure is a batch of its own.
+// batch reads the oldest rows of the outbox, as many as fit into one request. An erasure is a batch of its own.
 func (s *Store) batch(ctx context.Context) ([]row, error) {
 	rows, err := list(ctx, s, func(from *sql.Rows, into *row) error {
 		return from.Scan(&into.id, &into.actor, &into.action, &into.at)
@@ -97,7 +97,7 @@ func (s *Store) batch(ctx context.Context) ([]row, error) {
 	size := 0
 	for i, row := range rows {
 		size += len(row.action)
-		// Either an erasure alone, or events up to the limits of a request. The first row is taken whatever its size.
+		// A batch is either one erasure, or events up to the limits of a request. The first row is taken whatever its size is.
 		if i > 0 && (row.erases() || rows[0].erases() || size > mostBytes) {
 			return rows[:i], err
 		}
@@ -105,13 +105,13 @@ func (s *Store) batch(ctx context.Context) ([]row, error) {
 	return rows, err
 }
 
-// send sends rows, and removes those that were answered. The error is why the others have to wait.
+// send sends rows, and removes those that were answered. The error is the reason why the others have to wait.
 func (a *Application) send(ctx context.Context, rows []row) error {
 	events := make([]Event, len(rows))
 	for i, row := range rows {
 		events[i] = row.event()
 	}
-	// No answer means that nobody knows: the same rows go again under the same keys.
+	// Without an answer it is unknown whether the events took effect. The same rows are sent again with the same keys.
 	results, err := a.tidings.Ingest(ctx, events)
 	var refused *Error
 	switch {
@@ -119,7 +119,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 	case errors.As(err, &refused) && !refused.temporary() && len(rows) > 1:
 		return a.sendEach(ctx, rows)
 	case errors.As(err, &refused) && !refused.temporary():
-		// This row alone is what Tidings refuses.
+		// The request had only this row, so Tidings refuses this row.
 		results = []Result{{refused}}
 	default:
 		return err
@@ -128,19 +128,19 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 	var wait error
 	for i, result := range results {
 		if result.Error != nil && result.Error.temporary() {
-			answered, wait = i, result.Error // this row and those after it are sent again, so that the order stays
+			answered, wait = i, result.Error // this row and those after it are sent again, to keep the order
 			break
 		}
 	}
-	// What was answered leaves the outbox also when the rest has to wait.
+	// Answered rows leave the outbox even if the rest has to wait.
 	return errors.Join(a.store.answered(ctx, rows[:answered], results), wait)
 }
 
-// sendEach sends rows one by one. Tidings refuses a whole request that does not fit its schema: one such row, perhaps of another
-// version of this program, must not stop the rest.
+// sendEach sends rows one by one. Tidings refuses a whole request if one row does not fit its schema, perhaps because another
+// version of this program wrote the row. Such a row must not stop the others.
 func (a *Application) sendEach(ctx context.Context, rows []row) error {
 	for i, row := range rows {
-		// An event that has to wait stops those after it: their order is part of what they say.
+		// An event that has to wait stops those after it, because their order matters.
 		if err := a.send(ctx, rows[i:i+1]); err != nil {
 			return fmt.Errorf("event %d: %w", row.id, err)
 		}
@@ -148,13 +148,14 @@ func (a *Application) sendEach(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// answered removes rows from the outbox. What was refused for good is kept for a person: sending it again would not help.
+// answered removes rows from the outbox. A row that was refused for good is kept in the table refused, for a person to look at:
+// sending it again would not help.
 func (s *Store) answered(ctx context.Context, rows []row, results []Result) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		for i, row := range rows {
 			if refused := results[i].Error; refused != nil {
 				log.Printf("event %d was refused: %v", row.id, refused)
-				// Out of the outbox itself: the row is gone if the user was erased meanwhile.
+				// Copy the row from the outbox: if the user was erased meanwhile, the row is gone and must not be kept.
 				_, err := tx.ExecContext(ctx, `INSERT INTO refused (id, actor, other, action, error) SELECT id, actor, other, action, ? FROM outbox WHERE id = ?`, refused.Error(), row.id)
 				if err != nil {
 					return err
@@ -168,7 +169,7 @@ func (s *Store) answered(ctx context.Context, rows []row, results []Result) erro
 	})
 }
 
-// erase asks Tidings to erase a user. From the answer on nobody reads the user; WatchErasures sees the end.
+// erase asks Tidings to erase a user. After the answer nobody can read the user any more. WatchErasures waits for the end.
 func (a *Application) erase(ctx context.Context, r row) error {
 	var answer struct {
 		EraseUser struct {
@@ -180,13 +181,13 @@ func (a *Application) erase(ctx context.Context, r row) error {
 	}`, map[string]any{"user": userID(r.actor)}, &answer)
 	var refused *Error
 	if errors.As(err, &refused) && refused.Code == "NOT_FOUND" {
-		err = nil // Tidings never heard of the user, or was done with it when this process died
+		err = nil // Tidings never had the user, or finished the erasure before this process died
 	}
 	if err != nil {
 		return err
 	}
 	return a.store.write(ctx, func(tx *sql.Tx) error {
-		// The name of the erasure tells nothing of the user, so it may stay when they are gone.
+		// The name of the erasure reveals nothing about the user, so it may be kept after the erasure.
 		if name := answer.EraseUser.Erasure.Name; name != "" {
 			if _, err := tx.ExecContext(ctx, `INSERT INTO erasures (name, done_at) VALUES (?, '') ON CONFLICT DO NOTHING`, name); err != nil {
 				return err
@@ -197,9 +198,9 @@ func (a *Application) erase(ctx context.Context, r row) error {
 	})
 }
 
-// WatchErasures records when nothing is left of those who were erased, until ctx ends.
+// WatchErasures notes when Tidings has finished the erasures, until ctx ends.
 func (a *Application) WatchErasures(ctx context.Context) {
-	// The list is in the database: a restart goes on asking.
+	// The list of erasures is in the database, so the watch goes on after a restart.
 	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
 		names, err := list(ctx, a.store, func(from *sql.Rows, into *string) error { return from.Scan(into) }, `SELECT name FROM erasures WHERE done_at = ''`)
 		for _, name := range names {
@@ -213,13 +214,13 @@ func (a *Application) WatchErasures(ctx context.Context) {
 	}
 }
 
-// watchErasure asks for one erasure, and notes its end.
+// watchErasure asks for the state of one erasure, and notes its end.
 func (a *Application) watchErasure(ctx context.Context, name string) error {
 	var answer struct {
 		Admin struct{ Erasure *struct{ DoneAt *string } }
 	}
 	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `query Erasure($name: String!) { admin { erasure(name: $name) { doneAt } } }`, map[string]any{"name": name}, &answer)
-	// Not done yet, or forgotten by Tidings after its time.
+	// The erasure is not done yet, or Tidings no longer has its record.
 	if err != nil || answer.Admin.Erasure == nil || answer.Admin.Erasure.DoneAt == nil {
 		return err
 	}

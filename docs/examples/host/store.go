@@ -16,7 +16,7 @@ import (
 //go:embed schema.sql
 var schema string
 
-// errNotFound is the error of an act on what does not exist.
+// errNotFound is the error of an act on an object that does not exist.
 var errNotFound = errors.New("there is no such thing")
 
 // Store is the application's database.
@@ -24,8 +24,8 @@ type Store struct{ *sql.DB }
 
 // OpenStore opens a database, and makes its tables if it is new.
 func OpenStore(path string) (*Store, error) {
-	// FULL: a fact that was answered survives a power cut, and its event with it. immediate: a transaction that reads and
-	// then writes waits for the lock at its begin, instead of failing in the middle.
+	// FULL: an acknowledged fact and its event survive a power cut. immediate: a transaction that reads and then writes waits for
+	// the lock at its beginning, instead of failing in the middle.
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(ON)&_pragma=busy_timeout(5000)&_txlock=immediate")
 	if err != nil {
 		return nil, err
@@ -42,12 +42,12 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	// A function that fails leaves nothing behind, neither its fact nor its event.
+	// If the function fails, neither its fact nor its event is kept.
 	if err := do(tx); err != nil {
 		var fault *sqlite.Error
-		// The tables refer to users, so the database itself refuses an act of somebody who is not there.
+		// The tables refer to users, so the database itself refuses an act of a user who does not exist.
 		if errors.As(err, &fault) && fault.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY {
-			err = errNotFound // the user who acts, or whom the act names
+			err = errNotFound // the acting user, or a user that the act names
 		}
 		return errors.Join(err, tx.Rollback())
 	}
@@ -60,7 +60,7 @@ func change(ctx context.Context, tx *sql.Tx, statement string, values ...any) (b
 	if err != nil {
 		return false, err
 	}
-	// 0 rows: the statement found things as they were to be.
+	// With 0 rows, everything was already as the statement would make it.
 	rows, err := result.RowsAffected()
 	return rows > 0, err
 }
@@ -72,7 +72,7 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	// Never nil: JSON has [] and not null.
+	// The result is never nil, so that JSON has [] and not null.
 	found := []T{}
 	for rows.Next() {
 		var one T
@@ -84,11 +84,11 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 	return found, rows.Err()
 }
 
-// Action is one thing that Tidings has to hear: a mutation by its name, with its input, as IngestAction has it.
+// Action is one act to report to Tidings: the name of a mutation and its input, as in IngestAction.
 type Action map[string]map[string]any
 
-// tell puts an event into the outbox, in the transaction of its fact. The time is the fact's: Tidings puts it where it happened,
-// however late it hears of it.
+// tell puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders the event by it,
+// however late the event arrives.
 func tell(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
 	text, err := json.Marshal(action)
 	if err != nil {
@@ -98,5 +98,5 @@ func tell(ctx context.Context, tx *sql.Tx, actor, other string, action Action, a
 	return err
 }
 
-// timeText is a time as the tables and Tidings have it. Milliseconds are what Tidings keeps.
+// timeText formats a time for the tables and for Tidings. Tidings keeps milliseconds.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// Seed makes what was there before Tidings: people, follows and articles of which nobody told it. Names are told all the same,
-// because an import has none.
+// Seed makes data from before Tidings: people, follows and articles without events. Names have events all the same, because an
+// import has no names.
 func Seed(ctx context.Context, store *Store) error {
-	// By AddUser, which leaves events: the relay tells the names when Tidings is there.
+	// AddUser writes events, so the relay sends the names once Tidings is up.
 	for key, name := range map[string]string{"ada": "Ada", "grace": "Grace", "linus": "Linus", "auth0|4711": "Zoë"} {
 		if err := store.AddUser(ctx, key, name); err != nil {
 			return err
 		}
 	}
-	// Directly into the tables, without events: that is what an import is for.
+	// Write directly into the tables, without events: the import brings these facts to Tidings.
 	past := time.Now().Add(-72 * time.Hour)
 	return store.write(ctx, func(tx *sql.Tx) error {
 		for i, pair := range [][2]string{{"ada", "grace"}, {"ada", "linus"}, {"grace", "ada"}, {"auth0|4711", "grace"}} {
@@ -42,12 +42,12 @@ func Seed(ctx context.Context, store *Store) error {
 	})
 }
 
-// Export writes follows.csv and posts.jsonl, for `tidings import`. What is in the outbox too is told twice: a post has the same ref in both, and a
-// follow is one however often it is told, so that nothing happens twice and nothing is missed.
+// Export writes follows.csv and posts.jsonl, for `tidings import`. Facts whose events are still in the outbox reach Tidings
+// twice, but take effect once: a post has the same ref both times, and a repeated follow changes nothing. So nothing is missed.
 func Export(ctx context.Context, store *Store, folder string) error {
 	folder = cmp.Or(folder, ".")
 	err := writeFile(filepath.Join(folder, "follows.csv"), func(out io.Writer) error {
-		// By the time of each follow: Tidings lists and counts posts from then on.
+		// Each follow has its time, because Tidings counts posts from then on.
 		lines, err := list(ctx, store, func(row *sql.Rows, into *[3]string) error {
 			return row.Scan(&into[0], &into[1], &into[2])
 		}, `SELECT reader, author, since FROM follows ORDER BY since, reader, author`)
@@ -55,7 +55,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 			return err
 		}
 		table := csv.NewWriter(out)
-		_ = table.Write([]string{"follower", "followee", "since"}) // Error says it
+		_ = table.Write([]string{"follower", "followee", "since"}) // table.Error below returns a failed write
 		for _, line := range lines {
 			_ = table.Write(line[:])
 		}
@@ -72,14 +72,14 @@ func Export(ctx context.Context, store *Store, folder string) error {
 		Body   string `json:"body"`
 	}
 	return writeFile(filepath.Join(folder, "posts.jsonl"), func(out io.Writer) error {
-		// In the order of their times, as Tidings lists them.
+		// Posts are in the order of their times, as Tidings lists them.
 		posts, err := list(ctx, store, func(row *sql.Rows, into *post) error {
 			var id int64
 			err := row.Scan(&id, &into.Author, &into.At, &into.Body)
 			into.Key = ref(id)
 			return err
 		}, `SELECT id, author, at, body FROM articles ORDER BY at, id`)
-		// One object a line, which is what JSON Lines are.
+		// JSON Lines have one object a line, as the encoder writes them.
 		lines := json.NewEncoder(out)
 		for _, post := range posts {
 			if err == nil {
@@ -90,9 +90,9 @@ func Export(ctx context.Context, store *Store, folder string) error {
 	})
 }
 
-// writeFile writes a file to its end. An error of the last write shows only when the file is closed.
+// writeFile writes a file. It also returns the error of closing the file, because the last write can fail as late as that.
 func writeFile(path string, write func(io.Writer) error) error {
-	// A second export replaces the first: an import of the same facts changes nothing.
+	// A second export replaces the first, which is safe because a second import of the same facts changes nothing.
 	file, err := os.Create(path)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Tidings is the server, as this application asks it.
+// Tidings is a client of the Tidings server.
 type Tidings struct {
 	url    string
 	secret []byte
@@ -21,11 +21,11 @@ type Tidings struct {
 
 // NewTidings makes the client of a server.
 func NewTidings(url, secret string) *Tidings {
-	// More than a slow answer takes, and short enough that the relay notices a dead connection.
+	// The timeout is longer than a slow answer takes, and short enough for the relay to notice a dead connection.
 	return &Tidings{url: url + "/graphql", secret: []byte(secret), client: &http.Client{Timeout: 10 * time.Second}}
 }
 
-// Error is what Tidings refused, of a request or of one event in it.
+// Error is an error of Tidings, for a request or for one event in it.
 type Error struct {
 	// Code is for programs; Message is for the log, and for the developer of this application.
 	Code         string
@@ -33,31 +33,32 @@ type Error struct {
 	RetryAfterMs *int
 }
 
-// Error is the code and the message.
+// Error returns the code and the message.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
 // temporary reports whether the same request can succeed later: see "Retries" in docs/embed.md.
 func (e *Error) temporary() bool {
 	switch e.Code {
-	case "RATE_LIMITED", "UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED": // the last one: a wrong secret or clock, which a person mends
+	case "RATE_LIMITED", "UNAVAILABLE", "INTERNAL", "UNAUTHENTICATED": // the last one: a wrong secret or clock, which somebody corrects
 		return true
 	}
 	return false
 }
 
-// bearer is who asks: with the scope `ingest` the application itself, and for the user of `actAs` if there is one. The scope `admin` is
-// for what cannot be undone. Each request has a token of its own, which nobody can use for long.
+// bearer is the identity of a request. With the scope `ingest` it is the application itself, or the user `actAs` if it is set.
+// The scope `admin` is for operators' requests, such as an erasure. Each request has a token of its own, which is valid for a
+// minute.
 type bearer struct{ scope, actAs string }
 
-// ask sends a GraphQL request and reads the data of the answer into a value. An *Error is Tidings' own; any other error means
-// that nobody knows whether the request took effect.
+// ask sends a GraphQL request and reads the data of the answer into a value. An *Error comes from Tidings. After any other error
+// it is unknown whether the request took effect.
 func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return err
 	}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		// A minute is more than a request takes, with clocks that differ.
+		// A minute is longer than a request takes, even if the clocks differ.
 		"sub": "host", "scope": as.scope, "exp": time.Now().Add(time.Minute).Unix(),
 	}).SignedString(t.secret)
 	if err != nil {
@@ -70,7 +71,7 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+token)
 	if as.actAs != "" {
-		// Tidings asks for the scope `ingest` then: a user's own token could not act for others.
+		// Acting for a user needs the scope `ingest`. A user's own token cannot act for others.
 		request.Header.Set("Tidings-Act-As", escape(as.actAs))
 	}
 	response, err := t.client.Do(request)
@@ -78,7 +79,7 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	// A bound, so that a proxy that has gone wrong cannot fill the memory.
+	// The limit keeps a faulty proxy from filling the memory.
 	text, err := io.ReadAll(io.LimitReader(response.Body, 8<<20))
 	if err != nil {
 		return err
@@ -96,11 +97,11 @@ func read(text []byte, status string, into any) error {
 		}
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return fmt.Errorf("%s is no answer of Tidings: %w", status, err) // a proxy's
+		return fmt.Errorf("%s is no answer of Tidings: %w", status, err) // but of a proxy
 	}
-	// Data beside errors is not used: each of these requests has one field, which is there or not.
+	// If there are errors, the data is not used: each of these requests needs all of its answer.
 	if len(answer.Errors) > 0 {
-		// The first one says why; a request of one field has rarely a second.
+		// The first error has the reason. There is rarely a second one.
 		first := answer.Errors[0]
 		first.Extensions.Message = first.Message
 		return &first.Extensions
@@ -111,22 +112,23 @@ func read(text []byte, status string, into any) error {
 // Event is one entry of ingest.
 type Event struct {
 	As string `json:"as"`
-	// The same key at each try: Tidings remembers it for a day, and answers as it did the first time.
+	// Key is the same at each try. Tidings keeps it for a day, and answers as it did the first time.
 	Key string          `json:"key"`
 	At  string          `json:"at,omitempty"`
 	Do  json.RawMessage `json:"do"`
 }
 
-// Result is what became of an event. It took effect if Error is nil.
+// Result is the result of an event. The event took effect if Error is nil.
 type Result struct{ Error *Error }
 
-// Ingest sends up to 500 events, and returns as many results. Of an error nothing is known: send the same events again.
+// Ingest sends up to 500 events, and returns as many results. After an error that is not an *Error, it is unknown whether the
+// events took effect: send the same events again.
 func (t *Tidings) Ingest(ctx context.Context, events []Event) ([]Result, error) {
 	var answer struct{ Ingest struct{ Results []Result } }
 	err := t.ask(ctx, bearer{scope: "ingest"}, `mutation Ingest($events: [IngestEvent!]!) {
 		ingest(events: $events) { results { error { code message retryAfterMs } } }
 	}`, map[string]any{"events": events}, &answer)
-	// Results are matched by their position, so a wrong number matches nothing.
+	// Results are matched by their positions, so their number must be right.
 	if err == nil && len(answer.Ingest.Results) != len(events) {
 		err = fmt.Errorf("%d results of %d events", len(answer.Ingest.Results), len(events))
 	}
