@@ -273,8 +273,8 @@ func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File
 	}
 }
 
-// wordsMayImport is the only module that package services may import: the tables of Unicode's normal forms, which the standard
-// library lacks.
+// wordsMayImport is the only import of package services from outside the module and the standard library, which lacks the tables
+// of Unicode's normal forms.
 const wordsMayImport = "golang.org/x/text/unicode/norm"
 
 func within(target, module string) bool {

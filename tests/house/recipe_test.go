@@ -20,7 +20,7 @@ var sourcePlaces = map[[2]string]func(field services.CountField) string{
 	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },
 	{"graph/badges.graphqls", "enum BadgeSource"}:   func(f services.CountField) string { return string(f.Source) },
 	{"graph/badges.graphqls", "type Badges"}:        func(f services.CountField) string { return f.Name + ": BadgeCount!" },
-	{"services/rdb/registers.go", "fixedRegisters"}: nil, // the fields have the names of the documents
+	{"services/rdb/registers.go", "fixedRegisters"}: nil, // it lists fields of documents and not names of sources
 	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
 }
 

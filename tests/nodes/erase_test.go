@@ -218,7 +218,7 @@ func (l *lives) act(i int, a string) {
 	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
 }
 
-// live does random acts of everybody; the leaver does more than the others.
+// live does random acts of everybody, about half of them the leaver's.
 func (l *lives) live(count int) {
 	for range count {
 		person := l.one(l.people)

@@ -46,7 +46,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.Expect(0, "")
 }
 
-// newerThan reads pages upwards, and invalid arguments beside it are refused.
+// newerThan reads pages upwards. Invalid arguments are refused.
 func TestNewerThanThroughTheAPI(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	n.Follow("reader", "author")

@@ -88,7 +88,7 @@ func New(tb testing.TB) context.Context {
 	return openTab(shared.tab, tb, chromedp.WithNewBrowserContext())
 }
 
-// NewBrowser is New in a browser of its own, for tests of push messages: a browser with several profiles does not receive them.
+// NewBrowser is New in a browser of its own, for tests of push messages: a profile beside others does not receive them.
 func NewBrowser(tb testing.TB) context.Context {
 	tb.Helper()
 	tab, stop, err := start()

@@ -134,8 +134,8 @@ func SelectTab(ctx context.Context, tb testing.TB, title string) {
 	waitParsed(ctx, tb)
 }
 
-// waitParsed waits until GraphiQL has parsed the text of the query editor. It does so 100 ms after each change; until then it
-// would run the operation that it parsed last.
+// waitParsed waits until GraphiQL has parsed the text of the query editor. GraphiQL parses 100 ms after each change, and until
+// then would run the operation that it parsed last.
 func waitParsed(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the query is parsed", `((editor) => editor.documentAST?.loc?.source.body === editor.getValue())(`+queryEditor+`)`)

@@ -191,7 +191,7 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 	return facts, err
 }
 
-// Health has the numbers to alert on. Users see everything as late as the age of the oldest row of the outbox.
+// Health has the numbers to alert on. Changes reach users as late as the oldest row of the outbox is old.
 type Health struct {
 	Waiting       int `json:"waiting"` // rows of the outbox
 	OldestSeconds int `json:"oldestSeconds"`

@@ -16,7 +16,7 @@ import (
 // userID returns the ID of a user in GraphQL. Keys are escaped as in the query of a URL, except that a space is %20.
 func userID(key string) string { return "user:" + escape(key) }
 
-// postID returns the ID of an article in GraphQL, which is by the article's ref.
+// postID returns the ID of an article in GraphQL: an ID by ref, where the ref is the application's own ID.
 func postID(article int64) string { return "post:ref:" + escape(ref(article)) }
 
 // ref returns the application's own ID of an article. It never changes: Tidings identifies the article by it, so an event that

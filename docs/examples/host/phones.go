@@ -38,7 +38,7 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		// Tidings may be down, or its change stream switched off. Somebody reads the log and mends it, and the next try succeeds.
+		// Tidings may be down, or its change stream switched off. A person reads the log and corrects that; then the next try succeeds.
 		wait := backOff(failures, err)
 		log.Printf("no webhooks yet, the next try is in %s: %v", wait.Round(time.Millisecond), err)
 		pause(ctx, wait)
