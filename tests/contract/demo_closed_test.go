@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tidings/tests/world"
 	"tidings/web/browsertest"
@@ -26,18 +25,9 @@ func (p *demoPage) tookTime(words string) {
 	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
-// atRest waits until the server has run the jobs of the demo's past and all three phones have the same number, which it returns.
+// atRest waits until all three phones have the same number, which it returns.
 func (p *demoPage) atRest() (total int) {
 	p.t.Helper()
-	world.Eventually(p.t, time.Minute, "no job is due", func() bool {
-		var data struct {
-			Admin struct{ Jobs struct{ OldestMs int } }
-		}
-		if err := world.Ask(p.url, "host:admin", `{ admin { jobs { oldestMs } } }`, nil, &data); err != nil {
-			p.t.Fatal(err)
-		}
-		return data.Admin.Jobs.OldestMs == 0
-	})
 	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
 	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, onTheIcon, number("left", "icon"), number("right", "icon")))
 	return p.value("icon")

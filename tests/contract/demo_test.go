@@ -117,11 +117,13 @@ func (p *demoPage) picture(name string) {
 // laterJobs is the number of jobs of a new demo that wait for the start of a show.
 const laterJobs = 14
 
-// startDemo starts a demo whose people do not act, so that only the page changes numbers.
+// startDemo starts a demo whose people do not act, and waits for the jobs of their past. So only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
-	return world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
+	server := world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
+	server.IdleBut(2*time.Minute, laterJobs)
+	return server
 }
 
 // likesAreIn waits until the newest notification has all its actors, because jobs fold the likes into it later.
