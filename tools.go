@@ -2,9 +2,9 @@
 
 package main
 
-// What go:generate and make run is named in go.mod by tool directives, which pin the commands: go tool gqlgen, go tool
-// staticcheck. A command cannot be imported; these are the packages that do its work, so that vet and editors see, and
-// TestToolsAgree holds, that both name the same modules.
+// The tool directives of go.mod name and pin the commands that go:generate and make run: go tool gqlgen, go tool staticcheck. A
+// command cannot be imported. These packages do the commands' work. Importing them lets vet and editors see the modules;
+// TestToolsAgree checks that go.mod and this file name the same ones.
 import (
 	_ "github.com/99designs/gqlgen/api"
 	_ "honnef.co/go/tools/lintcmd"

@@ -10,8 +10,8 @@ type ActivityThresholds struct {
 	// from then on nothing is pushed to the user, and Redis keeps nothing of them; at least IdleAfter
 	DormantAfter time.Duration
 
-	// AwayBefore is the latest moment at which any former thresholds began to treat users as idle. A user not seen since then
-	// may lack posts, although the present thresholds would have served them.
+	// AwayBefore is the latest idle cutoff of all former thresholds. A user last seen before it may lack posts, although the
+	// present thresholds would have served them.
 	AwayBefore time.Time
 }
 
@@ -36,14 +36,14 @@ func (t ActivityThresholds) Check() error {
 // hours is a threshold in the unit of the API.
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// Then returns the thresholds after a change at a moment. A longer IdleAfter makes users active who got no posts of big
-// authors under the former one: AwayBefore keeps them idle until they come back and are rebuilt.
+// Then returns next as the thresholds that follow t at a moment. With a longer IdleAfter, users who were idle under t and got no
+// posts of big authors would count as active: AwayBefore keeps them idle until they come back and are rebuilt.
 func (t ActivityThresholds) Then(next ActivityThresholds, at time.Time) ActivityThresholds {
 	next.AwayBefore = t.IdleSince(at)
 	return next
 }
 
-// IdleSince is the moment such that, at a given time, a user whose last visit was before it counts as idle.
+// IdleSince is the idle cutoff at a given time: a user whose last visit was before it counts as idle.
 func (t ActivityThresholds) IdleSince(now time.Time) time.Time {
 	if since := now.Add(-t.IdleAfter); since.After(t.AwayBefore) {
 		return since
@@ -51,5 +51,5 @@ func (t ActivityThresholds) IdleSince(now time.Time) time.Time {
 	return t.AwayBefore
 }
 
-// DormantSince is the moment such that, at a given time, a user whose last visit was before it counts as dormant.
+// DormantSince is the dormant cutoff at a given time: a user whose last visit was before it counts as dormant.
 func (t ActivityThresholds) DormantSince(now time.Time) time.Time { return now.Add(-t.DormantAfter) }

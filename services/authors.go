@@ -7,7 +7,7 @@ type AuthorMode int
 
 // The modes, by the number of followers. See Thresholds.
 const (
-	AuthorSmall AuthorMode = iota // pushed to everyone who is not dormant
+	AuthorSmall AuthorMode = iota // pushed to all followers who are not dormant
 	AuthorBig                     // pushed to active followers
 	AuthorHuge                    // not pushed: readers pull the posts from the node cache
 )
@@ -15,10 +15,10 @@ const (
 // Author is an author as the facts have them. An author without a row has the zero value, apart from the ID.
 type Author struct {
 	Number    UserID
-	Followers int // at the last count, which stops at the threshold of the huge
+	Followers int // at the last count, which stops at Thresholds.Huge
 	Mode      AuthorMode
 	Pinned    *AuthorMode // an admin's choice; nil: the mode follows from the followers
-	Pull      bool        // the author was to become huge once: followers' documents name them from then on
+	Pull      bool        // set once the author was first to become huge: followers' documents name the author from then on
 	Unnamed   int         // chunks of followers whose documents do not name the author yet
 	CountedAt time.Time   // when Followers was counted
 	Version   uint64      // rises with every change; 0: there is no row

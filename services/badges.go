@@ -19,7 +19,7 @@ const (
 // worse reports whether p is a weaker statement than other.
 func (p Precision) worse(other Precision) bool { return p.rank() > other.rank() }
 
-// rank orders the precisions by how little they say.
+// rank orders the precisions from the best, 0, to the worst.
 func (p Precision) rank() int {
 	switch p {
 	case AtLeast:
@@ -117,13 +117,13 @@ const staleMark = 9_000_000_000_000_000
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleMark)
 	if !at.IsZero() {
-		// In tenths, so that it stays below the next digit; callers keep two times 10 us apart.
+		// In units of 10 us, so that the half keeps its 16 digits and its leading 9; callers keep two times 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
 	}
 	return Version(own, shared)
 }
 
-// StaleHalf is the own half of a version of StaleVersion; stale is false for every other version.
+// StaleHalf is the own half of a version that StaleVersion printed; stale is false for every other version.
 func StaleHalf(version string) (own uint64, stale bool) {
 	// The first digit of the shared half tells: all other sums stay below staleMark.
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
@@ -146,7 +146,8 @@ func digitsOf(text string) (number uint64) {
 	return number
 }
 
-// appendPadded appends a number with leading zeros, to 16 digits. By hand, because a version is printed for each rendering.
+// appendPadded appends a number with leading zeros, to 16 digits. It does not use fmt, because a version is printed for each
+// rendering.
 func appendPadded(text []byte, number uint64) []byte {
 	for power := uint64(1_000_000_000_000_000); power > max(number, 1); power /= 10 {
 		text = append(text, '0')

@@ -6,7 +6,7 @@ import (
 )
 
 // Category is a kind of notification with a count of its own, by its name: one of Categories, or one that the host application
-// defined. Names of the host application are of lower case, so that no later one of Categories takes one.
+// defined. The host application's names are in lower case, so that they never collide with a name added to Categories later.
 type Category string
 
 // The categories.
@@ -18,8 +18,8 @@ const (
 	CategoryReminder Category = "REMINDER" // shows that have started and for which the user has set a reminder
 )
 
-// Categories lists every category. A new one comes last, because cursors keep its index, and its first letter is its own, because
-// documents keep that. docs/architecture.md says what else it needs.
+// Categories lists every category. A new category is added at the end, because cursors store its index. Its first letter must be
+// unique, because documents store that letter. docs/architecture.md says what else a new category needs.
 var Categories = []Category{CategoryLike, CategoryComment, CategoryMention, CategoryFollow, CategoryReminder}
 
 // CategoryHost stands for the host application's categories where a client expects one of a fixed list. It is no category.
@@ -31,16 +31,16 @@ type CategoryMode uint8
 // The modes.
 const (
 	CategoryCounted CategoryMode = iota // a number, which is part of the total
-	CategoryDot                         // a dot, which is not part of it
-	CategoryOff                         // it counts nothing; its rows stay in the list
+	CategoryDot                         // a dot, which is not part of the total
+	CategoryOff                         // no count; its rows stay in the list
 	CategoryApart                       // a number, which is not part of the total
 )
 
-// InTotal reports whether what counts in a mode is part of the total, if its source is.
+// InTotal reports whether the count of a category in this mode is part of the total, provided that its source is.
 func (m CategoryMode) InTotal() bool { return m == CategoryCounted }
 
-// Chosen is the mode of a category whose definition has this mode, for a user who chose another. A number that the definition keeps out of
-// the total stays out of it.
+// Chosen returns the mode that applies when the definition of a category has mode m and the user has chosen mode. A number that
+// the definition keeps out of the total stays out of it.
 func (m CategoryMode) Chosen(mode CategoryMode) CategoryMode {
 	if m == CategoryApart && mode == CategoryCounted {
 		return m
@@ -53,7 +53,7 @@ func (m CategoryMode) IsNumber() bool { return m == CategoryCounted || m == Cate
 
 // HostCategory is a category that the host application defined.
 type HostCategory struct {
-	ID      int // names its fields in the documents; never given again, so that nothing of a removed category is taken for a later one's
+	ID      int // names its fields in the documents; never reused, so that data of a removed category is not taken for a later one's
 	Name    Category
 	Expiry  int          // the days for which an unseen notification counts: 1 to MaxExpiryDays, or Never
 	Grouped bool         // the notifications of one group key in one half day are one row
@@ -106,14 +106,14 @@ func CheckHostCategory(field string, name Category) error {
 	return nil
 }
 
-// IsHostCategory reports whether a category is one of the host application, defined or not.
+// IsHostCategory reports whether a category has the form of a name of the host application, whether it is defined or not.
 func (c Category) IsHostCategory() bool { return hostCategoryName.MatchString(string(c)) }
 
 // CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version. Unseen groups
 // are counted by the day of their newest unseen cause, so that time alone can remove them.
 type CategoryCounts struct {
 	Category Category
-	Host     int    // the HostCategory.ID of one of the host application; 0: one of Categories
+	Host     int    // the HostCategory.ID of a category of the host application; 0 for one of Categories
 	Version  uint64 // rises with every change of the facts; 0 is before the first
 	Newest   PostID // the position of the newest notification, 0 if there never was one
 	Older    int    // unseen groups from before Day-7
@@ -121,7 +121,7 @@ type CategoryCounts struct {
 	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
 }
 
-// OlderCounts are how many unseen groups of each category left its count because of their age.
+// OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
 type OlderCounts struct {
 	Like, Comment, Mention, Follow, Reminder int
 }
@@ -154,8 +154,8 @@ type NotificationCounts struct {
 	Mention  Count
 	Follow   Count
 	Reminder Count
-	Hosts    []CategoryCount // of the host application's categories, in the order of Defined
-	Defined  *HostCategories // the host application's, as they were when the counts were read; nil for none
+	Hosts    []CategoryCount // counts of the host application's categories, in the order of Defined
+	Defined  *HostCategories // the host application's categories, as they were when the counts were read; nil for none
 }
 
 // Equal reports whether two counts show the same.
@@ -172,7 +172,7 @@ func (n *NotificationCounts) Equal(other *NotificationCounts) bool {
 	return a.Newest == b.Newest && a.Version == b.Version && a.Older == b.Older && a.Total == b.Total
 }
 
-// HostCount is the count of a category of the host application; nil if it is not among those that there were.
+// HostCount is the count of a category of the host application; nil if Hosts does not have it.
 func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
 	for i := range n.Hosts {
 		if n.Hosts[i].Name == string(name) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Clock returns the time. Tests use clocks of their own; outside of package main nothing calls time.Now.
+// Clock returns the time. Tests use clocks of their own.
 type Clock interface{ Now() time.Time }
 
 // SystemClock is the machine's clock.
@@ -44,7 +44,7 @@ const (
 type IDClock struct {
 	clock Clock
 	node  PostID
-	ahead atomic.Int64 // of clock, relative to the database's
+	ahead atomic.Int64 // how far clock is ahead of the database's
 
 	mu sync.Mutex
 	// mu guards last and past.
@@ -52,18 +52,18 @@ type IDClock struct {
 	past pastIDs
 }
 
-// NewIDClock makes a clock for a node, of whose number the low 10 bits are used.
+// NewIDClock makes a clock for a node. It uses the low 10 bits of the node's number.
 func NewIDClock(clock Clock, node uint16) *IDClock {
 	return &IDClock{clock: clock, node: PostID(node) & (1<<idNodeBits - 1)}
 }
 
-// Next makes an ID: of now, or just after the last one.
+// Next makes an ID of the present time, or just after the last ID.
 func (c *IDClock) Next() PostID {
 	now := PostIDAt(c.corrected())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The next sequence number if the clock has not moved on since the last ID; more than 2,048 in a millisecond run into the
-	// next one.
+	// If the clock has not moved on since the last ID, take the next sequence number. More than 2,048 IDs in a millisecond
+	// continue in the next one.
 	c.last = max(now, c.last+1<<idNodeBits)
 	return c.last | c.node
 }

@@ -2,7 +2,7 @@ package services
 
 import "time"
 
-// pastIDs remembers the last IDs of the past milliseconds that were used lately. When it is full, it forgets the older half.
+// pastIDs remembers the last ID of each past millisecond that was used lately. When it is full, it forgets the older half.
 type pastIDs struct {
 	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made in it, node bits 0
 }
@@ -18,7 +18,7 @@ func (p *pastIDs) last(first PostID) PostID {
 	return p.older[first]
 }
 
-// keep remembers the last ID of a millisecond. The older half goes as a whole, which costs no order of use.
+// keep remembers the last ID of a millisecond. The older half is dropped as a whole, so that no order of use has to be kept.
 func (p *pastIDs) keep(first, last PostID) {
 	if p.recent == nil || len(p.recent) >= mostPast {
 		p.recent, p.older = make(map[PostID]PostID, mostPast/8), p.recent
@@ -26,9 +26,9 @@ func (p *pastIDs) keep(first, last PostID) {
 	p.recent[first] = last
 }
 
-// NextAt makes an ID of a moment in the past, to the millisecond. IDs of one millisecond rise in the order of the calls; a full millisecond
-// continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A table that needs a greater ID reads
-// what it has, and calls After.
+// NextAt makes an ID of a moment in the past, to the millisecond. IDs of one millisecond rise in the order of the calls; a full
+// millisecond continues in the next one. The ID may be less than the IDs of other nodes and of earlier processes. A caller that
+// needs an ID greater than those in a table reads the table's last one, and calls After.
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

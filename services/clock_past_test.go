@@ -34,7 +34,7 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	}
 }
 
-// After is greater than the IDs of a table, and keeps the node's bits.
+// After returns an ID that is greater than the IDs of a table, and keeps the node's bits.
 func TestAnIDAfterATakenOne(t *testing.T) {
 	const first = PostID(5) << idLowBits
 	for _, c := range []struct{ id, taken, want PostID }{

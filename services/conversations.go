@@ -62,8 +62,8 @@ func ParseMessageID(field, id string) (MessageID, error) {
 	return MessageID(place), err
 }
 
-// Membership is one user's own state in a conversation, a versioned field. (Base, K, Mentions and the flags) are absolute and
-// belong together: the greater Version is newer. Head only grows; ReadSide goes with WayVersion.
+// Membership is one user's own state in a conversation, a versioned field. Base, K, Mentions and the flags are absolute and
+// belong together: those with the greater Version are newer. ReadSide has a version of its own, WayVersion. Head only grows.
 type Membership struct {
 	Conversation ConversationID
 	User         UserID
@@ -72,10 +72,10 @@ type Membership struct {
 	K            int64 // never above 0: own and recalled messages above Base
 	Version      int64 // rises with every change of this user's row
 	Mentions     int64 // messages above Base that mention the user
-	Gen          int64 // rises with every "mark unread": a mark with an older Gen is late
+	Gen          int64 // rises with every "mark unread": a mark with an older Gen comes too late and is ignored
 	Left         bool
 	Muted        bool
-	Inside       bool // open on some device: nothing counts meanwhile
+	Inside       bool // open on some device: nothing counts until it is closed
 	ReadSide     bool
 	WayVersion   int64
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Code is the machine-readable part of an error. The list is closed: see DESIGN.
+// Code is the machine-readable part of an error. The list is closed: see Codes.
 type Code string
 
 // The codes that a client can meet.
@@ -24,7 +24,7 @@ const (
 	Unavailable     Code = "UNAVAILABLE"     // an engine does not answer, try again later
 	Internal        Code = "INTERNAL"        // our fault: the cause is in the log
 
-	// The two of automatic persisted queries, as Apollo's clients know them.
+	// The two codes of automatic persisted queries, with the names that Apollo's clients know.
 	PersistedQueryNotFound     Code = "PERSISTED_QUERY_NOT_FOUND"     // the hash is not known here: send the text with it
 	PersistedQueryNotSupported Code = "PERSISTED_QUERY_NOT_SUPPORTED" // hashes are not accepted: send texts
 )
@@ -67,7 +67,7 @@ func (e *Error) Extensions() map[string]any {
 const (
 	ReasonLimit   = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
 	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
-	ReasonOff     = "OFF"     // the part that is asked is not switched on
+	ReasonOff     = "OFF"     // the request needs a part of the server that is not switched on
 )
 
 // reason is the word that clients branch on: an error with a limit needs none of its own.
@@ -151,7 +151,7 @@ func About(argument string, err error) error {
 		return err
 	}
 	about := *known
-	// The former argument's name leaves the text, which otherwise would name two.
+	// Drop the former argument's name, or the message would name two.
 	if had := argumentOf(about.Message); had != "" {
 		about.Message = strings.TrimPrefix(about.Message, had+": ")
 	}

@@ -126,7 +126,7 @@ func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Secon
 
 // DayCounts are the numbers of unread items by day, from the newest item's day backwards.
 type DayCounts struct {
-	Older int   // of days before those of Days
+	Older int   // items of days before those of Days
 	Day   int64 // of Days[0], since 1970; that of Days[i] is i days earlier
 	Days  [MaxExpiryDays + 1]int
 }

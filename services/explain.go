@@ -16,7 +16,7 @@ type Item struct {
 	At        time.Time
 	Count     int    // its share of the count: 1, except for a conversation and a view
 	ClearedBy string // the mutation that removes it from the count
-	Loose     bool   // At may be of something in it that does not count
+	Loose     bool   // At may be the time of a part of the item that does not count
 }
 
 // Digest is what arrived while a user was away.

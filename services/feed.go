@@ -77,8 +77,8 @@ type FollowedAuthor struct {
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.
 type PulledCount struct {
 	New      int
-	More     bool   // or more than that
-	Behind   bool   // some authors are not in the node cache yet: or more than that
+	More     bool   // the true number is New or more
+	Behind   bool   // some authors are not in the node cache yet: the true number is New or more
 	Sequence uint64 // the sum of the authors' versions: it rises with each change
 }
 

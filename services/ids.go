@@ -31,7 +31,7 @@ const (
 	idNodeBits = 10
 )
 
-// idValue is the number of each letter, -1 for a byte that is none.
+// idValue is the value of each letter; -1 for a byte that is not one of the letters.
 var idValue = func() (table [256]int8) {
 	for i := range table {
 		table[i] = -1
@@ -65,10 +65,10 @@ func (id PostID) Moment() time.Time {
 // PostIDAt is the smallest ID of a moment: every ID made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
-// FirstPlace is the least position of a user's notifications at a moment. The positions of two users at one millisecond are far apart:
-// except for about one in a million, a position also identifies its list.
+// FirstPlace is the least position that a user's notifications can have at a moment. At one millisecond the first positions of
+// two users are far apart. So a position also identifies the user's list, except in about one case in a million.
 func FirstPlace(t time.Time, user UserID) PostID {
-	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits
+	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits of their positions
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }
 
@@ -105,14 +105,14 @@ const (
 	ReportType       = "siteMessageReport"
 	DeviceType       = "device"
 
-	HostNotificationType = "hostNotification" // what the host application told many users at once
+	HostNotificationType = "hostNotification" // a notification that the host application sent to many users at once
 )
 
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType, DeviceType}
 
-// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; all other keys are made by Tidings.
+// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; other keys stand as they are.
 func GlobalID(kind, key string) string {
-	// Keys of the application may have any printable character, a colon too.
+	// A user's key may have any printable character, a colon too.
 	if namesUser(kind) {
 		key = EscapeKey(key)
 	}
@@ -123,7 +123,7 @@ func GlobalID(kind, key string) string {
 func namesUser(kind string) bool { return kind == UserType || kind == ViewerType || kind == BadgesType }
 
 // SplitGlobalID splits a global ID: it undoes GlobalID. An ID without a known type is INVALID, and so is a user's key that is not
-// escaped as GlobalID does it; the key is not checked further.
+// escaped as GlobalID escapes it. The key is not checked further.
 func SplitGlobalID(id string) (kind, key string, err error) {
 	kind, key, found := strings.Cut(id, ":")
 	if found && slices.Contains(idTypes, kind) {
@@ -170,8 +170,9 @@ func ParseNotificationID(field, id string) (PostID, error) {
 	return ParseTypedID(field, id, NotificationType)
 }
 
-// ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error: INVALID, and
-// NOT_FOUND for the key zero, which no object has. So 0 never comes from a text: callers take it for an ID that is not given.
+// ParseTypedID parses a global ID of a type whose keys are sortable IDs. field names the argument in the error. The error is
+// INVALID, or NOT_FOUND for the key zero, which no object has. So it returns 0 only with an error, and callers can use 0 for an
+// ID that is not given.
 func ParseTypedID(field, id, want string) (PostID, error) {
 	kind, key, err := SplitGlobalID(id)
 	if err == nil && kind == want {
@@ -189,7 +190,7 @@ func ParseTypedID(field, id, want string) (PostID, error) {
 // Quote prints a piece of input for an error message: quoted, and cut if it is long.
 func Quote(input string) string {
 	const longest = 80
-	// A cut in the middle of a character leaves bytes that are none: ToValidUTF8 takes them out.
+	// A cut in the middle of a character leaves invalid bytes: ToValidUTF8 removes them.
 	if len(input) > longest {
 		input = strings.ToValidUTF8(input[:longest], "") + "..."
 	}

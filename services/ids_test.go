@@ -134,8 +134,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// A node whose clock is off makes the IDs that the database's clock gives, still in order; and its time never falls behind an
-// ID that it has made or seen.
+// A node whose clock is off makes the IDs that the database's clock would give, and they still rise. Its time never falls behind
+// an ID that it has made or seen.
 func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	real := time.UnixMilli(1_800_000_000_000)
 	clock := &handClock{now: real.Add(time.Hour)}
@@ -193,7 +193,7 @@ func TestQuoteShortensLongText(t *testing.T) {
 	}
 }
 
-// Users with neighbouring IDs have first positions of one moment that are far apart.
+// The first positions of users with neighbouring IDs, at one moment, are far apart.
 func TestFirstPositionsDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}

@@ -25,7 +25,7 @@ func MentionedKeys(text string) (keys []string) {
 		for end < len(text) && isNameByte(text[end]) {
 			end++
 		}
-		// The search goes on behind the key, or behind an @ that begins none.
+		// The search continues after the key, or after an @ that begins no key.
 		start = max(end, at+1)
 		key := strings.TrimRight(text[at+1:end], ".-")
 		before, _ := utf8.DecodeLastRuneInString(text[:at])
@@ -37,12 +37,13 @@ func MentionedKeys(text string) (keys []string) {
 	}
 }
 
-// joins reports whether an @ after this character is inside a word.
+// joins reports whether an @ after this character is part of a word or a link.
 func joins(before rune) bool {
 	return before == '_' || before == '=' || before == '/' || before == '@' || unicode.IsLetter(before) || unicode.IsDigit(before)
 }
 
-// joinsAfter reports whether the text continues what looked like a key: as a word of another alphabet, or as an address.
+// joinsAfter reports whether the text continues after the end of what looked like a key: as a word of another alphabet, or as an
+// address.
 func joinsAfter(rest string) bool {
 	after, _ := utf8.DecodeRuneInString(rest)
 	return after == '@' || unicode.IsLetter(after) || unicode.IsDigit(after)

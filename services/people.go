@@ -19,7 +19,7 @@ type User struct {
 // ID is the user's global id.
 func (u User) ID() string { return GlobalID(UserType, u.Key) }
 
-// FollowMode is what of a followed user counts in the follower's badges. Everything is listed in every mode.
+// FollowMode says which items of a followed user count in the follower's badges. In every mode all of them are listed.
 type FollowMode int
 
 // The modes of follows.
@@ -39,10 +39,10 @@ type Edge struct {
 	Mode     FollowMode
 }
 
-// Pulled is the follow as the follower's document names an author whose posts are pulled.
+// Pulled is the follow as an entry of the follower's document, for an author whose posts are pulled.
 func (e Edge) Pulled() FollowedAuthor { return FollowedAuthor{Author: e.Followee, Since: e.Since} }
 
-// Host is the follow as the follower's document names a host of shows.
+// Host is the follow as an entry of the follower's document, for a host of shows.
 func (e Edge) Host() FollowedAuthor {
 	return FollowedAuthor{Author: e.Followee, Since: e.Followed, Quiet: e.Mode == FollowNone}
 }
@@ -84,13 +84,13 @@ const (
 	ScopeAdmin  Scope = "admin"  // operate the installation
 )
 
-// Viewer is the caller, according to the token. It is the only value that travels in the context.
+// Viewer is the caller, according to the token. It travels in the context.
 type Viewer struct {
 	Key    string  // the user's key; "" for a host application that acts for no particular user
 	Scopes []Scope // what the token allows
 	Device string  // the Tidings-Device header, "" if the client did not send one
 
-	// Subject is whom the token names, also while the host application acts for another user; "" if it names nobody.
+	// Subject is the user that the token names, also while the host application acts for another user; "" if it names none.
 	Subject string
 }
 
@@ -126,7 +126,7 @@ type observedKey struct{}
 // nothing is made or rebuilt. It applies to badges, the home feed and lists. A live board has sessions, and cannot be observed.
 func Observe(ctx context.Context) context.Context { return context.WithValue(ctx, observedKey{}, true) }
 
-// Observed reports whether a context is one of Observe.
+// Observed reports whether a context comes from Observe.
 func Observed(ctx context.Context) bool { return ctx.Value(observedKey{}) != nil }
 
 // CheckText reports whether an input text is valid: UTF-8 without NUL, from least to most characters.
@@ -150,7 +150,8 @@ func CheckText(field, text string, least, most int) error {
 	}
 }
 
-// CheckFilled reports whether an input text for people is valid: as CheckText, from 1 character on, and not white space alone.
+// CheckFilled reports whether an input text for people is valid: by the rules of CheckText, with at least 1 character, and not
+// white space alone.
 func CheckFilled(field, text string, most int) error {
 	if err := CheckText(field, text, 1, most); err != nil {
 		return err
@@ -161,8 +162,8 @@ func CheckFilled(field, text string, most int) error {
 	return nil
 }
 
-// NoUser is the error for a user, named in an argument by their key, who does not exist or whom the caller may not know of. The error does
-// not distinguish the two.
+// NoUser is the error for a user, named in an argument by their key, who does not exist or whose existence the caller may not
+// learn. The error does not distinguish the two cases.
 func NoUser(argument, key string) error {
 	return Errorf(NotFound, "%s: there is no user %s", argument, Quote(key))
 }

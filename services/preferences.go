@@ -1,13 +1,13 @@
 package services
 
-// CategoryModes are the modes of categories that a user chose, by the name of each. Those that are not listed count by their
+// CategoryModes are the modes of categories that a user chose, by the name of each. A category that is not listed counts by its
 // definition.
 type CategoryModes struct {
 	Version uint64 // rises with every change; 0 is before the first
 	Of      map[Category]CategoryMode
 }
 
-// Over is the mode of a category for the user, whose definition has the usual mode.
+// Over returns the user's mode of a category whose definition has the mode usual.
 func (m CategoryModes) Over(category Category, usual CategoryMode) CategoryMode {
 	if chosen, some := m.Of[category]; some {
 		return usual.Chosen(chosen)

@@ -2,7 +2,7 @@ package services
 
 import "testing"
 
-// A choice goes over the definition of a category, but for a number that the definition keeps out of the total: it stays out.
+// A user's choice overrides the definition of a category, except that a number the definition keeps out of the total stays out.
 func TestChoicesGoOverDefinitions(t *testing.T) {
 	const none = CategoryMode(255)
 	for _, one := range []struct{ defined, chosen, want CategoryMode }{

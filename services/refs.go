@@ -15,7 +15,7 @@ type Object struct {
 	Number uint64
 }
 
-// GlobalID is the ID of the object.
+// GlobalID is the ID of the object in the API.
 func (o Object) GlobalID() string {
 	if o.Type == ConversationType {
 		return ConversationID(o.Number).GlobalID()
@@ -46,7 +46,7 @@ type Ref struct{ Type, Text string }
 
 const refPrefix = "ref:"
 
-// GlobalID is the form of a ref in IDs: type:ref:TEXT, escaped as EscapeKey does.
+// GlobalID is the form of a ref in IDs: type:ref:TEXT, with the text escaped by EscapeKey.
 func (r Ref) GlobalID() string { return r.Type + ":" + refPrefix + EscapeKey(r.Text) }
 
 // IsRef reports whether an ID claims to name an object by its ref.
@@ -72,14 +72,14 @@ func ParseRef(field, id string) (Ref, error) {
 // CheckRef reports whether a ref is valid: 1 to 128 printable characters, by the rules of user keys.
 func CheckRef(ref string) error {
 	err := checkKey("ref", ref)
-	// The message speaks of "a ref", so the argument is set apart.
+	// The message does not begin with the argument, so Argument is set here.
 	if wrong, ok := errors.AsType[*Error](err); ok {
 		wrong.Argument = "ref"
 	}
 	return err
 }
 
-// Label is what the host application attached to an object. Its zero value is nothing.
+// Label is the data that the host application attached to an object. The zero value is no label.
 type Label struct {
 	Ref  string // "" for none
 	URL  string // "" for none
@@ -93,7 +93,7 @@ const maxData = 4 << 10
 func CheckData(data string) error {
 	switch {
 	case data == "":
-	// The caller has parsed and compacted it, so the first byte tells.
+	// The caller has parsed and compacted the data, so the first byte tells.
 	case data[0] != '{':
 		return Errorf(Invalid, "data: it must be a JSON object")
 	case len(data) > maxData:

@@ -25,12 +25,12 @@ type UserPage struct {
 // ListStart is before every item of a list.
 const ListStart uint64 = math.MaxInt64
 
-// List is a page of a list. With More, the next page is after Next.
+// List is a page of a list. With More, the next page begins after Next.
 type List[P comparable, T any] struct {
 	Items []T
 	More  bool
 	Next  P
 }
 
-// UserList is a page of a list that a user has: the next page is before Next.
+// UserList is a page of a list that a user has. The items of the next page are before Next.
 type UserList[T any] = List[uint64, T]

@@ -7,29 +7,31 @@ import (
 
 // Request is one request, or one operation on a socket or an event stream. It has an id, which its errors and the log name.
 type Request interface {
-	// RequestID is the same at every call, by any goroutine.
+	// RequestID returns the same id at every call, from any goroutine.
 	RequestID() string
 }
 
-// EventRequest is the Request of a subscription whose channel its transport reads. Before the channel is returned, the resolver may
-// give a function that appends the data of an event to a text, as execution would make it. From then on the transport calls it
-// for each event, and asks for no responses. The function cannot fail, does not wait, and keeps no event.
+// EventRequest is the Request of a subscription. Before the resolver returns its channel, it may call WriteEvents with a function
+// that appends the data of an event to a text, in the form that execution would give it. From then on the transport reads the
+// channel itself and calls the function for each event, instead of asking execution for responses. The function cannot fail, does
+// not wait, and keeps no event.
 type EventRequest interface {
 	Request
 	WriteEvents(write func(to []byte, event any) []byte)
 }
 
-// Consumer receives from a channel without a goroutine: it waits for nothing, and is woken. It has one channel.
+// Consumer receives from a channel without a goroutine of its own: it never waits, but is woken. It has one channel.
 type Consumer interface {
-	// Wake says that there is a value in the channel, or that it was closed. It is called by a goroutine that serves others too, so it
-	// does not wait. The first call may come before the consumer has the channel. Two calls may stand for one value, when the second
-	// value replaced the first: the consumer receives without waiting, and takes an empty channel for "nothing new".
+	// Wake says that the channel has a value or was closed. The caller's goroutine also serves others, so Wake does not wait. The
+	// first call may come before the consumer has the channel. Two calls may stand for one value, if the second value replaced
+	// the first: the consumer receives without waiting, and takes an empty channel for "nothing new".
 	Wake()
-	// OnEnd gives what the consumer ends, once, when it wants no more values; at once if it has ended already.
+	// OnEnd sets the Ender of the consumer's channel. The consumer calls its End once, when it wants no more values; at once if
+	// it has ended already.
 	OnEnd(channel Ender)
 }
 
-// Ender is what a Consumer ends. End does not wait, and closes the channel.
+// Ender is the sending side of a Consumer's channel. End does not wait, and closes the channel.
 type Ender interface{ End() }
 
 type requestKey struct{}

@@ -2,7 +2,7 @@
 // imports nothing but the standard library and Unicode's normal forms (golang.org/x/text), keeps no state but an IDClock's,
 // and does no I/O.
 //
-// A file holds the words of one subject. What they have in common: the zero value means "none" or the default; a function with a
-// parameter called field names that argument in its error; constants that are stored, in SQL, in documents or in cursors, are only
-// ever added to, at the end.
+// A file holds the words of one subject. Three rules apply to all: the zero value means "none" or the default; a function with a
+// parameter called field names that argument in its error; new constants of a list that is stored, in SQL, in documents or in
+// cursors, are added at the end.
 package services

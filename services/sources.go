@@ -26,7 +26,7 @@ var Sources = []Source{SourceHomeFeed, SourceNotifications, SourceSiteMessages, 
 // MentionsPart names the part of CONVERSATIONS with the messages that mention the user. They are in the whole as well.
 const MentionsPart = "MENTIONS"
 
-// PartName is the name of a part of the badges: SOURCE, or SOURCE:PART where the source has several.
+// PartName is the name of a part of the badges: SOURCE, or SOURCE:PART for a source with several parts.
 func PartName(source Source, part string) string {
 	if part == "" {
 		return string(source)
@@ -34,8 +34,8 @@ func PartName(source Source, part string) string {
 	return string(source) + ":" + part
 }
 
-// InTotal reports whether a source is in the total of a user who has not decided that. Views are not: they were added later, and an upgrade
-// must not raise the number on anyone's icon.
+// InTotal reports whether a source is in the total by default, for users who have not chosen. Views are not: they were added
+// later, and an upgrade must not raise the number on anyone's icon.
 func (s Source) InTotal() bool { return s != SourceViews }
 
 // CountField is a field of the badges that is the one count of a source.
@@ -45,8 +45,8 @@ type CountField struct {
 	Of     func(*Badges) *Count
 }
 
-// CountFields are the fields of the sources that are one count each, in the order of Badges. Answers, pushes and tests take
-// them from here; a source of several counts has a type of its own.
+// CountFields are the fields of the sources with a single count, in the order of Badges. Answers, pushes and tests take them from
+// here. A source with several counts has a type of its own.
 var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
 	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},
@@ -92,21 +92,21 @@ type Badges struct {
 	LiveSequence  uint64    // the version of LiveBoard's input: see LiveCount; not shown
 	Dots          []Dot     // every existing dot, by name
 	Quiet         bool      // the user's quiet hours: show no number
-	NextAt        time.Time // when time alone changes it next; zero is never
+	NextAt        time.Time // when time alone changes the badges next; zero is never
 	Key           string    // of the user, if the viewer is another user; else ""
-	Learned       uint64    // of Version: how much of the shared state the node had learned, without the changes by time alone
+	Learned       uint64    // the part of Version's shared half that comes from shared streams, without the changes by time alone
 }
 
 // IsNode says that the badges can be fetched by their ID.
 func (Badges) IsNode() {}
 
-// MessageCounts are the counts of the site messages, for each type that is configured, in that order.
+// MessageCounts are the counts of the site messages, one for each configured type, in the order of the configuration.
 type MessageCounts struct {
 	Total Count
 	Types []MessageTypeCount
 }
 
-// DefaultMessageType is the type of site messages that name none.
+// DefaultMessageType is the type of site messages that are sent without a type.
 const DefaultMessageType = "general"
 
 // MessageTypeCount is the count of one type of site messages.
@@ -153,7 +153,7 @@ type MessageTypeState struct {
 type AnnouncementState struct {
 	Version  uint64 // rises with every change; 0 is before the user's first visit
 	Position uint64 // announcements up to it are read
-	DotsFrom uint64 // dots raised up to then (us) count as dismissed: the user's first visit
+	DotsFrom uint64 // dots raised up to this time (us) count as dismissed; it is the time of the user's first visit
 }
 
 // ViewsState is the count of new items in a user's views, as the facts have it.
@@ -172,7 +172,7 @@ type SegmentState struct {
 // ConversationSums is a document's state of all conversations together.
 type ConversationSums struct {
 	Unread   int             // over the conversations counted when written: unmuted ones, and the mentions of muted ones
-	Mentions int             // over all
+	Mentions int             // unread mentions, over all conversations
 	ReadSide []ReadSidePlace // the conversations counted when read, without the muted ones
 	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
 	Version  uint64          // differs after each change of the list, except messages in those counted when read; 0 if it is not known
@@ -198,7 +198,7 @@ type DisplayPolicy struct {
 	Turned     map[Source]bool // sources that are in the total although by default they are not, or the other way round
 	AsDot      map[Source]bool // sources that show a dot instead of their count
 	QuietFrom  int             // minute of the user's day at which quiet hours begin
-	QuietTo    int             // and end; equal to QuietFrom: there are none. They may run over midnight
+	QuietTo    int             // the minute at which they end, possibly after midnight; equal to QuietFrom: there are no quiet hours
 	OffsetEast int             // minutes by which the user's clock is ahead of UTC
 }
 

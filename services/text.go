@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckUnicode reports whether a text with escapes such as \u0041, as in JSON and GraphQL, is valid: UTF-8 in which no escape
-// is half a character. A decoder silently replaces such a half, as a cut in the middle of an emoji leaves, with U+FFFD.
+// CheckUnicode reports whether a text with escapes such as \u0041, as in JSON and GraphQL, is valid: UTF-8 in which no escape is
+// half a character. Such a half is left when a text is cut in the middle of an emoji, and a decoder silently replaces it with
+// U+FFFD.
 func CheckUnicode(what string, text []byte) error {
 	if !utf8.Valid(text) {
 		return Errorf(Invalid, "%s: not valid UTF-8", what)
@@ -22,7 +23,7 @@ func CheckUnicode(what string, text []byte) error {
 		text = text[at:]
 		switch first := surrogate(text); {
 		case first == 0:
-			// Any other escape: the character behind the backslash is passed over, which may be a backslash.
+			// Any other escape: skip the character after the backslash, because it may be a backslash too.
 			text = text[min(2, len(text)):]
 		// A high half with its low half: one character.
 		case first < lowSurrogates && surrogate(text[escapeLength:]) >= lowSurrogates:
@@ -61,7 +62,7 @@ const (
 	lowEnd        = 0xdfff
 )
 
-// surrogate is the escaped half of a character at the beginning of a text; 0 if the text begins with anything else.
+// surrogate is the value of the escaped half of a character with which a text begins; 0 if the text begins with anything else.
 func surrogate(text []byte) uint64 {
 	if len(text) < escapeLength || text[0] != '\\' || text[1] != 'u' {
 		return 0

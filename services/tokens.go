@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// AnyGen is the generation of a mark that is made without a list: it marks everything.
+// AnyGen is the generation of a mark made without the token of a list: such a mark applies to every item.
 const AnyGen = uint64(1<<63 - 1)
 
 // ReadToken prints the generation of a list: a mark with the token skips items that were marked unread since.
@@ -34,9 +34,9 @@ const upToType = "notificationUpTo"
 // IsUpTo reports whether a text claims to be the upTo of a notification.
 func IsUpTo(text string) bool { return strings.HasPrefix(text, upToType+":") }
 
-// ParseUpTo parses the upTo of a notification: the output of UpToText, on the first of a list followed by a later position. It
-// returns the position of the notification, and the position up to which a mark of the whole list reaches: the same, or a later
-// one. field names the argument in the error.
+// ParseUpTo parses the upTo of a notification: the output of UpToText. The upTo of a list's first notification has a second,
+// later position at its end. place is the position of the notification; reach is the position up to which a mark of the whole
+// list reaches: place, or the second position. field names the argument in the error.
 func ParseUpTo(field, text string) (place, reach PostID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
 	key, found := strings.CutPrefix(text, upToType+":")
