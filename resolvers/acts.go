@@ -29,9 +29,9 @@ func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details st
 	return payload, nil
 }
 
-// targetUser is the target of an act on a user. What is no ID of a user is none: nothing would find it when the user is
-// erased, and the text could be anything. The work itself then refuses the ID, so the act stands there as failed, without a
-// target.
+// targetUser is the target of an act on a user; "" if the text is not the ID of a user. Such a text could be anything, and the
+// erasure of a user would not find it in the record. The work itself then refuses the ID, so the act is recorded as failed,
+// without a target.
 func targetUser(id string) string {
 	if _, err := services.ParseUserID("userId", id); err != nil {
 		return ""
@@ -39,7 +39,8 @@ func targetUser(id string) string {
 	return id
 }
 
-// subjectOf is the user or application that the token of a request names: the bearer, also where they act as somebody else.
+// subjectOf is the user or application that the token of a request names. It is the bearer, even while the bearer acts for
+// another user.
 func subjectOf(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -48,15 +49,15 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// operates reports whether the request has a token of an operator, for fields that the host application may use too. A token
-// with both scopes is the application's: its thousands of calls are no acts. They would bury what people did.
+// operates reports whether the request has a token of an operator, for fields that the host application may use too. A token with
+// both scopes is the application's. Its calls are not recorded as acts: thousands of them would bury the acts of people.
 func operates(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
 }
 
-// acts is a page of the acts of operators, the newest first. It has no edges, so its one cursor is that of the last act.
-// Reading the acts is no act.
+// acts is a page of the acts of operators, the newest first. It has no edges, so its one cursor is that of the last act. Reading
+// the acts is not recorded as an act.
 func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.AdminActs, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -83,8 +84,8 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	return page, nil
 }
 
-// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error. An act that
-// is STARTED for long was interrupted with its node: nobody knows its outcome.
+// actShown is an act as the API shows it. An outcome that is neither done nor started is the code of the error. An act that stays
+// STARTED was interrupted when its node stopped: its outcome is unknown.
 func actShown(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
 		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),

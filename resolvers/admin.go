@@ -9,13 +9,13 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the modes, by the values that services has for them. The position is the mode's value, so that both
-// directions need one list.
+// authorModes are the API's modes, indexed by the modes of services, so that both directions need one list.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned is the mode that an operator names; nil for none. Modes are few, and the map back would be a second list to keep.
+// pinned is the mode that an operator names; nil for none. It searches authorModes, because a map back would be a second list to
+// keep.
 func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
@@ -41,8 +41,8 @@ func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.
 	return shown, err
 }
 
-// fanoutState returns the state of the fan-out: the thresholds of the whole installation, and the work that waits on all
-// nodes. The lag is the age of the oldest waiting job of a fan-out: what a follower waits at worst.
+// fanoutState returns the state of the fan-out: the thresholds of the whole installation, and the work that waits on all nodes.
+// The lag is the age of the oldest waiting job of a fan-out, which is the longest wait of a follower.
 func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	thresholds, err := r.Fanout.Thresholds(ctx)
 	if err != nil {
@@ -54,9 +54,9 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}, err
 }
 
-// activityThresholds reads the thresholds that an operator sets. INVALID beyond their bounds. The bound also keeps the hours
-// from overflowing a duration. Each field is checked on its own; that dormant comes after idle is checked by the service,
-// which also checks thresholds from the command line.
+// activityThresholds reads the thresholds that an operator sets. A value out of bounds is INVALID. The upper bound also keeps the
+// hours from overflowing a duration. Each field is checked on its own. The service checks that dormant comes after idle, because
+// it also checks thresholds from the command line.
 func activityThresholds(input graph.SetActivityThresholdsInput) (services.ActivityThresholds, error) {
 	const most = int(services.MaxActivityThreshold / time.Hour)
 	for _, field := range []struct {
@@ -79,8 +79,8 @@ func activityState(thresholds services.ActivityThresholds) graph.ActivityThresho
 	}
 }
 
-// cleanNow makes the next pass of the cleaner due now, on any node. The payload mostly shows the time before it begins. It
-// waits for nothing, because a pass takes minutes on a large Redis, and may be run by any node.
+// cleanNow makes the next pass of the cleaner due now, on any node. It does not wait for the pass, which takes minutes on a large
+// Redis and may run on another node. So the payload mostly shows the state before the pass begins.
 func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error) {
 	return asAdmin(ctx, r, "cleanNow", "", "", func(ctx context.Context) (*graph.CleanNowPayload, error) {
 		if err := r.Projector.AskForCleaning(ctx); err != nil {
@@ -106,14 +106,14 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 		if err != nil {
 			return nil, err
 		}
-		// The badges that were read know the user's number only.
+		// The badges are read by the user's ID, so they lack the key.
 		_, key, err := services.SplitGlobalID(input.UserID)
 		if err != nil {
 			return nil, err
 		}
 		payload := &graph.RecountBadgesPayload{Differed: differed}
 		if badges := ifRead[*services.Badges](r)(r.Badge.Read(ctx, user)); badges != nil {
-			// What was read may be shared, so a copy gets the key.
+			// The badges that were read may be shared, so the key is set in a copy.
 			theirs := **badges
 			theirs.Key = key
 			payload.Badges = &theirs
@@ -122,8 +122,8 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 	})
 }
 
-// setFanoutThresholds changes the thresholds of all nodes. Posts keep the mode that they were published in. They are a row in
-// SQL, so all nodes read the same and a restart keeps them.
+// setFanoutThresholds changes the thresholds of all nodes. Posts keep the mode that they were published in. The thresholds are a
+// row in SQL, so all nodes read the same and a restart keeps them.
 func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
 	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
 	return asAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
@@ -150,8 +150,8 @@ func (r *Resolver) setActivityThresholds(ctx context.Context, input graph.SetAct
 	})
 }
 
-// pinAuthorMode holds an author in a mode, whatever their number of followers, or lets it follow that number again. A pin
-// holds until it is ended: an author whose followers were bought does not flip between modes.
+// pinAuthorMode keeps an author in a mode, whatever their number of followers, or ends the pin, so that the mode follows that
+// number again. A pin holds until it is ended, so that an author whose followers were bought does not flip between modes.
 func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeInput) (*graph.PinAuthorModePayload, error) {
 	// For the record of the act: null in the input ends a pin.
 	mode := "unpinned"

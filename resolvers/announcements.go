@@ -9,8 +9,8 @@ import (
 	"tidings/services/announcements"
 )
 
-// host checks that the token has a scope of the host application or of operators. Operations with by: forHost are theirs. An
-// operator may do by hand what the application does by program, such as an announcement of an outage; it is then an act.
+// host checks that the token has the scope of the host application or of operators, which operations with by: forHost need. An
+// operator may do by hand what the application does by program, such as announcing an outage; it is then recorded as an act.
 func (r *Resolver) host(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -22,9 +22,8 @@ func (r *Resolver) host(ctx context.Context) error {
 	return nil
 }
 
-// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL,
-// because the change may not have reached this node's memory. The host application sees also what is withdrawn or has not
-// started.
+// announcement reads an announcement for the payload of the host application, which has just changed it. It reads SQL, because
+// the change may not have reached this node's memory. It also returns an announcement that is withdrawn or has not started.
 func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcement, error) {
 	place, err := announcements.ParseID("announcementId", id)
 	if err != nil {
@@ -34,8 +33,8 @@ func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcem
 	return graphAnnouncement(a), err
 }
 
-// graphAnnouncement is an announcement as anybody sees it, without what depends on the viewer. Its ID is that of the text;
-// the position in the list is only in cursors, because showing it again gives it a new one.
+// graphAnnouncement is an announcement as anybody sees it, without the fields that depend on the viewer. Its ID names the text.
+// The position in the list is only in cursors, because an announcement that is shown again gets a new position.
 func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
 	if !a.EndsAt.IsZero() {
@@ -80,7 +79,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	for i, item := range page.Items {
 		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
 	}
-	// Their labels are then read together, by the first field that asks for one.
+	// The loader learns the IDs, so that the first field that needs a label reads the labels of all.
 	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
@@ -88,9 +87,9 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	return result, nil
 }
 
-// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. Clients' stores take
-// the new state of each from it, so that a list on the page changes without another query. maxNodes of them are as many as a
-// client can have on a page.
+// markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. A client's store takes the
+// new state of each announcement from the payload, so that a list on the page changes without another query. A client can have at
+// most maxNodes announcements on a page.
 func (r *Resolver) markedAnnouncements(ctx context.Context, done *done) []graph.Announcement {
 	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil

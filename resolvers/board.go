@@ -9,9 +9,9 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is
-// in. Both ways to execute call it, so that pages and errors are the same. The device is part of the question where sessions
-// are kept by device.
+// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is in.
+// The executor's resolver and the compiled one both call it, so that pages and errors are the same. The device is passed because
+// sessions may be kept by device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -64,8 +64,8 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// Only the first event can be one that the client has: the state that the watch began with. A client that reconnects
-	// shows it already.
+	// Only the first event, the state with which the watch begins, can be one that the client already has: a client that
+	// reconnects still shows it.
 	first := true
 	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		known := first && change.Nothing() && change.Badges.Version == since
@@ -76,11 +76,11 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 	}), nil
 }
 
-// liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first
-// event's names for as long as the subscription lasts. The lists share their hosts and IDs, because an event is one response
-// for fields that read.
+// liveBoardChange reads the hosts of an event, with a loader of its own: the loader of the response would keep the first event's
+// names for as long as the subscription lasts. All lists share one slice of hosts and one of IDs, so that a field of one show is
+// read for all shows of the event.
 func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
-	// In the order of the fields below, by which shown is read.
+	// In the order in which the fields below take them from shown.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
 	var ids []services.PostID

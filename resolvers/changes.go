@@ -9,9 +9,9 @@ import (
 	"tidings/services/stream"
 )
 
-// changes is a page of the change stream, in its one order. Its cursor never expires, because a position is a version: for
-// what was replaced by a newer change of the same user, the reader gets that one later. The position is the reader's alone:
-// the server keeps none, so any number of readers follow the stream.
+// changes is a page of the change stream, in its one order. A cursor never expires, because a position is a version: if a newer
+// change of the same user has replaced a change, the reader gets the newer one later. The server keeps no reader's position, so
+// any number of readers can follow the stream.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
 	found = found[:min(size, len(found))]
-	// What is new in a change depends on how far the reader had everything: see Position.
+	// FullTo, up to which the reader had everything, decides what is new in a change: see stream.Position.
 	for _, change := range found {
 		part.List = append(part.List, changeShown(change, position.FullTo))
 	}
@@ -40,10 +40,10 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	return part, nil
 }
 
-// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as
-// two. The second is up to where the reader had everything when it began to page: what is newer is a change for it, and may
-// alert. Both numbers are needed only while a reader is behind: when it has caught up they are equal, and the cursor is short
-// again.
+// changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
+// The second is the version up to which the reader had everything when it began to page: anything newer is a change for the
+// reader, and may alert. Two cursors are needed only while a reader is behind. When it has caught up, both versions are equal,
+// and one cursor is enough again.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
 	if position.FullTo != position.ReadTo {
@@ -52,8 +52,8 @@ func changePositionText(position stream.Position) string {
 	return text
 }
 
-// parseChangePosition reads the output of changePositionText, nil as the start. The cursors are of no user, hence 0. A reader
-// cannot have had more than it has read, hence the comparison.
+// parseChangePosition reads the output of changePositionText; nil is the start. The cursors belong to no user, so they are parsed
+// for user 0. FullTo cannot be greater than ReadTo, because a reader cannot have more than it has read.
 func parseChangePosition(text *string) (position stream.Position, err error) {
 	if text == nil {
 		return position, nil
@@ -72,9 +72,9 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// changeShown is a change as the API shows it to a reader who has all changes up to a version. Counts of 0 are shown only if
-// they are news. A source at 0 that is news tells an application to remove a number; all the other zeros of a user would only
-// make the answer long.
+// changeShown is a change as the API shows it to a reader who has all changes up to a version. A count of 0 is shown only if it
+// changed after that version: it tells an application to remove a number. All the other zeros of a user would only make the
+// answer long.
 func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{

@@ -13,8 +13,8 @@ import (
 	"tidings/services/chat"
 )
 
-// The kinds and forms of the cursors of conversations; those of cursorKind and of other lists have other numbers, so that no
-// cursor is taken for one of another list.
+// The kinds of the cursors of conversations, each with its form. Their numbers differ from those of cursorKind and of other
+// lists, so that no cursor is taken for one of another list.
 const (
 	conversationCursor = 16 + iota
 	messageCursor
@@ -39,22 +39,22 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	of, at = binary.BigEndian.Uint64(bytes[1:]), binary.BigEndian.Uint64(bytes[9:])
-	// Beyond them a driver would fail, and the client would get INTERNAL for a text that it made up.
+	// Beyond these bounds an SQL driver would fail, and the client would get INTERNAL for a text that it made up.
 	if of > math.MaxInt64 || at > math.MaxInt64 {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	return of, at, nil
 }
 
-// talkText prints a position in a viewer's list of conversations: the viewer, and then as placeText. The list is in the order
-// of the last messages. Two conversations of one microsecond are told apart by their IDs, so a page neither skips nor repeats
+// talkText prints a position in a viewer's list of conversations: the viewer, followed by the output of placeText. The list is in
+// the order of the last messages. Two conversations of one microsecond differ by their IDs, so a page neither skips nor repeats
 // one.
 func talkText(viewer services.UserID, state chat.State) string {
 	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + place
 }
 
-// parseTalk reads the output of talkText, if it is of this viewer.
+// parseTalk reads the output of talkText for this viewer. The position of another viewer is INVALID.
 func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
@@ -88,12 +88,11 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 }
 
 // graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are
-// omitted. The caller has checked that the viewer is a member. Everything is asked of the loader, which has it already if a
-// list has read ahead. Pages, last messages, IDs and payloads all come here, so a message looks the same wherever it is
-// shown.
+// omitted. The caller has checked that the viewer is a member. All reads go through the loader, which already has the data if a
+// list has read ahead. Pages, last messages, IDs and payloads all come here, so a message looks the same wherever it is shown.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
-	// Who is in the messages is known only when they are read, and the people are then read at once.
+	// The users in the messages are known only after the messages are read. Then all of them are read at once.
 	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
 	if err != nil {
 		return nil, err
@@ -132,8 +131,8 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 	return list, nil
 }
 
-// graphConversation is a conversation by its state alone. The counts are those of the member, before the display policy.
-// Unread does not come from the badge document: count and list are of one read of SQL, so they cannot part.
+// graphConversation makes a conversation from its state alone. The counts are those of the member, before the display policy.
+// Unread does not come from the badge document: the count and the list come from one read of SQL, so they cannot differ.
 func graphConversation(state chat.State) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
@@ -146,8 +145,8 @@ func graphConversation(state chat.State) graph.Conversation {
 	return c
 }
 
-// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, such as after quitting. It reads
-// the facts, which have the commit.
+// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, for example after quitConversation. It
+// reads the facts, which contain the commit.
 func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
 	state, err := r.Chat.One(ctx, viewer.Number, id)
 	if err != nil {
@@ -156,8 +155,8 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	return graphConversation(state), nil
 }
 
-// message reads the message of an operation for its payload. It asks for the viewer's own right to see it, like any read.
-// Mentions and recalls change it, so it is read again and not made from the input.
+// message reads the message of an operation for its payload. It checks the viewer's own right to see it, like any read. It is
+// read again and not made from the input, because mentions and recalls change it.
 func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
@@ -188,15 +187,15 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	return r.conversationPayload(ctx, done, done.call.conversation), nil
 }
 
-// conversationPayload is the payload of an operation in a conversation. What cannot be read after the commit is null. After
-// quitting the conversation is null and the badges have what is left.
+// conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null.
+// After quitConversation the conversation is null, and the badges count those that are left.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}
 }
 
-// device is the name of the device that sent the request. All devices without a name count as one. It is part of the token's
-// request and not of the token: one user has several.
+// device is the name of the device that sent the request. All devices without a name count as one. The name comes with the
+// request and not with the token, because one user has several devices.
 func device(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"tidings/services/chat"
 )
 
-// watchConversation turns the changes of a conversation into events of a subscription. The badges come with it, because each
-// message changes both. The events have no differences: a client that missed one has everything from the next.
+// watchConversation turns the changes of a conversation into events of a subscription. An event has the badges too, because each
+// message changes both. It has the whole state and no differences: a client that missed one event has everything from the next.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A viewer who is not a member gets the error before anything is opened.

@@ -9,20 +9,20 @@ import (
 )
 
 // A selection of plain fields of a loaded value does not need the machinery of execution for fields that fail, wait or run in
-// parallel. It is compiled once for each document, into a function that appends JSON. Whatever is not plain is not compiled,
-// and the executor does it: nothing here has to know all of GraphQL, only to notice what it does not know.
+// parallel. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
+// compiled, and the executor answers it. So this code need not know all of GraphQL: it only has to notice what it does not know.
 
 // writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines. It must not keep value
 // or anything in it: the caller writes the next item into the same memory.
 type writer[T any] func(to []byte, value *T) []byte
 
-// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so
-// that what it finds out about the selection costs a request nothing.
+// member makes the writer of one field, given its selection; nil if it cannot be compiled. It runs once for a document, so that a
+// request need not examine the selection.
 type member[T any] func(selected ast.SelectionSet) writer[T]
 
-// object is the compiler of a type of the schema: a member for each field. A field that is missing is not hot; a test
-// compares the answers of both ways for every field. A type that contains itself, as a post its parent, cannot be a member:
-// Go refuses the cycle of initialisation.
+// object is the compiler of a type of the schema: a member for each field. The executor answers selections of a field without a
+// member; a test compares the answers of both ways for every field. A type that contains itself, as a post contains its parent,
+// cannot be a member: Go refuses the cycle of initialisation.
 type object[T any] struct {
 	name    string
 	members map[string]member[T]
@@ -100,8 +100,8 @@ func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// field makes the writer of one field; nil if it has arguments, or is none of the members. Arguments are refused, because a
-// writer has no variables: a field that takes one is read by a part, which does.
+// field makes the writer of one field; nil if the field has arguments or no member. A field with arguments is refused, because a
+// writer does not get the variables. Only a part does.
 func (o object[T]) field(field *ast.Field) writer[T] {
 	switch {
 	case len(field.Arguments) > 0:

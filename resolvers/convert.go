@@ -15,9 +15,9 @@ func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
 
-// graphPost is one of several posts that are shown together. A field that is requested of one of them is read for all.
-// together must be the same slice for all of them: the loader reads the counts of all its posts when the first is asked for
-// its own.
+// graphPost is one of several posts that are shown together. When a field of one of them is requested, it is read for all.
+// together must be the same slice for all of them: the loader reads the counts of all its posts when the counts of the first are
+// requested.
 func graphPost(post services.Post, author services.User, together []services.Post) graph.Post {
 	// The time of publication is in the ID and needs no column of its own.
 	shown := graph.Post{

@@ -1,12 +1,12 @@
 package resolvers
 
-// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the
-// server's time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of
-// the lists around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads
-// them for a whole page. A weight is for the read of the field itself; what is below it costs on its own. About 20 is for
-// what Redis or a node cache has, 30 to 50 for a statement of SQL, and 200 or more for several statements, which nobody
-// should repeat under aliases. An operation above --query-cost (30,000 by default) is refused, and a query pays its cost from
-// READS. The schema has tests for both directions: a weight must name a field, and a list with a size must have a weight.
+// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
+// time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
+// around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a
+// whole page. A weight is for the read of the field itself; the fields below it have costs of their own. A read of Redis or a
+// node cache is about 20, one statement of SQL 30 to 50, and several statements 200 or more, because nobody should repeat them
+// under aliases. An operation above --query-cost (30,000 by default) is refused, and a query pays its cost from READS. The schema
+// has tests for both directions: a weight must name a field, and a list with a size must have a weight.
 var Weights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user
@@ -93,6 +93,6 @@ var Weights = map[string]int{
 	"Subscription.conversationsChanged": 50,
 }
 
-// Pages are the most items of a page of a field, where that is not 100. The cost of a field is computed with at most so many
-// items, so its resolver must refuse more: a client would get them for nothing.
+// Pages are the maximum page sizes of the fields for which it is not 100. The cost of a field is computed for at most that many
+// items, so its resolver must refuse a larger page: the client would not pay for the rest.
 var Pages = map[string]int{"Admin.export": maxExport}

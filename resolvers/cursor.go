@@ -10,8 +10,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// The bounds of first. A page of 20 is about a screen. 100 is also what transport takes for the largest page when it computes
-// a cost; export is the exception, see Pages.
+// The bounds of first. A page of 20 is about a screen. 100 is also the largest page that transport assumes when it computes a
+// cost; export is the exception, see Pages.
 const (
 	defaultFirst = 20
 	maxFirst     = 100
@@ -23,9 +23,9 @@ const (
 )
 
 // cursorKind identifies the list that a cursor belongs to, and the cursor's form. Clients keep cursors, so a number is never
-// given to another list. The numbers from 16 on that are missing here are those of longer cursors: conversations (16 to 18),
-// posts (19 and 20), lists of a user (40 to 43). All kinds are different, so that a cursor of one list is never read as one
-// of another.
+// reused for another list. The numbers from 16 on that are missing here are those of longer cursors: conversations (16 to 18),
+// posts (19 and 20), lists of a user (40 to 43). All kinds are different, so that a cursor of one list is never read as one of
+// another.
 type cursorKind byte
 
 const (
@@ -95,8 +95,8 @@ func sizeUpTo(first *int, otherwise, most int) (int, error) {
 	return *first, nil
 }
 
-// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret. With the viewer in it, a
-// cursor that was shared by a link does not show a stranger's position as one's own.
+// text prints a position in a viewer's own list: kind, viewer, position. It contains no secret. It contains the viewer, so that a
+// cursor shared by a link is not taken for a position in another viewer's list.
 func (k cursorKind) text(viewer services.UserID, place uint64) string {
 	return string(k.append(nil, viewer, place))
 }
@@ -111,9 +111,9 @@ func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []by
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads the output of text. field names the argument in the error. Strict decoding makes one position one text. Three
-// checks stand between a stranger's text and a statement: the kind, the owner, and the range. Another user's cursor has an
-// error of its own, because it comes from a shared link and not from a mistake of the client.
+// parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position.
+// Three checks come before a text from a client reaches a statement: the kind, the owner, and the range. Another user's cursor
+// has an error of its own, because it comes from a shared link and not from a mistake of the client.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -123,20 +123,20 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
 	place := binary.BigEndian.Uint64(bytes[5:])
-	// Beyond it are no positions, and SQL has no such numbers.
+	// No position is greater, and SQL has no such numbers.
 	if place > uint64(services.MaxPostID) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	return place, nil
 }
 
-// hostCursors is the number in cursors of the first category of the host application: its ID follows. Below are Tidings' own,
-// by their place in services.Categories. 2^16 leaves room for more of Tidings' own than there will ever be.
+// hostCursors is added to the ID of a category of the host application to make its number in cursors. The numbers below it are
+// Tidings' own categories, by their index in services.Categories. 2^16 leaves room for more of them than there will ever be.
 const hostCursors = 1 << 16
 
 // notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
-// another cursor. Three parts are needed, because groups of one moment are told apart by category and subject. The category
-// is a number and no name, so that the cursor has a fixed length and does not tell names.
+// another cursor. Three parts are needed, because groups of one moment differ by category and subject. The category is a number
+// and not a name, so that the cursor has a fixed length and does not reveal names.
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
@@ -145,9 +145,9 @@ func (r *Resolver) notificationPositionText(viewer services.UserID, position not
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
 
-// parseNotificationPosition reads the output of notificationPositionText. A category of the application that was removed
-// makes the cursor INVALID: there is no such place any more. The first half is checked against the viewer; the second half
-// has the category where the viewer would be.
+// parseNotificationPosition reads the output of notificationPositionText. If the application has removed the category, the cursor
+// is INVALID, because the position no longer exists. The first half is checked against the viewer; the second half has the
+// category in the place of the viewer.
 func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
 	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
@@ -155,7 +155,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		return position, err
 	}
 	position.At = time.UnixMicro(int64(at)).UTC()
-	// parse compares the category like a viewer, so each is tried. Both lists are short.
+	// parse compares a viewer, here the category, so each category is tried. Both lists are short.
 	for i, category := range services.Categories {
 		if subject, err := notificationCursor.parse("after", services.UserID(i), text[middle:]); err == nil {
 			position.Category, position.Subject = category, services.PostID(subject)
@@ -181,9 +181,9 @@ func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
 	return services.PostID(place), err
 }
 
-// newerOf is the position of newerThan, which excludes the other two arguments. given is false without it. The post itself
-// need not exist. A client sends the newest post that it has, which its author may have deleted since: a missing post must
-// not make the client reload its whole list.
+// newerOf is the position of newerThan, which cannot be combined with the other two arguments. given is false without it. The
+// post itself need not exist. A client sends the newest post that it has, and the author may have deleted that post since: a
+// missing post must not make the client reload its whole list.
 func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
@@ -197,8 +197,8 @@ func newerOf(after, lastID, newerThan *string) (place services.PostID, given boo
 	return place, true, err
 }
 
-// startOf is the position below which a page starts: the newest without after and lastId, which exclude each other. lastId is
-// for clients that keep posts and no cursors.
+// startOf is the position below which a page starts: that of after or lastId, which exclude each other, or the newest without
+// both. lastId is for clients that keep posts and no cursors.
 func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:

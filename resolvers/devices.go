@@ -11,8 +11,8 @@ import (
 
 type devicesKey struct{}
 
-// devicesOf are the viewer's devices, which all fields of a response share. They have no secret: the keys of a subscription
-// are never read back. The payload of a registration reads them again, because Forget has dropped what was shared.
+// devicesOf are the viewer's devices, which all fields of a response share. They contain no secret: the keys of a subscription
+// are never read back. The payload of a registration reads them again, because Forget has dropped the shared list.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.Shared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.
@@ -54,9 +54,9 @@ func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*ser
 	return *badges, &shown
 }
 
-// registerDevice registers the browser that calls, or changes its registration. The same endpoint of another user becomes
-// this viewer's. It is no entry of operations: a subscription of a browser belongs to whoever holds its keys, so the
-// application cannot register one for a user. A browser that repeats it changes nothing.
+// registerDevice registers the browser that calls, or changes its registration. An endpoint that another user registered becomes
+// this viewer's. It is not in the table operations, because the application cannot register a browser for a user: a subscription
+// belongs to the holder of its keys. A browser that repeats the call changes nothing.
 func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
 	payload := &graph.RegisterDevicePayload{Changed: done.Changed}
 	if list := ifRead[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
-		// The device is shown as it is stored, with what the registration did not name.
+		// The device is shown as it is stored, with the fields that the registration left out.
 		for _, d := range *list {
 			if d.ID == done.ID {
 				payload.Device = &d
@@ -84,14 +84,14 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	return payload, nil
 }
 
-// unregisterDevice ends a registration, by its ID or by the endpoint, which is what a page knows of itself. One that is gone
-// is no error. Another user's device is not found, by either name.
+// unregisterDevice ends a registration, by the device's ID or by the endpoint, which is all that a page knows of its own device.
+// It is no error if the registration is already gone. Another user's device is not found, by either of them.
 func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterDeviceInput) (*graph.UnregisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Both at once could name two devices, and neither would name none.
+	// With both, the input could name two devices; with neither, it would name none.
 	if (input.ID == nil) == (input.Endpoint == nil) {
 		return nil, services.Errorf(services.Invalid, "input: one of id and endpoint is required, and not both")
 	}
@@ -123,7 +123,7 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
 		OldestUnsentAt: orNever(c.Oldest), LastError: orNull(c.Error),
 	}
-	// The node that sends now; nobody does while Web Push is off or the node has just died.
+	// The node that sends now. There is none while Web Push is off, or when the node has just died.
 	if c.Sends {
 		shown.Node = orNull(c.Node)
 	}

@@ -8,9 +8,9 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated
-// safely. The answer has the name of the erasure, by which an operator asks for its end when the user's ID names nobody any
-// more.
+// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated safely.
+// The answer has the name of the erasure. An operator uses it to ask whether the erasure is done, because the user's ID then no
+// longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
@@ -25,7 +25,8 @@ func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*
 	})
 }
 
-// erasure is an erasure by its name; nil if there is none. The name holds nothing of the user, so it may be kept in a ticket.
+// erasure is an erasure by its name; nil if there is none. The name contains nothing about the user, so it may be kept in a
+// ticket.
 func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, error) {
 	found, known, err := r.Erasures.ByName(ctx, name)
 	if err != nil || !known {

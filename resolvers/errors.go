@@ -72,17 +72,17 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	}
 	known, isKnown := errors.AsType[*services.Error](err)
 	switch {
-	// An error that a service has made for people. It may be wrapped, so its type is looked for and not its place.
-	// Its cause is for the log only: an engine that did not answer, for instance.
+	// An error that a service has made for people. It may be wrapped, so the whole chain is searched for it. Its cause is for the
+	// log only: an engine that did not answer, for instance.
 	case isKnown:
 		if known.Cause != nil {
 			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
-	// The operation's time is over, wherever it was. The client may repeat the request: under an idempotency key a mutation
+	// The operation ran out of time, at whatever step. The client may repeat the request: under an idempotency key a mutation
 	// that was committed all the same has no second effect.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
-	// An error of the parser, a validation or a scalar. One that wraps another is judged by that.
+	// An error of the parser, a validation or a scalar. For an error that wraps another, the wrapped one decides.
 	case isLanguage && language.Unwrap() == nil:
 		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {

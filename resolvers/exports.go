@@ -11,9 +11,8 @@ import (
 
 const defaultExport = 100 // lines
 
-// export is a page of everything that SQL holds of a user. It is an act of the operator: whoever reads all of a person is
-// recorded, with each page, because a cursor can begin anywhere. The target answers the user who asks who has read their
-// data.
+// export is a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
+// because a cursor can begin anywhere. When a user asks who has read their data, the targets of the acts tell.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
 	if after != nil {
@@ -41,8 +40,8 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	})
 }
 
-// exportPage reads the lines behind a position. Each page is read on its own, so a fact that changes between two pages is in
-// the state of its page. A line that is there throughout is on exactly one page: see package export.
+// exportPage reads the lines after a position. Each page is read on its own, so a fact that changes between two pages is in the
+// state of its page. A line that exists during the whole export is on exactly one page: see package export.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {
@@ -50,7 +49,7 @@ func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size in
 	}
 	// A page may end within a kind of lines, and the next one goes on in the same kind.
 	lines, more, err := r.Exports.Page(ctx, user, position, size)
-	// The position is opaque here: the kinds of lines say whether it is one of theirs.
+	// The position is opaque here: only the kinds of lines can tell whether it is valid.
 	if after != nil && services.CodeOf(err) == services.Invalid {
 		return nil, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*after), exportCursor)
 	}

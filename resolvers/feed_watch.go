@@ -11,8 +11,8 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and
-// newerOf. first is a pointer, because beside last only one that the client has given is wrong.
+// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and newerOf.
+// first is a pointer, because with last it is an error only if the client has given it.
 type feedAsk struct {
 	first                    *int
 	after, lastID, newerThan *string
@@ -59,7 +59,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// What a client lacks above its newest post, the oldest first.
+	// The posts above the newest post that the client has, the oldest first.
 	if given {
 		return r.Feed.Newer(ctx, viewer, than, size)
 	}
@@ -67,7 +67,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// A post must have existed, where a cursor is only a position. A deleted one keeps its place.
+	// lastId must name a post that existed; a cursor is only a position. A deleted post keeps its position.
 	if lastID != nil {
 		return r.Feed.PageBelow(ctx, viewer, before, size)
 	}
@@ -106,8 +106,8 @@ func versionOf(since *string) (string, error) {
 	return *since, services.CheckVersion("since", *since)
 }
 
-// watchHomeFeed turns the changes of a viewer's badges into events about their feed. The feed has no notifications of its own:
-// every change of it changes its count, and so the version of the badges.
+// watchHomeFeed turns the changes of a viewer's badges into events about their feed. The feed needs no signal of its own: every
+// change of the feed changes its count, and so the version of the badges.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	badges, err := r.Hub.Watch(ctx, viewer.Number, since)

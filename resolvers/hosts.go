@@ -12,11 +12,11 @@ import (
 	"tidings/services"
 )
 
-// The bound of a page, because each user costs what a badge costs.
+// maxUsers bounds the keys of one field, because each user costs as much as their badges.
 const maxUsers = 100
 
-// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an
-// operation ask for are read together. It is no visit: nobody becomes active by it. It is for a notification that the
+// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an operation
+// ask for are read together. It does not count as a visit: no user becomes active by it. It is for notifications that the
 // application sends itself, or for its own audit of a number.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
@@ -74,14 +74,14 @@ func allUserKeys(ctx context.Context) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// readUsers reads users by their keys, with their badges. One user whose badges cannot be read fails all: the application
-// would take a missing one for no user. A key that no user has is not created, unlike in ingest: to ask is not to name.
+// readUsers reads users by their keys, with their badges. One user whose badges cannot be read fails all: the application would
+// take a missing user for one that does not exist. Unlike ingest, it creates no user for an unknown key.
 func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*graph.UserBadges, error) {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	// The order is that of a map, which is the same for badges and numbers below.
+	// The order of numbers is arbitrary; badges below has the same one.
 	numbers := slices.Collect(maps.Values(known))
 	people, err := dataloader.From(ctx).Users(ctx, numbers)
 	if err != nil {

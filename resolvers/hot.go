@@ -19,24 +19,24 @@ import (
 // to the schema. If a compiled operation fails, it goes to the schema too, so that every error is made in one place. The
 // answers are the same, byte for byte.
 //
-// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection by the objects
-// of hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the
-// answer to one buffer. Operations that are not hot are remembered too, as a plan of nil. It exists for its speed: for a page
-// of badges the executor's fields, contexts and goroutines take more time than the read. Whoever adds a field to a compiled
-// type adds its member, or the operations that select it go the slow way.
+// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection by the objects of
+// hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer to
+// one buffer. Operations that are not hot are remembered too, as a plan of nil. Hot exists for speed: for a page of badges the
+// executor's fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a
+// member, or the executor answers the operations that select it.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
 
-// It wraps the schema, so whatever is not answered here is answered there, and the transport sees one schema.
+// hot wraps the schema: the schema answers what hot does not, and the transport sees one schema.
 type hot struct {
 	graphql.ExecutableSchema
 	r *Resolver
 
 	mu sync.RWMutex
-	// Guarded by mu. A plan of nil is kept too, so that an operation that is not hot is looked at once.
-	// The transport bounds the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and
-	// nothing in a plan points to the operation.
+	// Guarded by mu. A plan of nil is kept too, so that an operation that is not hot is examined only once. The transport bounds
+	// the bytes of parsed documents. A plan is freed with its document: the key holds it weakly, and nothing in a plan points to
+	// the operation.
 	plans map[weak.Pointer[ast.OperationDefinition]]*plan
 }
 
@@ -48,11 +48,11 @@ type plan struct {
 	field         *ast.Field // of a subscription: its one field
 }
 
-// part is one field of the viewer. Its key has the comma's place before it and the colon behind it. write is called after
-// read has succeeded, and never without it.
+// part is one field of the viewer. Its key is that of the answer, with the colon. write is called only after read, if there is
+// one, has succeeded.
 type part struct {
 	joint jointKind // how it is read for several viewers at once
-	first int       // lines of a page that is read jointly
+	first int       // the size of a page that is read jointly
 	key   []byte
 	write writer[content]
 	// read reads the content of the part; nil if there is nothing to read.
@@ -92,7 +92,7 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	switch {
 	case plan == nil:
 	case plan.field != nil:
-		// Refused here, it is refused once more by the schema, with its error.
+		// If subscribe refuses it, the schema refuses it again, and makes the error.
 		if handler := h.subscribe(ctx, operation, plan); handler != nil {
 			return handler
 		}
@@ -102,8 +102,8 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	return h.ExecutableSchema.Exec(ctx)
 }
 
-// plan returns the plan of an operation, and makes it at the first use. Two requests may make it at the same time; the first
-// one stays. The key is the operation as the transport's memory of documents has it, so a document that was parsed twice has
+// plan returns the plan of an operation, and makes it at the first use. Two requests may make it at the same time; the first one
+// stays. The key is the pointer to the operation in the transport's memory of documents, so a document that was parsed twice has
 // two plans.
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	key := weak.Make(operation)
@@ -113,7 +113,7 @@ func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	if ok {
 		return known
 	}
-	// Without the lock: to compile takes longer than to look up, and others need not wait.
+	// Without the lock, because compiling takes longer than a look-up, and other requests need not wait.
 	made := planOf(operation)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func planOf(operation *ast.OperationDefinition) *plan {
 		}
 	case operation.Operation == ast.Query && field.Name == "viewer":
 		return viewerPlan(field)
-	// What load balancers and clients ask to see whether the server answers.
+	// Load balancers and clients send this query to see whether the server answers.
 	case operation.Operation == ast.Query && field.Name == "__typename":
 		return &plan{before: append(appendKey([]byte{'{'}, field), `"Query"`...), after: []byte{'}'}}
 	}
@@ -161,7 +161,7 @@ func planOf(operation *ast.OperationDefinition) *plan {
 }
 
 // viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled. An alias of the viewer or of a part
-// is a key of the answer and nothing else.
+// changes only a key of the answer.
 func viewerPlan(viewer *ast.Field) *plan {
 	fields, plain := plainFields("Viewer", viewer.SelectionSet)
 	if !plain {
@@ -184,8 +184,8 @@ func viewerPlan(viewer *ast.Field) *plan {
 	return p
 }
 
-// response is the whole answer, in a buffer that need not grow. A buffer that grows is copied each time, and a page of a feed
-// would grow several times.
+// response is the whole answer, in a buffer that need not grow. Each growth copies the buffer, and a page of a feed would make it
+// grow several times.
 func (p *plan) response(contents []content) *graphql.Response {
 	size := 512
 	for i := range contents {
@@ -206,11 +206,11 @@ func (p *plan) append(to []byte, contents []content) []byte {
 	return append(to, p.after...)
 }
 
-// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is
-// for queries without variables: see transport.QuickSchema. It does what Exec does, and makes the loader that Around makes
-// there. It must do everything that lies between the transport and Exec for such an operation; the front has checked the
-// token, the limits and the document. Without ok, nothing has been answered and the caller takes the slow way, where the
-// error is made.
+// Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
+// queries without variables: see transport.QuickSchema. The function does what Exec does, and everything that lies between the
+// transport and Exec for such an operation, such as making the loader that Around makes there. The front has checked the token,
+// the limits and the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the
+// error.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -232,9 +232,9 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 	}
 }
 
-// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip. The
-// viewer's ID and type need no read. An error of one part fails all: the executor then answers anew, with every error in its
-// place. The viewer is given and not read from the context, because every part would look it up again.
+// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip. The viewer's
+// ID and type need no read. An error of one part fails all: the executor then answers anew, with every error in its place. The
+// viewer is a parameter, because otherwise every part would look it up in the context again.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -244,7 +244,7 @@ func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, vari
 			reading, last = reading+1, i
 		}
 	}
-	// One part needs no goroutine. Without any, last is 0, and attempt returns at once.
+	// One part needs no goroutine. If no part has a read, last is 0, and attempt returns at once.
 	if reading <= 1 {
 		return contents, p.parts[last].attempt(ctx, r, viewer, variables, &contents[last])
 	}

@@ -36,11 +36,11 @@ func badgesPart(field *ast.Field) *part {
 	}
 }
 
-// The types of the badges, each with all its fields. The names of the fields are the schema's; a test compares every answer
-// with that of the executor, so that a field which is written in another way is found.
+// The types of the badges, each with all its fields. The names of the fields are the schema's; a test compares every answer with
+// that of the executor, so that a field which is written differently is found.
 var (
 	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
-		// Without any trust in a count its number is null, as the schema says: 0 would be a promise.
+		// The value of an UNKNOWN count is null, as the schema says: 0 would be a statement.
 		"value": leaf(func(to []byte, c *services.Count) []byte {
 			if c.Precision == services.Unknown {
 				return append(to, "null"...)
@@ -53,7 +53,8 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
-	// Counts that have left the badge because of their age. They have no precision: they are of the same read as the counts.
+	// Counts that have left the badge because of their age. They have no precision of their own, because one read gives them and
+	// the counts.
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
 		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
@@ -62,7 +63,8 @@ var (
 		"reminder": leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Reminder), 10) }),
 	}}
 
-	// One category in the list of all of them, also those of the host application, whose names the schema does not know.
+	// One category in the list of all of them. The list includes those of the host application, whose names the schema does not
+	// know.
 	categoryObject = object[services.CategoryCount]{"CategoryCount", map[string]member[services.CategoryCount]{
 		"category": leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, string(c.Category)) }),
 		"name":     leaf(func(to []byte, c *services.CategoryCount) []byte { return appendText(to, c.Name) }),
@@ -109,7 +111,7 @@ var (
 		"lit":  leaf(func(to []byte, d *services.Dot) []byte { return strconv.AppendBool(to, d.Lit) }),
 	}}
 
-	// Members beside withCountFields are those of sources with more than one count.
+	// withCountFields adds the sources with a single count; sources with several have members here.
 	badgesObject = object[shownBadges]{"Badges", withCountFields(map[string]member[shownBadges]{
 		"id":            leaf(func(to []byte, b *shownBadges) []byte { return appendID(to, services.BadgesType, b.key) }),
 		"version":       leaf(func(to []byte, b *shownBadges) []byte { return appendText(to, b.Version) }),
@@ -122,8 +124,8 @@ var (
 	})}
 )
 
-// withCountFields adds the sources that are one count each, so that a new one needs no line here. The addition is made before
-// the object is compiled for the first time, while the package is initialised.
+// withCountFields adds the members of the sources with a single count, so that a new such source needs no line here. It runs
+// while the package is initialised, before the object is compiled for the first time.
 func withCountFields(members map[string]member[shownBadges]) map[string]member[shownBadges] {
 	for _, field := range services.CountFields {
 		members[field.Name] = within(func(b *shownBadges) *services.Count { return field.Of(b.Badges) }, countObject)

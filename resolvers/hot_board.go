@@ -13,9 +13,9 @@ import (
 	"tidings/services/live"
 )
 
-// shownBoard is a page of a live board with the time of its reading, by which shows are late. The maps are filled by read,
-// and only those that the selection needs. A show that is missing in a map has the zero value, which is written as null,
-// false or no relation.
+// shownBoard is a page of a live board with the time at which it was read: that time decides whether a show is late. read fills
+// only the maps that the selection needs. A show that is missing in a map has the zero value, which is written as null, false or
+// no relation.
 type shownBoard struct {
 	live.Board
 	at        time.Time
@@ -63,8 +63,8 @@ func liveBoardPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.board) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
-			// Arguments are read as the executor does; the first wrong one leaves the request to it. Each is nil if it is
-			// absent or null.
+			// Arguments are read as the executor reads them; with a wrong one the request is left to the executor. Each is nil if
+			// it is absent or null.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -82,12 +82,12 @@ func liveBoardPart(field *ast.Field) *part {
 			if err != nil {
 				return err
 			}
-			// Once for the page, so that two shows with one plan are late together.
+			// The time is read once for the page, so that two shows planned for one time become late together.
 			c.board.at = r.Clock.Now()
 			if c.board.Board, err = r.liveBoard(ctx, viewer.Number, first, after, sessionID, lastID); err != nil {
 				return err
 			}
-			// What belongs to the shows: one read for all of them, and only if a field shows it. Most shows have no labels.
+			// The labels of all shows are one read, and only if a field shows them. Most shows have no labels.
 			if labelled {
 				if c.board.labels, err = labelsOf(ctx, r, c.board.Items, func(item *live.Item) services.Object { return showObjectOf(item.Show.ID) }); err != nil {
 					return err
@@ -117,8 +117,8 @@ func appendShowID(to []byte, id services.PostID) []byte {
 	return appendID(to, services.ShowType, id.String())
 }
 
-// cursorOf writes the cursor of the item at an index; null if there is none. The first and the last of an empty page are
-// none.
+// cursorOf writes the cursor of the item at an index; null if there is no such item, as for the first and the last of an empty
+// page.
 func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	if i < 0 || i >= len(b.Items) {
 		return append(to, "null"...)
@@ -159,7 +159,7 @@ var (
 		"title":     leaf(func(to []byte, s *shownShow) []byte { return appendText(to, s.Show.Title) }),
 		"coverUrl":  leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.CoverURL) }),
 		"replayUrl": leaf(func(to []byte, s *shownShow) []byte { return appendTextOrNull(to, s.Show.ReplayURL) }),
-		// In a node, the show as it is now; in an edge, as the session has it.
+		// A node has the show as it is now; an edge has it as the session froze it.
 		"status":    leaf(func(to []byte, s *shownShow) []byte { return appendText(to, string(s.Show.Status)) }),
 		"plannedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.PlannedAt) }),
 		"startedAt": leaf(func(to []byte, s *shownShow) []byte { return graph.AppendTime(to, s.Show.StartedAt) }),
@@ -173,7 +173,7 @@ var (
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 
-	// What the session froze. A client sorts and labels by the edge, so that a show keeps its line while it goes live.
+	// The edge has what the session froze. A client sorts and labels by the edge, so that a show keeps its row when it goes live.
 	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
@@ -188,7 +188,7 @@ var (
 	// The schema has one PageInfo. It is compiled once for each kind of page, because each reads another value.
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
-		// A board is read from its top, as in the executor's page.
+		// A board is paged downwards only; the executor's page has false too.
 		"hasPreviousPage": leaf(func(to []byte, _ *shownBoard) []byte { return append(to, "false"...) }),
 		"startCursor":     leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, 0) }),
 		"endCursor":       leaf(func(to []byte, b *shownBoard) []byte { return cursorOf(to, b, len(b.Items)-1) }),

@@ -16,7 +16,7 @@ import (
 // by one goroutine, so it needs no lock.
 type shownPage struct {
 	feed.Page
-	// What is nil was not asked for, and its zero value is never written.
+	// A map that is nil was not requested, and its zero values are never written.
 	viewer      services.UserID
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
 	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
@@ -34,8 +34,8 @@ func (p *shownPage) size() int {
 	return size
 }
 
-// shownEdge is a post in its place in a feed: the edge and the node in one. It lives for one entry: see eachItem. Its zero
-// parts are those that the selection does not show.
+// shownEdge is a post in its place in a feed: the edge and the node in one. It lives for one entry: see eachItem. The parts that
+// the selection does not show are zero.
 type shownEdge struct {
 	*feed.Item
 	viewer     services.UserID
@@ -66,7 +66,7 @@ func homeFeedPart(field *ast.Field) *part {
 		key:   appendKey(nil, field),
 		write: func(to []byte, c *content) []byte { return write(to, &c.page) },
 		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *content) error {
-			// Arguments are read as the executor does; the first wrong one leaves the request to it.
+			// Arguments are read as the executor reads them; with a wrong one the request is left to the executor.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
 			if err != nil {
@@ -97,8 +97,8 @@ func homeFeedPart(field *ast.Field) *part {
 			if c.page.Page, err = r.homeFeed(ctx, viewer.Number, feedAsk{first, after, lastID, newerThan, last, before}.asked(field, variables)); err != nil {
 				return err
 			}
-			// What belongs to the posts and their authors: one read for all of them, and only if a field shows it. Counts of
-			// likes and comments, with the viewer's own like. Every post of the page is in the answer.
+			// Counts, labels and relations are one read each for the whole page, and only if a field shows them. The counts are
+			// of likes and comments, with the viewer's own like. The result has every post of the page.
 			if engaged {
 				ids := make([]services.PostID, len(c.page.Items))
 				for i := range c.page.Items {
@@ -173,7 +173,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 	}
 }
 
-// The types of a home feed. The lists of a post and its parent are not compiled: they wait for reads of their own.
+// The types of a home feed. The lists of a post and its parent are not compiled, because they need reads of their own.
 var (
 	// The order of the members means nothing: an answer is in the order of its document.
 	postMembers = object[shownEdge]{"Post", map[string]member[shownEdge]{
@@ -188,7 +188,7 @@ var (
 			return appendPostID(to, i.Post.Parent)
 		}),
 		"publishedAt": leaf(func(to []byte, i *shownEdge) []byte { return graph.AppendTime(to, i.Post.ID.Time()) }),
-		// Time says when a post was published, and a post that was never edited has a zero time here.
+		// A post that was never edited has the zero time, which is shown as null.
 		"editedAt": leaf(func(to []byte, i *shownEdge) []byte {
 			if i.Post.EditedAt.IsZero() {
 				return append(to, "null"...)
@@ -204,7 +204,7 @@ var (
 		"commentCount":   leaf(func(to []byte, i *shownEdge) []byte { return strconv.AppendInt(to, int64(i.engagement.Comments), 10) }),
 	}}
 
-	// The cursor is of the post's own position, also in a page that ends below it.
+	// The cursor is the post's own position, even if the page ends further below.
 	edgeObject = object[shownEdge]{"PostEdge", map[string]member[shownEdge]{
 		"cursor": leaf(func(to []byte, e *shownEdge) []byte { return appendFeedCursor(to, e.viewer, e.Post.ID) }),
 		// The edge and the post are one value, so this costs nothing.
@@ -236,7 +236,7 @@ var (
 		"edges":    eachItem(edgeObject.compile),
 		"nodes":    eachItem(postMembers.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
-		// It is what clients without cursors page by: the same position as the end cursor.
+		// Clients without cursors page by it: it is the same position as the end cursor.
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

@@ -25,17 +25,17 @@ type jointRequest = struct {
 type jointKind uint8
 
 const (
-	jointNot    jointKind = iota // each viewer's by itself
+	jointNot    jointKind = iota // read for each viewer separately
 	jointBadges                  // badges
 	jointFeed                    // the top of home feeds
 	jointBoard                   // first pages of live boards
 )
 
-// mostJoint bounds the size of a page that is answered jointly: the others of a batch wait while it is written.
+// mostJoint bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
 const mostJoint = 50
 
-// topPage is the size of a page that is asked for from the top, without anything but first; ok is false for any other page. Arguments
-// that are variables are not known here.
+// topPage is the size of a page from the top, whose field has no argument but first. ok is false for any other page, and for one
+// larger than mostJoint. An argument that is a variable is not known here, so ok is false.
 func topPage(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
@@ -77,15 +77,15 @@ type jointAnswer struct {
 	plan     *plan
 	viewer   *graph.Viewer
 	contents *[]content // of the parts, in their order
-	lacking  int        // parts that are not read
+	lacking  int        // parts that are not read yet
 }
 
-// jointReads are who asks for each kind of part, and where its content goes.
+// jointReads are, for each kind of part, the viewers to read for and the parts that get the content.
 type jointReads struct {
 	badges []services.UserID
 	feeds  []feed.Newest
 	boards []live.FirstPage
-	// The part of each, in their order.
+	// The part for each entry above, in the same order.
 	ofBadges, ofFeeds, ofBoards []jointPart
 }
 
@@ -95,10 +95,10 @@ type jointPart struct {
 	content *content
 }
 
-// AnswerJointly answers with what one read of each kind finds ready. It leaves to Quick whatever takes more: a viewer whose number this
-// node does not know, a host that looks at a user, and a projection that must be built first.
+// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves the others to Quick: a
+// viewer whose ID this node does not know, a host application that observes a user, and a projection that must be built first.
 func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
-	answers := make([]jointAnswer, 0, len(requests)) // they are pointed at, so they do not move
+	answers := make([]jointAnswer, 0, len(requests)) // reads points to its elements, so it must not grow
 	var reads jointReads
 	for i := range requests {
 		if viewer := h.knownViewer(requests[i].Context); viewer != nil {
@@ -108,14 +108,14 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	}
 	unread := h.readBadges(ctx, &reads)
 	if unread == nil {
-		_ = h.readPages(ctx, &reads) // Quick reads again what it did not find, and a Redis that hangs refuses it at once
+		_ = h.readPages(ctx, &reads) // Quick reads again what is missing; if Redis hangs, its read is refused at once
 	}
 	for i := range answers {
 		one := &answers[i]
 		switch {
 		case one.lacking == 0:
 			one.request.Text, one.request.OK = one.plan.append(one.request.Text, *one.contents), true
-		case unread != nil && one.plan.onlyBadges(): // nobody waits for Redis a second time
+		case unread != nil && one.plan.onlyBadges(): // the request must not wait for Redis a second time
 			one.request.Else = h.badgesOfFacts(one.plan, one.viewer)
 		}
 		freeContents(one.contents)
@@ -202,7 +202,8 @@ func (h *hot) badgesOfFacts(p *plan, viewer *graph.Viewer) func(ctx context.Cont
 	}
 }
 
-// knownViewer is Resolver.viewer without a read; nil for whoever needs one, is refused, or is looked at by a host.
+// knownViewer is Resolver.viewer without a read. It is nil if a read is needed, if the token is refused, or if the host
+// application observes a user.
 func (h *hot) knownViewer(ctx context.Context) *graph.Viewer {
 	if services.Observed(ctx) {
 		return nil
@@ -238,7 +239,7 @@ func contentsOf(key string, p *plan) *[]content {
 	return contents
 }
 
-// freeContents gives contents back, without what they were written from.
+// freeContents clears contents and gives them back for reuse.
 func freeContents(contents *[]content) {
 	clear(*contents)
 	*contents = (*contents)[:0]

@@ -24,7 +24,7 @@ var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"followsViewer": leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Followed) }),
 	"viewerMutes":   leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Mutes) }),
 	"viewerBlocks":  leaf(func(to []byte, u *shownUser) []byte { return strconv.AppendBool(to, u.relation.Blocks) }),
-	// A mode is a property of a follow: without one there is none to show.
+	// A mode is a property of a follow: without a follow it is null.
 	"viewerFollowMode": leaf(func(to []byte, u *shownUser) []byte {
 		if !u.relation.Follows {
 			return append(to, "null"...)

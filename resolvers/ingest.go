@@ -14,11 +14,12 @@ import (
 	"tidings/services/refs"
 )
 
-// maxEvents bounds one request. The events share a commit, which makes them fast; more in one would keep the writer from others.
+// maxEvents bounds one request. The events share a commit, which makes them fast; with more, other commits would wait too long
+// for the writer.
 const maxEvents = 500
 
-// timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation.
-// An engine in good health takes far less for one, so it is the time for a bad moment.
+// timeOfEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
+// healthy engine needs far less for an event; the rest is for slow moments.
 const timeOfEvent = 10 * time.Millisecond
 
 // withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away:
@@ -41,10 +42,10 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an
-// object by a ref set by an earlier event of the request begins another commit. An event that fails does not hinder the
-// others. The caller has checked the scope. The result of an event stands at its position in the request. An error of the
-// whole request may come after a first commit: with keys the host sends all of it again.
+// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an object
+// by a ref set by an earlier event of the request begins another commit. An event that fails does not hinder the others. The
+// caller has checked the scope. The result of an event stands at its position in the request. An error of the whole request may
+// come after the first commit: a host that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))

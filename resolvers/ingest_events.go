@@ -16,9 +16,9 @@ import (
 // idempotencyKey is the input field that describes the request and is not part of its content. Inputs are compared without it.
 const idempotencyKey = "IdempotencyKey"
 
-// ingestAction is one field of graph.IngestAction: the operation of its name, which takes the input of the mutation. An event
-// so does what the mutation does, by the same code. What its input has is kept beside it, so that an event costs no
-// reflection on its type.
+// ingestAction is one field of graph.IngestAction: the operation of that name, which takes the input of the mutation. So an event
+// does what the mutation does, by the same code. The positions of the input's fields are kept here, so that an event needs no
+// reflection on the input's type.
 type ingestAction struct {
 	*spec
 	operation entry
@@ -26,23 +26,24 @@ type ingestAction struct {
 	users     []int // the positions of the input's fields that name users; naming a user creates them
 }
 
-// ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection, once, so
-// that an action is a line in the schema and nothing here.
+// ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection, once, so that
+// a new action needs a line in the schema and none here.
 var ingestActions = func() []ingestAction {
 	fields := reflect.TypeFor[graph.IngestAction]()
 	actions := make([]ingestAction, fields.NumField())
 	for i := range actions {
 		var err error
 		if actions[i], err = newIngestAction(fields.Field(i)); err != nil {
-			// The schema and the operations do not fit: no program with such a pair starts.
+			// The schema and the operations do not match: the program must not start.
 			panic(err)
 		}
 	}
 	return actions
 }()
 
-// newIngestAction finds the operation of an action. An action without an operation for its input is an error. Fields that
-// name users are known by their own names: an input with a new one needs it here, or its events read each user on their own.
+// newIngestAction finds the operation of an action. An action without an operation for its input is an error. Fields that name
+// users are found by their names. If an input has such a field with a new name, add the name here, or its events read their users
+// one by one.
 func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	// The name in the schema is the name of the mutation.
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -64,9 +65,8 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 	return a, nil
 }
 
-// ingestCommand makes the command of an event, as the mutation does for its viewer: who acts and when comes from the event.
-// An error is the event's own. ctx has the application's scope, so that refs and labels are allowed as they are to the
-// application.
+// ingestCommand makes the command of an event, as the mutation does for its viewer. The actor and the time come from the event.
+// An error fails this event only. ctx has the application's scope, so that refs and labels are allowed.
 func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
 	set := actionsSet(&event.Do)
 	// The executor does not check @oneOf for variables: without this check, the second of two actions would be dropped
@@ -97,15 +97,15 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	return cmd, err
 }
 
-// 30 days is far longer than an outage of the application or of its queue, which is what past times are for.
+// Past times are for events delayed by an outage of the application or of its queue. 30 days is far longer than such an outage.
 const (
 	// oldestEvent is how long ago an event may have happened, and eventSkew how far the host's clock may be ahead.
 	oldestEvent = 30 * 24 * time.Hour
 	eventSkew   = time.Minute
 )
 
-// happenedAt sets when an event happened. An event within the skew of the clocks happens now: nothing may be newer than now.
-// The time becomes an ID like those of the present, so that what happened before sorts before.
+// happenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be
+// newer than now. A past time becomes an ID like those of the present, so that earlier events sort before later ones.
 func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
@@ -118,7 +118,7 @@ func (c *call) happenedAt(at *time.Time) error {
 	case at.Before(now.Add(-oldestEvent)):
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), oldestEvent/day, momentText(now))
 	}
-	c.at = new(at.Truncate(time.Millisecond)) // cut to what is stored, so that requests that differ only below it are one input
+	c.at = new(at.Truncate(time.Millisecond)) // cut to the stored precision, so that requests that differ only below it are one input
 	if at.Before(now) {
 		c.moment = c.r.Projector.Moment(*at)
 	}
@@ -127,11 +127,11 @@ func (c *call) happenedAt(at *time.Time) error {
 
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// actFor sets the actor of an event. Whether an action needs one is a property of the operation, and an event that says
-// otherwise is wrong. The user is created if need be: Meet has done so for the whole batch.
+// actFor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is
+// INVALID. A user that does not exist is created; Meet has done so for the whole batch.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
-	// Left out silently, it would look as if the user had acted.
+	// If as were ignored, the event would look as if the user had acted.
 	case action.by == forHost && event.As != nil:
 		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
 	case action.by == forUser && event.As == nil:
@@ -149,8 +149,8 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 	return nil
 }
 
-// actionsSet are the positions of the fields that are set. gqlgen makes a pointer for each action; all but one are nil in an
-// event that is right.
+// actionsSet are the positions of the fields that are set. gqlgen makes a pointer for each action; in a valid event all but one
+// are nil.
 func actionsSet(do *graph.IngestAction) (set []int) {
 	fields := reflect.ValueOf(do).Elem()
 	for i := range fields.NumField() {
@@ -161,9 +161,9 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed are the keys of the users that events name by their IDs, each once. IDs that are malformed are left to their
-// events. A list that is too long is not looked at, because its event is refused. It looks at all actions of an event, also
-// of one with two that will be refused: to create a user whom the application names does no harm.
+// usersNamed are the keys of the users that events name by their IDs, each once. Malformed IDs are left to their events, which
+// report them. A list that is too long is skipped, because its event is refused. All actions of an event are read, although an
+// event with two will be refused: it does no harm to create a user whom the application names.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {

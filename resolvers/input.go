@@ -29,14 +29,14 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// A mark in the context and no parameter, because it passes many commands that do not care.
+// The mark is in the context and not a parameter, because it would pass through many commands that do not use it.
 type byHostKey struct{}
 
 // byHost marks a context in which the host application names users: users that do not exist are then created.
 func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
 
-// byScope is byHost if the token has the scope of the host application; the scope of operators alone creates nobody. A
-// mistyped key of an operator must not become a user.
+// byScope is byHost if the token has the scope of the host application; with the scope of operators alone no user is created. A
+// key that an operator mistyped must not become a user.
 func byScope(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return byHost(ctx)
@@ -49,8 +49,8 @@ func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
 
 type refusedKey struct{}
 
-// withRefused marks keys of users who are being erased, which the host application has named: each event that names one is
-// refused, and none of the others.
+// withRefused marks keys of users who are being erased, which the host application has named. Only the events that name such a
+// user are refused.
 func withRefused(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
@@ -62,7 +62,7 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, refusedKey{}, refused)
 }
 
-// number is the user of a global ID. NOT_FOUND if there is none, unless the context is one of byHost.
+// number is the user of a global ID. NOT_FOUND if there is none, unless the context comes from byHost, which creates the user.
 func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.numbers(ctx, field, []string{id})
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"tidings/services/refs"
 )
 
-// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as
-// the input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them. The label is
-// written in the command's own transaction: an object is never there without its ref, and a ref never without its object. A
-// create under a ref that the creator's object has already makes nothing: see refs.OnCreate.
+// label makes a command also set the label of the object that it creates, or change the label of the object that it edits, as the
+// input says. FORBIDDEN for users: their applications show urls and data, and must be able to trust them. The label is written in
+// the command's own transaction: an object is never there without its ref, and a ref never without its object. If an object of
+// the same creator already has the ref, a create changes nothing: see refs.OnCreate.
 func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, op.fields.ref)
 	url, urlSet := optionalText(input, op.fields.url)
@@ -46,7 +46,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
 	}
-	// An edit labels what its input names.
+	// An edit sets the label of the object that its input names.
 	object, err := services.ParseObject("id", c.subject)
 	if err != nil {
 		return err
@@ -73,7 +73,8 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	}
 }
 
-// ifSet is a value that is to be written; nil leaves what is there. "" is a value here: it removes a url or the data.
+// ifSet is a value to be written; nil, if it is not set, keeps the present value. "" is a value here: it removes a url or the
+// data.
 func ifSet(value string, set bool) *string {
 	if !set {
 		return nil
@@ -81,8 +82,8 @@ func ifSet(value string, set bool) *string {
 	return &value
 }
 
-// readLabel reads the label of an object, with those of its type that the response shows. Three fields of an object ask for
-// its label; the first of them reads it for all objects of the page.
+// readLabel reads the label of an object, together with those of the objects of its type that the response shows. Three fields of
+// an object need its label; the first of them reads it for all objects of the page.
 func (r *Resolver) readLabel(ctx context.Context, id string, others []services.Object) (services.Label, error) {
 	object, err := services.ParseObject("id", id)
 	if err != nil {
@@ -115,8 +116,8 @@ func showObjectOf(id services.PostID) services.Object {
 	return services.Object{Type: services.ShowType, Number: uint64(id)}
 }
 
-// labels reports whether a field requests the labels of a type. Only few objects have labels, and most documents ask for
-// none: the statement is saved for both.
+// labels reports whether a field requests the labels of a type. Few objects have labels, and most documents request none, so the
+// statement is left out for them.
 func (w wanted) labels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }

@@ -12,9 +12,8 @@ import (
 )
 
 // Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
-// application and operators have budgets of their own, however many users they act for. It is the transport's Limits. Every
-// check takes from memory and costs no round trip, so it stands before any work. A refusal is RATE_LIMITED, and says when to
-// retry.
+// application and operators have budgets of their own, however many users they act for. It is the transport's Limits. A check
+// reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
 // host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin. The subjects
@@ -25,8 +24,8 @@ const (
 	admins = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that are charged to one beside WRITES: they cost others more than a write does. A
-// follow writes into a feed and may notify; a conversation and its members write a row for each of up to 500 users.
+// fieldBudgets are the budgets of mutations that are charged to a second one beside WRITES, because they cost others more than a
+// write does. A follow writes into a feed and may notify; a conversation and its members write a row for each of up to 500 users.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
@@ -54,7 +53,7 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	case err != nil:
 	case viewer.Has(services.ScopeIngest):
 		subject, reads, writes = host, ratelimit.HostReads, ratelimit.HostWrites
-	// An operator pays twice: once as one, and then like any user.
+	// An operator is charged twice: as an operator, and then like any user.
 	case viewer.Has(services.ScopeAdmin):
 		if err := l.Limiter.Take(ratelimit.Admin, admins, 1); err != nil {
 			return err
@@ -77,7 +76,7 @@ func mutationSpendings(operation *graphql.OperationContext, writes ratelimit.Bud
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}) {
 		spendings[0].Amount += events(field, operation)
 		budget, bounded := fieldBudgets[field.Name]
-		// The application's own budget is the only one that it has.
+		// The application has no budget but HOST_WRITES.
 		if !bounded || writes == ratelimit.HostWrites {
 			continue
 		}

@@ -9,10 +9,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the list's changes. first
-// and since are as the client gave them. All arguments are checked before anything is opened, so that a refusal leaves
-// nothing behind. watch turns badges into changes of the list, show a change into an event. The context of the channels ends
-// when relay ends, so nothing goes on reading for a client that is gone.
+// watched opens a subscription to a list of the viewer's that changes with the badges. open opens the channel of badges, watch
+// turns badges into changes of the list, show a change into an event. first and since are as the client gave them. All arguments
+// are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends when relay ends,
+// so that nothing reads for a client that is gone.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,
@@ -38,7 +38,7 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 	return relay(ctx, cancel, r.Log, watch(ctx, viewer, size, badges), func(_ context.Context, change C) (E, error) { return show(viewer, change), nil }), nil
 }
 
-// watchNotifications opens the first page of notifications, at each change. Its content is read when an event is rendered.
+// watchNotifications opens a subscription to the first page of notifications. Its content is read when an event is rendered.
 // Posts and people are read with the loader of the event, so that names are those of the event's time.
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
 	return watched(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
@@ -51,7 +51,7 @@ func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *st
 	})
 }
 
-// watchConversations opens the first page of conversations, at each change. Its events have the newest conversations only. A
+// watchConversations opens a subscription to the first page of conversations. Its events have the newest conversations only. A
 // client that shows more pages merges them by ID.
 func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
 	// A message in a muted conversation need not change the badges, so the list is read once, whatever version of the badges
