@@ -27,8 +27,8 @@ func orNever(at time.Time) *time.Time {
 	return &at
 }
 
-// graphReport is a site message as its sender sees it: with its recipients, and without any of them. Its ID is another than
-// the message's, because sender and recipients see two objects of different types.
+// graphReport is a site message as its sender sees it: with the numbers of its recipients and readers, and without naming any of
+// them. Its ID differs from the message's, because sender and recipients see two objects of different types.
 func graphReport(report messages.Report) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
@@ -37,7 +37,7 @@ func graphReport(report messages.Report) *graph.SiteMessageReport {
 	}
 }
 
-// report reads a message for the payload of its sender. Both numbers are counted anew for each report.
+// report reads a message for the payload of its sender. Recipients and readers are counted anew for each report.
 func (r *Resolver) report(ctx context.Context, id string) (graph.SiteMessageReport, error) {
 	place, err := messages.ParseID("siteMessageId", id)
 	if err != nil {
@@ -59,9 +59,9 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 	return &page, nil
 }
 
-// readSiteMessages reads a page below a position, of one type or of all. The read token of the page says which marks it has
-// seen: a mark with it changes nothing that was marked unread since. Filters are part of the page's key, so a filtered list
-// and the whole one are two pages.
+// readSiteMessages reads a page below a position, of one type or of all. The page has a read token: a mark with it changes no
+// message that was marked unread after the page was read. Filters are part of the page's key, so a filtered list and the whole
+// one are two pages.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -88,8 +88,7 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 }
 
 // markedMessages reads the site messages for the payload of a mark, if the payload selects them: the messages that the mark
-// named, or else the newest ones, of the mark's type if it has one. Without a selection of them it costs nothing, which is
-// how most clients mark.
+// named, or else the newest ones, of the mark's type if it has one. Most clients do not select them, and then it reads nothing.
 func (r *Resolver) markedMessages(ctx context.Context, done *done, payload string, ids []string, kind *string) []graph.SiteMessage {
 	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil

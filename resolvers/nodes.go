@@ -18,14 +18,14 @@ import (
 	"tidings/services/views"
 )
 
-// One response reads each kind at once, so the bound keeps statements and answers at the size of a page. It is per field; the
-// costs bound the document.
+// maxNodes bounds the IDs of one field. One response reads each kind at once, so the bound keeps statements and answers at the
+// size of a page. The costs bound the whole document.
 const maxNodes = 100
 
 // nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content,
 // another user's notification. argument is the argument with the IDs. All objects that the fields of an operation request are
-// read together. Every type that is a Node in the schema has its case in add and in readNodesByID. Objects that exist and are
-// not the viewer's are as absent as those that do not: an ID tells nobody anything.
+// read together. Every type that is a Node in the schema has its case in add and in readNodesByID. An object that exists and is
+// not visible to the viewer looks like one that does not exist, so an ID reveals nothing.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	// In the order of the argument, and null where nothing was found.
+	// In the order of the argument, and null if nothing was found.
 	nodes := make([]graph.Node, len(ids))
 	for i, id := range ids {
 		if node, ok := found[id]; ok {
@@ -55,8 +55,8 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	return nodes, nil
 }
 
-// nodeIDs are parsed global IDs, by type. The text is the key, because two texts may name one object, and each asker gets its
-// own. It belongs to one read and is not shared.
+// nodeIDs are parsed global IDs, by type. The key is the text of the ID, because two texts may name one object, and each field
+// finds its object by its own text. It belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
@@ -66,8 +66,8 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string // ID to key
-	// askers and refs have fields and not only IDs, because what is read with a conversation depends on who selects what
-	// below it. A field is nil where only the form of IDs is checked.
+	// askers and refs have fields and not only IDs, because the parts to read of a conversation depend on what each field selects
+	// below it. A field is nil if only the form of IDs is checked.
 	devices map[string]string       // ID to itself
 	askers  map[string][]*ast.Field // the fields that ask for each conversation
 	refs    map[string][]*ast.Field // the fields that ask for each ID by ref
@@ -88,7 +88,7 @@ func newNodeIDs() *nodeIDs {
 // before the error stays, so callers check a field's IDs in a set of its own first.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
-		// Which object it is, and so of which type, is known only after a read: see readNodes.
+		// The object of a ref is known only after a read: see readNodes.
 		if services.IsRef(id) {
 			if _, err := services.ParseRef("id", id); err != nil {
 				return err
@@ -106,7 +106,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
 			err = parseInto(n.users, id, services.ParseUserID)
-		// A viewer is known by their key alone; whether it is this one is seen later.
+		// A viewer's ID has only their key; viewerNodes checks whether it is the key of this viewer.
 		case services.ViewerType:
 			n.viewers[id] = key
 		case services.BadgesType:
@@ -125,7 +125,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			err = parseInto(n.devices, id, devices.ParseID)
 		case services.ShowType:
 			err = parseInto(n.shows, id, live.ParseShowID)
-		// Who asks for a conversation decides which of its messages and members are read with it.
+		// The field that asks for a conversation decides which of its messages and members are read with it.
 		case services.ConversationType:
 			n.askers[id] = append(n.askers[id], field)
 			err = parseInto(n.conversations, id, services.ParseConversationID)
@@ -179,13 +179,12 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds. First what
-// only has IDs of posts and people in it, then these, then what is made of both. The order below follows from what each kind
-// has inside it. A new kind that shows posts or people adds their keys before visible is called, or each of its objects would
-// read on its own.
+// readNodesByID reads the objects of IDs: one read for each kind, and one for the posts and people of all kinds. It first reads
+// the objects that contain only IDs of posts and people, then these posts and people, and then makes the nodes from both. A new
+// kind that shows posts or people must add their keys before visible is called, or each of its objects would read on its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
-	// Users by their keys, and what the viewer is in or was told.
+	// Users by their keys, and the viewer's conversations and notifications.
 	numbers, err := r.Social.KnownAll(ctx, slices.Collect(maps.Values(ids.users)))
 	if err != nil {
 		return nil, err
@@ -202,12 +201,12 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// The causes of the notifications, if a field shows any: posts and people again.
+	// The causes of the notifications, if a field shows any: they have posts and people too.
 	actions, err := r.actionsIn(ctx, viewer, notified)
 	if err != nil {
 		return nil, err
 	}
-	// Here all posts, shows and people are known, whoever asks for them.
+	// Here all posts, shows and people are known, whichever kind needs them.
 	keys := keysIn(notified, actions)
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
@@ -217,13 +216,13 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// A key that nobody has is absent in numbers, whose zero is no user.
+	// numbers has no entry for a key that no user has; its zero is no user.
 	for id, key := range ids.users {
 		if user, ok := visible.people[numbers[key]]; ok {
 			found[id] = graphUser(user)
 		}
 	}
-	// What is asked of one post of the answer is then read for all.
+	// A field that is requested of one post of the answer is then read for all.
 	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {
@@ -245,8 +244,8 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	return found, r.otherNodes(ctx, viewer, ids, found)
 }
 
-// itemNodes are the objects behind the viewer's counts, by their IDs: all are read together. It reads the explanation too,
-// which the fields around have read already. Each source lists many items, and one by one they would be hundreds of reads.
+// itemNodes are the objects behind the viewer's counts, by their IDs. All are read together: each source lists many items, and
+// one by one they would be hundreds of reads. It needs the explanation, which the fields around have read already.
 func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.Shared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)

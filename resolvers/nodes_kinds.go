@@ -12,22 +12,22 @@ import (
 	"tidings/services/notifications"
 )
 
-// talkNodes adds the viewer's conversations, and returns the parts of them that are still to be read and the messages. A
-// message is there only for a member of its conversation. ids.messages keeps only those that the viewer may read:
-// messageNodes, which comes later, does not ask again.
+// talkNodes adds the viewer's conversations. It returns those parts of them and those messages that are still to be read. A
+// message is found only for a member of its conversation: the others are removed from ids.messages, because messageNodes, which
+// comes later, does not check again.
 func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
 	// The states tell which conversations the viewer is in, also of single messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {
 		conversations = append(conversations, id.Conversation())
 	}
-	// Absent for a conversation that the viewer has left, or never was in.
+	// A conversation that the viewer has left, or never was in, is absent.
 	states, err := r.Chat.ByID(ctx, viewer.Number, conversations)
 	if err != nil {
 		return parts, err
 	}
 	for id, key := range ids.messages {
-		// Out of the list, so that nothing later shows it.
+		// Removed, so that nothing later shows it.
 		if _, member := states[key.Conversation()]; !member {
 			delete(ids.messages, id)
 			continue
@@ -52,8 +52,8 @@ func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return parts, nil
 }
 
-// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. One call for each message
-// costs nothing here, and gives each its own place.
+// messageNodes adds messages, which have all been read: graphMessages finds them in the loader. One call for each message reads
+// nothing, and tells which ID the message belongs to.
 func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[string]graph.Node) error {
 	for id, key := range ids.messages {
 		list, err := r.graphMessages(ctx, []services.MessageID{key})
@@ -111,7 +111,7 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 }
 
 // hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
-// operator. A report counts the readers of a message, which is nothing for its recipients.
+// operator. A report counts the readers of a message, which its recipients must not see.
 func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	// A view that the viewer never touched has no node: it would have no count. What other users touched does not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
@@ -136,8 +136,8 @@ func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 	return err
 }
 
-// otherNodes adds what is the viewer's own or everybody's, and refers to no post and no other person. A kind that no ID names
-// costs no statement.
+// otherNodes adds the nodes that refer to no post and no other person: the viewer's own, and those shared by all. A kind that no
+// ID names costs no statement.
 func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.viewerNodes(ctx, viewer, ids, found); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 	if err := r.deviceNodes(ctx, viewer, ids, found); err != nil {
 		return err
 	}
-	// Visible by the viewer's segments, and by time.
+	// Announcements are visible by the viewer's segments and by time.
 	if len(ids.announcements) > 0 {
 		// From the node's memory, as the list is.
 		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
@@ -161,7 +161,7 @@ func (r *Resolver) otherNodes(ctx context.Context, viewer *graph.Viewer, ids *no
 			}
 		}
 	}
-	// Only the viewer's own copies are found.
+	// Only the viewer's own copies of site messages are found.
 	if len(ids.siteMessages) == 0 {
 		return nil
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 // readNodes reads the objects of IDs, including IDs by ref. A ref is replaced by the ID of its object, and the object is then
-// found under both. Whether the viewer may see it is decided as for any ID: a ref that exists is not told from one that does
-// not. The fields that asked by a ref ask for the ID too, so that the parts of a conversation are read by whatever name it
-// was called.
+// found under both. Whether the viewer may see it is decided as for any ID: a ref whose object is not visible looks like one that
+// does not exist. The fields that asked by a ref are added for the ID too, so that the parts of a conversation are read whichever
+// ID names it.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	list := make([]services.Ref, 0, len(ids.refs))
 	for id := range ids.refs {
@@ -40,7 +40,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 			found[ref.GlobalID()] = node
 		}
 	}
-	// Their labels are read together, by the first field that asks for one.
+	// The loader learns the IDs, so that the first field that needs a label reads the labels of all.
 	shown := make([]string, 0, len(found))
 	for id, node := range found {
 		if report, is := node.(*graph.SiteMessageReport); is { // a report has the label of its message

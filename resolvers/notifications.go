@@ -22,9 +22,9 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once.
-// A notification is omitted if all its causes were undone. Places of other users' notifications are not found: At reads the
-// viewer's own.
+// notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A
+// notification is omitted if all its causes were undone. Positions of other users' notifications are not found, because At reads
+// the viewer's own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -81,7 +81,7 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 
 // markedIn are the categories that a mark named, for its payload.
 func markedIn(categories []services.Category, hosts []string) []services.Category {
-	of, _ := inCategories(categories, hosts) // the mark was done
+	of, _ := inCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of
 }
 
@@ -98,7 +98,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 			keys.posts = append(keys.posts, services.PostID(n.Host.About.Number))
 		case n.Host != nil && n.Host.About.Type == services.ShowType:
 			keys.shows = append(keys.shows, services.PostID(n.Host.About.Number))
-		// It is about nothing.
+		// A notification of the application without an object.
 		case n.Host != nil:
 		// A follow has no subject; all others are about a post.
 		case n.Subject != 0:
@@ -121,8 +121,8 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey identifies the notifications of one list, as they were shown: one with a new cause is another one.
-// A text and no list, because a key must be comparable.
+// actionsKey identifies the notifications of one list, as they were shown: with a new cause, a notification changes the key. It
+// is a text and not a list, because a key must be comparable.
 type actionsKey string
 
 // actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields
@@ -139,7 +139,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	if most == 0 || len(list) == 0 {
 		return nil, nil
 	}
-	// UpTo changes with each new cause, so a list that was read later is another key.
+	// UpTo changes with each new cause, so a list that was read later has another key.
 	var key strings.Builder
 	for _, n := range list {
 		key.WriteString(n.UpTo())
@@ -150,8 +150,8 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 }
 
 // causesOf are the objects of a notification's causes, as far as the viewer may see them. A user who likes or follows is among
-// them as among the actors, also one who hides from the viewer or blocks them: a list that lacked the user would say so. It reads
-// nothing: visible has everything that keysIn has named.
+// the causes, as among the actors, even if that user hides from the viewer or blocks them: leaving the user out would reveal it.
+// It reads nothing: visible has everything that keysIn has named.
 func causesOf(n notifications.Notification, shown graph.Notification, actions []notifications.Action, visible visible, together []services.Post) []graph.NotificationCause {
 	causes := []graph.NotificationCause{} // null would mean that the causes could not be read
 	switch n.Category {
@@ -175,7 +175,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 				causes = append(causes, graphUser(user))
 			}
 		}
-	// What the notification is about is also all that it has as a cause.
+	// Its only cause is the object that it is about.
 	default: // of the host application
 		if shown.Subject != nil {
 			causes = append(causes, *shown.Subject)
@@ -232,7 +232,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
 		}
-		// Found stays nil where nobody asks for causes.
+		// Found stays nil if no field requests causes.
 		if actions != nil {
 			shown[i].Found = causesOf(n, shown[i], actions[i], visible, together)
 		}
@@ -240,8 +240,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 	return shown, nil
 }
 
-// addHostContent adds what the host application told, and returns the post or the show that it is about; 0 is none. About was
-// checked when the application notified, and the object may be gone since: it is then null like any subject.
+// addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none.
+// About was checked when the application notified, and the object may be gone since: it is then null like any subject.
 func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)

@@ -16,11 +16,11 @@ import (
 	"tidings/services/refs"
 )
 
-// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those
-// that its events name: see ingestActions. Each turns an input into a command of a service, and all that is common to them is
-// here: who acts, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. Whoever adds
-// a mutation for users or the host application adds it here. A test compares the table with the schema, and wants a reason
-// for each mutation that is not in it.
+// operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
+// its events name: see ingestActions. Each turns an input into a command of a service. This file does what they have in common:
+// the actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A new mutation for
+// users or the host application must be added here. A test compares the table with the schema, and requires a reason for each
+// mutation that is not in it.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
 	follow, unfollow, mute, unmute, block, unblock, hideFrom, unhideFrom, setProfile,
@@ -37,7 +37,7 @@ var operations = table(
 	notify, withdrawNotification,
 )
 
-// doer is who carries out an operation. Idempotency keys are kept by actor, so the doer also says whose they are.
+// doer says whether a user or the host application acts. Idempotency keys are kept by actor, so it also says whose they are.
 type doer int
 
 const (
@@ -46,13 +46,13 @@ const (
 )
 
 // operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after
-// table. The type parameter is what lets command be written without a cast; entry hides it. The methods only take the type away:
-// what they lead to is compiled once and not for each input.
+// table. With the type parameter, command is written without a cast; entry hides it. The methods only remove the type: the code
+// that they call is compiled once and not for each input.
 type operation[I any] struct {
 	spec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
-	// idempotency key. If it returns an error, its command is ignored. It reads only: what it finds may change before the
-	// commit, so what must hold is checked again there.
+	// idempotency key. If it returns an error, its command is ignored. It only reads. The state may change before the commit, so
+	// conditions that must hold are checked again there.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 
@@ -61,7 +61,7 @@ type spec struct {
 	name  string // of the mutation
 	by    doer
 	makes string // see jobs.Command
-	// ofDevice says that the device of the user belongs to the input.
+	// ofDevice says that the device of the user is part of the input.
 	ofDevice bool
 	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
 	joins bool
@@ -70,8 +70,8 @@ type spec struct {
 	fields namedFields
 }
 
-// call is one use of an operation: who acts, when, and what the input names. do and ingestCommand fill the first part in, the
-// command the second. It belongs to one request and is not shared, so it has no lock.
+// call is one use of an operation: the actor, the time, and the objects that the input names. mutate and ingestCommand set the
+// first two, the command sets the objects. It belongs to one request and is not shared, so it has no lock.
 type call struct {
 	r      *Resolver
 	actor  services.UserID // 0 for the host application
@@ -95,7 +95,7 @@ type call struct {
 // entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
 // implementation.
 type entry interface {
-	// learn completes the spec by what the type of the input tells.
+	// learn sets the parts of the spec that follow from the type of the input.
 	learn()
 	describe() *spec
 	// commandOf is command for a pointer to an input.
@@ -113,7 +113,7 @@ func table(entries ...entry) map[string]entry {
 	return named
 }
 
-// It writes to the shared entry, and is called only before requests are served.
+// learn writes to the shared entry, and is called only before requests are served.
 func (o *operation[I]) learn() {
 	o.input = reflect.TypeFor[I]()
 	o.fields = namedFieldsOf(o.input)
@@ -142,18 +142,18 @@ type inputOfDevice struct {
 	Input  any
 }
 
-// prepare makes the command of an input, a pointer, whose idempotency key is given separately. It resolves refs before the command
-// reads the input, so that commands know only IDs. The device and the time become part of the input that a key compares. The key is checked last, because a wrong input is the better error. A mutation and
-// an event meet here, so whatever both must do is in this function or behind it. A refusal that a key remembers is a command
-// too, whose commit refuses.
+// prepare makes the command of an input, which is a pointer; its idempotency key is given separately. It resolves refs before the
+// command reads the input, so that commands know only IDs. The device and the time become part of the input that a key compares.
+// The key is checked last, because the error of a wrong input is more useful. Mutations and events both come here, so steps that
+// both need are in this function or below it. A refusal that a key remembers becomes a command too, whose commit refuses.
 func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*jobs.Command, error) {
 	op := o.describe()
 	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.input)
-	copied.Elem().Set(fields) // a copy serves: whoever replaces a list or a pointer of the input makes a new one
+	copied.Elem().Set(fields) // a shallow copy is enough: code that replaces a list or a pointer of the input makes a new one
 	sent := copied.Interface()
 	byRef, err := c.resolve(ctx, op.fields, fields, op.joins)
 	if err != nil {
-		input, byRef = sent, false // only as it was sent is it the same the next time
+		input, byRef = sent, false // resolve may have replaced some refs: only the input as it was sent is the same in a repetition
 	}
 	var cmd *jobs.Command
 	if err == nil {
@@ -161,11 +161,12 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	}
 	switch {
 	case err == nil:
-		// What label refuses is the token or the input, and never what is there now.
+		// label refuses only because of the token or the input, and never because of the present state.
 		if err := c.label(ctx, op, cmd, fields); err != nil {
 			return nil, err
 		}
-	// What was not found may come. Under its key the request must not succeed then: much may have happened since.
+	// An object that was not found may be created later. Under its key the request must not succeed then: much may have happened
+	// since.
 	case key != nil && jobs.Remembers(err) && jobs.CheckKey(*key) == nil:
 		cmd = jobs.Refused(c.actor, err)
 	default:
@@ -237,10 +238,10 @@ func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 	return shown
 }
 
-// mutate runs an operation with an input, a pointer, as a mutation: for the viewer, or for the host application or an operator. The order is: who acts, the
-// command, the commit, and then the reads of the payload, which see the change. An error from here means that nothing was
-// committed, or that the answer is unknown after a time-out. Under an idempotency key a client can repeat the request in both
-// cases.
+// mutate runs an operation with an input, which is a pointer, as a mutation: for the viewer, or for the host application or an
+// operator. The order is: the actor, the command, the commit, and then the reads of the payload, which see the change. An error
+// means that nothing was committed, or that the outcome is unknown after a time-out. Under an idempotency key a client can repeat
+// the request in both cases.
 func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error) {
 	op, c, d := o.describe(), &call{r: r}, &done{}
 	var err error
@@ -248,7 +249,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 		if d.viewer, err = r.viewer(ctx); err != nil {
 			return nil, err
 		}
-		// The device is part of who acts: some operations concern it alone.
+		// The device is part of the actor: some operations concern one device alone.
 		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), device(ctx)
 	} else {
 		if err = r.host(ctx); err != nil {
@@ -275,7 +276,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 		return nil, err
 	}
 	d.id, d.changed, d.created = idOf(cmd), cmd.Changed(), cmd.Created()
-	// The host application gets no badges: it is nobody's viewer.
+	// The host application gets no badges: it is not a viewer.
 	if d.viewer == nil {
 		return d, nil
 	}
@@ -290,8 +291,8 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	return d, nil
 }
 
-// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input
-// has the field. By reflection, because the inputs share the field and no interface: gqlgen makes them from the schema.
+// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input has
+// the field. It uses reflection, because gqlgen makes the inputs from the schema: they share the field and no interface.
 func takeKey(input any) *string {
 	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKey)
 	key, _ := field.Interface().(*string)
@@ -300,8 +301,8 @@ func takeKey(input any) *string {
 }
 
 // idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
-// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both are those of
-// the first time, so a repetition names the same object.
+// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both are those of the
+// first request, so a repetition names the same object.
 func idOf(cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]

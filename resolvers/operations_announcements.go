@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// publishAnnouncement has no read for its checks: texts, times and segments are checked by the service alone. It gets its
-// position when it starts, by a job, so a future one has none yet.
+// publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. A job gives the
+// announcement its position when it starts, so a future one has none yet.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	spec: spec{name: "publishAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
@@ -21,9 +21,9 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	},
 }
 
-// editAnnouncement changes what the input names: absent fields stay, and null removes an end or the segments. A title and a
-// start cannot be removed. An edit of the text alone leaves positions, so nobody's count changes. showAgain gives it a new
-// position, and it counts for everybody again.
+// editAnnouncement changes the fields that the input names: absent fields stay, and null removes an end or the segments. A title
+// and a start cannot be removed. An edit of the text alone keeps the position, so nobody's count changes. showAgain gives the
+// announcement a new position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 	spec: spec{name: "editAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
@@ -32,7 +32,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 			return nil, err
 		}
 		edit := announcements.Edit{Content: orCleared(in.Content), EndsAt: in.EndsAt.Value(), Segments: in.Segments.Value(), ShowAgain: in.ShowAgain}
-		// Null is a value here, and absence is none: Value alone does not tell them apart.
+		// Null has a meaning here, and absence has another: Value alone does not tell them apart.
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
 		if edit.Title, err = notNull("title", in.Title); err != nil {
@@ -46,7 +46,7 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 }
 
 // withdrawAnnouncement takes an announcement out of the list and out of all counts. One that has not started can be withdrawn
-// too. Where the ID is wrong, the command beside the error is void: see operation.command.
+// too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 	spec: spec{name: "withdrawAnnouncement", by: forHost, makes: services.AnnouncementType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
@@ -73,8 +73,9 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	},
 }
 
-// raiseDot lights a dot for everybody, or for segments. Raised again, it is lit again also for those who have cleared it. The
-// cost is the same for any number of users: it is one time, and each user's own is compared with it.
+// raiseDot lights a dot for everybody, or for segments. If it is raised again, it is lit even for users who have cleared it. The
+// cost is the same for any number of users: one time is stored, and the time at which each user cleared the dot is compared with
+// it.
 var raiseDot = &operation[graph.RaiseDotInput]{
 	spec: spec{name: "raiseDot", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
@@ -82,7 +83,7 @@ var raiseDot = &operation[graph.RaiseDotInput]{
 	},
 }
 
-// clearDot is the viewer's own: the dot stays lit for others.
+// clearDot clears a dot for the viewer alone: it stays lit for others.
 var clearDot = &operation[graph.ClearDotInput]{
 	spec: spec{name: "clearDot"},
 	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {

@@ -17,12 +17,13 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()
 		// null resets all sources, and leaves the quiet hours.
-		if given && sources == nil { // each as at first
+		if given && sources == nil { // each gets its default
 			for _, source := range services.Sources {
 				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
 			}
 		}
-		// The order in the input must not matter, so a second word on a source is an error and not a correction.
+		// The order in the input must not matter, so naming a source twice is an error, and the second does not replace the
+		// first.
 		named := map[services.Source]bool{}
 		for _, one := range sources {
 			source := one.Source
@@ -36,7 +37,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 			} else if given {
 				change.InTotal[source] = source.InTotal()
 			}
-			// A number is what every source begins with.
+			// By default every source shows a number.
 			if style, given := one.Style.ValueOK(); given {
 				change.AsDot[source] = style != nil && *style == graph.BadgeStyleDot
 			}

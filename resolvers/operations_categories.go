@@ -10,16 +10,16 @@ import (
 	"tidings/services/notifications"
 )
 
-// notify tells users something in a category of the application. Recipients are keys here and not IDs, because the service
-// creates the users who do not exist in the transaction. A recipient who turned the category off gets the notification in
-// their list, and no count.
+// notify sends users a notification in a category of the application. Recipients are keys here and not IDs, because the service
+// creates the users who do not exist in the transaction. A recipient who turned the category off gets the notification in their
+// list, and no count.
 var notify = &operation[graph.NotifyInput]{
 	spec: spec{name: "notify", by: forHost, makes: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
 		told := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
 		}
-		// Before the IDs are parsed: their number is what is expensive.
+		// Checked before the IDs are parsed, because a great number of IDs is expensive.
 		if err := notifications.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
@@ -29,19 +29,19 @@ var notify = &operation[graph.NotifyInput]{
 				return nil, err
 			}
 		}
-		// An empty key would group everything, which leaving it out does not. CheckText makes the error, which names the
-		// bounds.
+		// An empty key would put all notifications into one group; an absent key does not. CheckText makes the error, which names
+		// the bounds.
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
-		// The actor is somebody whom the application names: byScope creates them if need be.
+		// The application names the actor: after byScope, a user who does not exist is created.
 		if in.ActorID != nil {
 			var err error
 			if told.Actor, err = c.r.number(ctx, "actorId", *in.ActorID); err != nil {
 				return nil, err
 			}
 		}
-		// An order or a parcel is no subject: the application shows such things by the address and the data of the label.
+		// An order or a parcel cannot be the subject: the application shows such things by the address and the data of the label.
 		if in.SubjectID != nil {
 			var err error
 			if told.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
@@ -57,8 +57,8 @@ var notify = &operation[graph.NotifyInput]{
 	},
 }
 
-// withdrawNotification takes back what a notify told, from all of its recipients. Recipients who have read it lose it too: it
-// is taken back and not marked.
+// withdrawNotification takes a notification of notify back from all of its recipients. Recipients who have read it lose it too:
+// it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	spec: spec{name: "withdrawNotification", by: forHost, makes: services.HostNotificationType},
 	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
@@ -68,8 +68,8 @@ var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
 	},
 }
 
-// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the
-// recipients may see it is asked when they read the notification. It is checked before the commit and not in it, because an
+// about is the post or show that a notification is about. NOT_FOUND if there is none, or it is deleted. Whether the recipients
+// may see it is checked when they read the notification. The subject is checked before the commit and not in it, because an
 // object that is deleted a moment later leaves a notification without a subject, as any deletion does.
 func (r *Resolver) about(ctx context.Context, id string) (services.Object, error) {
 	// The type decides where to look, and only two types can be shown.
@@ -106,7 +106,8 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 	return object, nil
 }
 
-// allKnown is NOT_FOUND if one of some keys is no user's. The error names the first unknown key in the order of the input.
+// allKnown returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
+// input.
 func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) error {
 	known, err := r.Social.KnownAll(ctx, keys)
 	if err != nil {
@@ -120,7 +121,7 @@ func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) er
 	return nil
 }
 
-// told reads what notify told, for its payload. A notification that was deleted with its category is NOT_FOUND.
+// told reads the notification that notify sent, for its payload. If it was deleted with its category, it is NOT_FOUND.
 func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, error) {
 	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
@@ -129,8 +130,8 @@ func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, err
 	return r.Notifications.Told(ctx, place)
 }
 
-// definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total. 0 is Never below,
-// and could not be told from an expiry of no days.
+// definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total. An expiry of 0 days is
+// refused, because the service takes 0 for Never.
 func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory, err error) {
 	category = services.HostCategory{Name: services.Category(in.Name), Expiry: services.Never, Grouped: in.Grouped}
 	if in.ExpiryDays != nil {
@@ -150,8 +151,8 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 	return category, nil
 }
 
-// defineCategory defines a category or changes it. It is no entry of operations, because it needs the scope admin, which no
-// event has. Every node learns the definition by the changelog; until it does, its badges are those of the definition before.
+// defineCategory defines a category or changes it. It is no entry of operations, because it needs the scope admin, which no event
+// has. Every node learns the definition by the changelog. Until then its badges follow the former definition.
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
 	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
@@ -207,8 +208,8 @@ func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) e
 	return r.Fanout.Commit(ctx, cmd)[0]
 }
 
-// hostCategories lists the categories of the host application, from SQL, so that the payload of a definition has it. This
-// node's memory may lack it for a moment.
+// hostCategories lists the categories of the host application, from SQL: the payload of a definition needs the new one, which
+// this node's memory may lack for a moment.
 func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, error) {
 	list, err := r.Notifications.Definitions(ctx)
 	shown := make([]graph.HostCategory, len(list))
@@ -216,7 +217,7 @@ func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, er
 		shown[i] = graph.HostCategory{
 			Name: string(d.Name), Grouped: d.Grouped, Style: graph.BadgeStyleNumber, InTotal: d.Mode.InTotal(), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt,
 		}
-		// Null in the API is what Never is here.
+		// Never is null in the API.
 		if d.Expiry != services.Never {
 			shown[i].ExpiryDays = new(d.Expiry)
 		}

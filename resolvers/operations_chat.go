@@ -9,12 +9,12 @@ import (
 	"tidings/services/jobs"
 )
 
-// createConversation makes a conversation, or finds the DIRECT one of two users. An empty title and none are one input. A
-// DIRECT one that exists is the answer of a second create, whoever of the two sends it: Created tells a client which it was.
+// createConversation makes a conversation, or finds the DIRECT one of two users. An empty title counts as none. If the DIRECT one
+// exists, a create by either user returns it, and Created is false.
 var createConversation = &operation[graph.CreateConversationInput]{
 	spec: spec{name: "createConversation", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
-		// A block or a policy is not asked here but in the commit, where it cannot change any more.
+		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
 		others, err := c.r.numbers(ctx, "memberIds", in.MemberIds)
 		if err != nil {
@@ -24,7 +24,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation may name a ROOM by its ref without being in it: hence joins. Whoever joins has read what is there.
+// joinConversation may name a ROOM by its ref without being in it: hence joins. A user who joins has read the messages so far.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	spec: spec{name: "joinConversation", makes: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -33,8 +33,8 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 	},
 }
 
-// quitConversation ends the actor's own membership, also of their lists. Repeated, it changes nothing. A DIRECT one cannot be
-// left, only muted.
+// quitConversation ends the actor's own membership, and takes the conversation out of their lists. Repeated, it changes nothing.
+// A DIRECT one cannot be left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
 	spec: spec{name: "quitConversation", makes: services.ConversationType},
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
@@ -43,8 +43,8 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 	},
 }
 
-// addMembers adds users. One who cannot be added, by a policy or a block, refuses all of them, in the words for a user who
-// does not exist. Otherwise the error would tell who blocks whom.
+// addMembers adds users. If one of them cannot be added, because of a policy or a block, none is added. The error is the same as
+// for a user who does not exist: otherwise it would reveal who blocks whom.
 var addMembers = &operation[graph.AddMembersInput]{
 	spec: spec{name: "addMembers", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
@@ -68,8 +68,8 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 	},
 }
 
-// sendMessage sends a message, and marks the conversation read for its author up to it. Whether the actor is a member is
-// asked in the commit, so a message cannot follow a removal.
+// sendMessage sends a message, and marks the conversation read for its author up to it. The commit checks that the actor is a
+// member, so a message cannot follow a removal.
 var sendMessage = &operation[graph.SendMessageInput]{
 	spec: spec{name: "sendMessage", makes: services.MessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
@@ -91,9 +91,9 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 	},
 }
 
-// enterConversation says that a device shows a conversation: nothing of it counts for the user while the lease lasts, which begins when
-// it happened. An idempotency key of one device is not that of another. The lease ends with the socket, by leaveConversation, or when it
-// is not renewed, so a phone that died cannot silence a conversation.
+// enterConversation says that a device shows a conversation: while the lease lasts, nothing of the conversation counts for the
+// user. The lease begins at the time of the event. It ends with the socket, by leaveConversation, or when it is not renewed, so a
+// phone that died cannot silence a conversation. Under one idempotency key, requests of different devices differ.
 var enterConversation = &operation[graph.EnterConversationInput]{
 	spec: spec{name: "enterConversation", ofDevice: true},
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
@@ -121,7 +121,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 			return nil, err
 		}
 		mark := chat.Mark{Token: orEmpty(in.ReadToken)}
-		// An empty token is a mistake of the client. Taken for none, it would make the mark an act of now.
+		// An empty token is a mistake of the client. Taken for none, it would let the mark undo a later markConversationUnread.
 		if in.ReadToken != nil && mark.Token == "" {
 			return nil, services.Errorf(services.Invalid, "readToken: \"\" is not a token of a conversation")
 		}
@@ -134,8 +134,8 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	},
 }
 
-// markConversationUnread counts a message and those behind it again. The message names its conversation. It opens a new
-// generation: read tokens from before are then void.
+// markConversationUnread makes a message and those after it count again. The message's ID names its conversation. It begins a new
+// generation: earlier read tokens are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	spec: spec{name: "markConversationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
@@ -144,7 +144,8 @@ var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	},
 }
 
-// muteConversation and unmuteConversation change what of a conversation counts in the total, and no count itself.
+// muteConversation and unmuteConversation change which unread messages of a conversation enter the total. They change no count of
+// the conversation itself.
 var muteConversation = &operation[graph.MuteConversationInput]{
 	spec: spec{name: "muteConversation"},
 	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
@@ -161,8 +162,8 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 	},
 }
 
-// setGroupPolicy says who may add the actor to conversations. It changes none that exist. It holds when the application adds
-// the user, too.
+// setGroupPolicy sets which users may add the actor to conversations. It changes no existing conversation. It also applies when
+// the application adds the actor.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	spec: spec{name: "setGroupPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {

@@ -10,8 +10,8 @@ import (
 	"tidings/services/live"
 )
 
-// scheduleShow makes a show of the actor. An empty cover and none are one input. Only a host's own token, or the application
-// for them, makes a show: the host is the actor.
+// scheduleShow makes a show of the actor. An empty cover counts as none. Only a host's own token, or the application for them,
+// makes a show: the host is the actor.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	spec: spec{name: "scheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
@@ -21,8 +21,8 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 	},
 }
 
-// rescheduleShow changes what the input names. If that is only the label, the show itself does not change, and nobody is
-// told. An empty edit with a label is not an error, although one without anything is.
+// rescheduleShow changes the fields that the input names. If only the label changes, the show itself does not change, and nobody
+// is notified. So an input with a label alone is valid, although one without any change is an error.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	spec: spec{name: "rescheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
@@ -54,8 +54,8 @@ var startShow = &operation[graph.StartShowInput]{
 	},
 }
 
-// endShow reports an end, also before the start was reported: the show then waits for that. Reports of one show may come by
-// several nodes, so none of them can be first by rule.
+// endShow reports an end, possibly before the start was reported: the show then waits for that report. Reports of one show may
+// come through several nodes, so no order can be required.
 var endShow = &operation[graph.EndShowInput]{
 	spec: spec{name: "endShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
@@ -65,7 +65,7 @@ var endShow = &operation[graph.EndShowInput]{
 	},
 }
 
-// cancelShow takes a show that never ran off all boards. One that is live is ended and not cancelled.
+// cancelShow takes a show that never ran off all boards. A live show cannot be cancelled: it is ended.
 var cancelShow = &operation[graph.CancelShowInput]{
 	spec: spec{name: "cancelShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
@@ -74,8 +74,8 @@ var cancelShow = &operation[graph.CancelShowInput]{
 	},
 }
 
-// setReplay must name the address, because null means to remove it: leaving it out would be an accident. A replay is listed
-// before it has an address, and is then not ready.
+// setReplay requires the address, because null means to remove it: leaving it out would be an accident. A replay is listed before
+// it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
 	spec: spec{name: "setReplay", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
@@ -90,8 +90,8 @@ var setReplay = &operation[graph.SetReplayInput]{
 	},
 }
 
-// remindMe sets a reminder of an upcoming show, and cancelReminder removes it, which after the start is no error and changes
-// nothing. One entry of the table for each, because a mutation has one name.
+// remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder is a no-op. Each
+// has its own entry in the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
 	spec: spec{name: "remindMe", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
@@ -108,8 +108,8 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 	},
 }
 
-// markLiveBoardSeen marks the board of a session: what went live since is still new. Without a session it marks the present
-// board.
+// markLiveBoardSeen marks the board of a session: shows that went live after it are still new. Without a session it marks the
+// present board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	spec: spec{name: "markLiveBoardSeen"},
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
@@ -117,7 +117,7 @@ var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	},
 }
 
-// orZero is an optional time; the zero time if it is absent. What that means is the service's: the present for a start, never
+// orZero is an optional time; the zero time if it is absent. The service decides what that means: the present for a start, never
 // for the end of an announcement.
 func orZero(at *time.Time) time.Time {
 	if at == nil {

@@ -14,7 +14,7 @@ import (
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 	spec: spec{name: "sendSiteMessage", by: forHost, makes: services.SiteMessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
-		// Before the IDs are parsed: their number is what is expensive.
+		// Checked before the IDs are parsed, because a great number of IDs is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
 		}
@@ -29,12 +29,12 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		if hosts(ctx) {
 			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
-		// The scope of operators alone creates nobody.
+		// With the scope of operators alone no user is created.
 		known, err := c.r.Social.KnownAll(ctx, message.To)
 		if err != nil {
 			return nil, err
 		}
-		// The error names the first key that nobody has.
+		// The error names the first key that no user has.
 		for _, key := range message.To {
 			if _, ok := known[key]; !ok {
 				return nil, services.NoUser("to", key)
@@ -65,8 +65,8 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	},
 }
 
-// markSiteMessagesRead marks messages by their IDs, or all, of a type, up to one. The input is normalised, so that what means
-// the same is one request.
+// markSiteMessagesRead marks messages by their IDs, or all of them, possibly only those of a type or up to one. The input is
+// normalised, so that inputs with the same meaning are one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	spec: spec{name: "markSiteMessagesRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {

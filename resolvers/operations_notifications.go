@@ -11,8 +11,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// likePost and unlikePost are idempotent. The author's notification follows by a job. The like itself is committed here; a
-// like that is taken back before the job runs notifies nobody.
+// likePost and unlikePost are idempotent. A job notifies the author after the commit; a like that is taken back before the job
+// runs notifies nobody.
 var likePost = &operation[graph.LikePostInput]{
 	spec: spec{name: "likePost"},
 	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
@@ -42,7 +42,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 		if err != nil {
 			return nil, err
 		}
-		// One way to write what the mark covers, so that a retry with the same key in another order is the same request.
+		// Normalised, so that a retry with the same key and the categories in another order is the same request.
 		in.Categories, in.HostCategories = sameCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
@@ -58,7 +58,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		if err != nil {
 			return nil, err
 		}
-		// IDs are the rows, Shown are rows as they were shown, and the rest says which rows if neither names any.
+		// IDs name rows, Shown names rows in the state that was shown, and the other fields select rows if neither names any.
 		read := notifications.Reading{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
 		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
@@ -75,14 +75,14 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			if err != nil {
 				return nil, err
 			}
-			// The part of an upTo behind its place is dropped: two texts of one place are one request.
+			// The part of an upTo after its position is dropped, so that two texts of one position are one request.
 			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
 		}
 		if read.UpTo, err = notificationPlace(in.UpTo); err != nil {
 			return nil, err
 		}
 		in.All = nil // false is the same as absent
-		// Beside IDs the categories mean something else, see MarkRead, and stay as they were given.
+		// With IDs the categories mean something else, see MarkRead, and stay as they were given.
 		if len(in.Ids) == 0 {
 			in.Categories, in.HostCategories = sameCategories(of), nil
 		}
@@ -90,8 +90,8 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	},
 }
 
-// markNotificationUnread makes one notification count again, and opens a new generation of read tokens. It needs a row: a
-// position is none.
+// markNotificationUnread makes one notification count again, and opens a new generation of read tokens. It needs the ID of a
+// notification: an upTo is refused.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	spec: spec{name: "markNotificationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
@@ -122,8 +122,8 @@ var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	},
 }
 
-// inCategories are the categories that two arguments name: nil for all of them, and empty where both are empty. INVALID for a
-// name that no category of the host application can have. Two arguments, because the schema's enum has Tidings' categories
+// inCategories are the categories that two arguments name: nil for all of them, and empty if both are empty. INVALID for a name
+// that no category of the host application can have. There are two arguments, because the schema's enum has Tidings' categories
 // and cannot have the application's.
 func inCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
@@ -140,8 +140,8 @@ func inCategories(categories []services.Category, hosts []string) ([]services.Ca
 	return all, nil
 }
 
-// sameCategories is one way to write some categories, so that an idempotency key takes them for the same. Order and
-// repetition do not matter to the hash of an input either, so only all of them need one spelling.
+// sameCategories is the one way to write some categories, so that an idempotency key takes them for the same. The hash of an
+// input ignores order and repetition anyway, so this matters only for nil, which means all of them.
 func sameCategories(categories []services.Category) []services.Category {
 	if categories == nil {
 		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
@@ -155,7 +155,7 @@ func notificationPlace(upTo *string) (services.PostID, error) {
 		return 0, nil
 	}
 	place, reach, err := services.ParseUpTo("upTo", *upTo)
-	// A frequent mistake: the ID of a row, where its upTo is meant.
+	// A frequent mistake: the client sends the ID of a notification instead of its upTo.
 	if err != nil && strings.HasPrefix(*upTo, services.NotificationType+":") {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))
 	}

@@ -12,32 +12,32 @@ import (
 )
 
 var (
-	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it
-	// on both sides.
-	// A follow counts from itself on: older posts that it brings into the feed are listed, and neither counted nor announced.
+	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it on
+	// both sides. Posts count from the time of the follow on. Older posts that it brings into the feed are listed, and neither
+	// counted nor announced.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
 	// All of the author's posts leave the feed and its count at once.
 	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
 
-	// What the feed lists again counts again, if it is still unseen.
+	// Posts that the feed lists again count again, if they are still unseen.
 	unmute = onUser("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
 
-	// It closes the direct conversation of the two as well.
+	// block closes the direct conversation of the two users as well.
 	block = onUser("block", func(in *graph.BlockInput) string { return in.UserID }, (*social.Service).Block)
 
-	// It brings no follow back: both have to follow again.
+	// unblock restores no follow: both have to follow again.
 	unblock = onUser("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
 
-	// Nobody is told: a list that lacks posts looks like one whose author is quiet.
+	// The other user is not notified: the list without the posts looks as if the author had published nothing.
 	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
 	// The posts come back into the feeds of those who still follow.
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// onUser is an operation of one user on another whose input cannot be INVALID. The methods of the service are given as they
-// are, with the service as their first parameter.
+// onUser is an operation of one user on another whose command cannot be INVALID. command is a method expression, with the service
+// as its first parameter.
 func onUser[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
 	return &operation[I]{spec: spec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
@@ -58,7 +58,7 @@ var mute = &operation[graph.MuteInput]{
 	},
 }
 
-// setFollowMode changes what of a followee counts for the viewer. Without a follow it is CONFLICT in the commit.
+// setFollowMode changes which items of a followee count for the viewer. Without a follow, the commit fails with CONFLICT.
 var setFollowMode = &operation[graph.SetFollowModeInput]{
 	spec: spec{name: "setFollowMode"},
 	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
@@ -72,8 +72,8 @@ var followModes = []graph.FollowMode{
 	services.FollowAll: graph.FollowModeAll, services.FollowLiveOnly: graph.FollowModeLiveOnly, services.FollowNone: graph.FollowModeNone,
 }
 
-// setProfile is the actor's own profile, which the host application sets by acting for them. Null clears a name, and absence
-// leaves it.
+// setProfile changes the actor's own profile; the host application acts for the user to change it. Null clears a field, and an
+// absent field stays.
 var setProfile = &operation[graph.SetProfileInput]{
 	spec: spec{name: "setProfile"},
 	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {

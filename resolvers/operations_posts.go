@@ -23,7 +23,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 }
 
 // editPost replaces the text. Mentions that are left out stay; a list, also an empty one, replaces them. Users who are newly
-// mentioned are notified, and the notifications of those who no longer are go away.
+// mentioned are notified. Users who are no longer mentioned lose their notifications.
 var editPost = &operation[graph.EditPostInput]{
 	spec: spec{name: "editPost", makes: services.PostType},
 	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
@@ -31,7 +31,7 @@ var editPost = &operation[graph.EditPostInput]{
 		if err != nil {
 			return nil, err
 		}
-		// null is an empty list here: it removes those that the list named.
+		// null is an empty list here: it removes the mentions of the former list.
 		mentions, given := in.Mentions.ValueOK()
 		draft, err := c.draft(ctx, in.Body, nil, mentions)
 		if err != nil {
@@ -42,8 +42,7 @@ var editPost = &operation[graph.EditPostInput]{
 	},
 }
 
-// deletePost takes a post out of all feeds. Its ID keeps naming a position. A list that a client pages below it goes on as
-// before.
+// deletePost takes a post out of all feeds. Its ID still names a position, so a client goes on paging below it as before.
 var deletePost = &operation[graph.DeletePostInput]{
 	spec: spec{name: "deletePost", makes: services.PostType},
 	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
@@ -52,8 +51,8 @@ var deletePost = &operation[graph.DeletePostInput]{
 	},
 }
 
-// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark
-// only grows. It need not name a post that is still there.
+// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark only
+// grows. upTo may name a post that no longer exists.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	spec: spec{name: "markHomeFeedSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
@@ -71,7 +70,7 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 // draft is the post of an input. If the host application acts, mentioned users who do not exist are created. It is shared by
 // a new post and an edit, which has no parent.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
-	// For users, a mention of nobody is NOT_FOUND in the commit.
+	// For users, a mention of an unknown user is NOT_FOUND in the commit.
 	if hosts(ctx) {
 		if _, err := c.r.numbers(ctx, "mentions", mentions); err != nil {
 			return draft, err
@@ -83,7 +82,7 @@ func (c *call) draft(ctx context.Context, body string, parentID *string, mention
 			return draft, err
 		}
 	}
-	// Keys, because the commit looks for the users among those of the body too.
+	// Keys, because the commit looks these users up together with those that the body mentions.
 	for _, id := range mentions {
 		key, err := services.ParseUserID("mentions", id)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"tidings/services/views"
 )
 
-// touchView notes that the actor has looked at a view, up to a time: what is newer is unread. The time only grows, so a
+// touchView notes that the actor has looked at a view, up to a time: items newer than it are unread. The time only grows, so a
 // device that reports late changes nothing.
 var touchView = &operation[graph.TouchViewInput]{
 	spec: spec{name: "touchView"},
@@ -26,7 +26,7 @@ var addViewItem = &operation[graph.AddViewItemInput]{
 	},
 }
 
-// removeViewItem takes an item back. Repeated, it changes nothing; an item that never was there is NOT_FOUND.
+// removeViewItem takes an item back. Repeated, it changes nothing; an item that never existed is NOT_FOUND.
 var removeViewItem = &operation[graph.RemoveViewItemInput]{
 	spec: spec{name: "removeViewItem", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.RemoveViewItemInput) (*jobs.Command, error) {

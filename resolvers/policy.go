@@ -10,7 +10,7 @@ import (
 )
 
 // displayPolicy is the viewer's display policy, read once for a response. A page of conversations shows up to 100 counts, and
-// each of them asks.
+// each of them needs it.
 func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (services.DisplayPolicy, error) {
 	return dataloader.Shared(ctx, policyKey{}, func(ctx context.Context) (services.DisplayPolicy, error) {
 		return r.Badge.Policy(ctx, viewer.Number)
@@ -35,8 +35,8 @@ func (r *Resolver) partOf(ctx context.Context, source services.Source, part serv
 	return &part, nil
 }
 
-// graphPolicy is a policy as the API shows it: all sources in their order, also those that are as at first. Equal times are
-// no quiet hours. A client can draw its settings from the answer alone, and need not know the defaults.
+// graphPolicy is a policy as the API shows it: all sources in their order, also those at their defaults. Equal times mean that
+// there are no quiet hours. A client can draw its settings from the answer alone, and need not know the defaults.
 func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 	shown := &graph.DisplayPolicy{Sources: make([]graph.SourcePolicy, len(services.Sources))}
 	for i, source := range services.Sources {

@@ -10,9 +10,9 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor is of one
-// post: the kind, the post, and the position, which is the answer, or the time of a like and then the user. They are numbers
-// of one sequence with cursorKind, so that a like's cursor is refused in a list of comments.
+// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor is of one post:
+// the kind, the post, and the position, which is the answer, or the time of a like and then the user. The numbers differ from
+// those of cursorKind, so that a like's cursor is refused in a list of comments.
 const (
 	commentCursor = 19
 	likeCursor    = 20
@@ -27,8 +27,8 @@ func postCursorText(kind byte, post services.PostID, position ...uint64) string 
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
-// parsePostCursor reads what postCursorText prints into position. Numbers beyond SQL's signed ones are no positions. The
-// length says how many numbers there are, so a cursor of another form is refused before a number is read.
+// parsePostCursor reads what postCursorText prints into position. A number that does not fit SQL's signed integers is no
+// position. The length says how many numbers there are, so a cursor of another form is refused before a number is read.
 func parsePostCursor(kind byte, post services.PostID, text string, position ...*uint64) error {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != 1+8+8*len(position) || bytes[0] != kind {
@@ -45,8 +45,8 @@ func parsePostCursor(kind byte, post services.PostID, text string, position ...*
 	return nil
 }
 
-// notOfThisList is the error for a text that is no cursor of a list. One text for all faults: a client can do nothing about
-// the difference.
+// notOfThisList is the error for a text that is no cursor of a list. It is the same for all faults, because a client could do
+// nothing about the difference.
 func notOfThisList(text string) error {
 	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 }
@@ -66,7 +66,7 @@ func likeCursorText(post services.PostID, place posts.LikePlace) string {
 	return postCursorText(likeCursor, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
 }
 
-// Cut to 32 bits, a longer number would be another user's position.
+// parseLikeCursor refuses a user beyond 32 bits: cut to 32 bits, it would be another user's position.
 func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
 	var at, liker uint64
 	err := parsePostCursor(likeCursor, post, text, &at, &liker)

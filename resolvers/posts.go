@@ -10,16 +10,16 @@ import (
 )
 
 // Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post
-// that is read as a part of another comes with all of them, from SQL, because its page has used its round trips to Redis.
+// that is read as a part of another comes with all these fields, from SQL, because its page has used its round trips to Redis.
 
-// engagement reads the counts of a post and whether the viewer likes it. The first post that asks reads them for all that are
-// shown together. The caller of each post is its own field; they run at the same time, and the loader lets one read for all.
+// engagement reads the counts of a post and whether the viewer likes it. The fields of several posts call it at the same time.
+// The loader lets the first one read the counts of all posts that are shown together.
 func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.Engagement, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return services.Engagement{}, err
 	}
-	// Called only if nobody has asked for this post's counts yet.
+	// Called only if the counts of this post were not read yet.
 	together := func() []services.PostID {
 		ids := make([]services.PostID, len(post.Together))
 		for i, other := range post.Together {
@@ -57,13 +57,13 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil || !found {
 		return nil, err
 	}
-	// Together are the parents that were read with it: what is asked of one is read for all.
+	// Together are the parents that were read with it: a field that is requested of one is read for all.
 	shown := graphPost(parent.Post, parent.By, parent.Together)
 	return &shown, nil
 }
 
-// commentsOf makes a page of the answers to a post. What is asked of one of them is read for all answers on the page's posts.
-// together is set by read, before edge is called for the first item.
+// commentsOf makes a page of the answers to a post. A field that is requested of one answer is read for all answers on the page's
+// posts. together is set by read, before edge is called for the first item.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
 	edges, info, err := listOf(ctx, r, post, first, after, postList[services.PostID, posts.Shown, graph.CommentEdge]{
@@ -87,8 +87,8 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 	return &graph.CommentConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// likesOf makes a page of the likes of a post. The statement leaves out what the viewer may not see, and NextPage goes on
-// behind it: see listOf.
+// likesOf makes a page of the likes of a post. The statement leaves out the likes that the viewer may not see, and the next page
+// begins after them: see listOf.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
 	edges, info, err := listOf(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
 		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
@@ -119,9 +119,9 @@ type postList[P comparable, T, E any] struct {
 	edge  func(cursor string, item T) E
 }
 
-// listOf makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens
-// the comments of each post of a feed costs one statement. Later pages are of one post, because each has a position of its
-// own. All posts of the list must have the size and the start in common, or their pages would not be one statement's.
+// listOf makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens the
+// comments of each post of a feed costs one statement. All these pages have the same size and start, so that one statement can
+// read them. Later pages are of one post, because each has a position of its own.
 func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 	})
 }
 
-// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too. The map is short,
-// and a second one for the way back would have to be kept in step.
+// graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too. It searches
+// modesByName, which is short: a map back would have to be kept in step.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
 	// A category that is a number outside of the total is COUNT to the user, who did not choose where it counts.
@@ -48,8 +48,8 @@ func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string)
 	return &page, nil
 }
 
-// readFollowsInMode reads a page below a user ID, the order of the list. A mode that is changed while somebody pages removes
-// a row or adds one, and moves none.
+// readFollowsInMode reads a page below a user ID, because the list is in the order of IDs. A mode that is changed between two
+// pages removes a row or adds one, and moves none.
 func (r *Resolver) readFollowsInMode(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

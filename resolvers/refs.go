@@ -21,18 +21,18 @@ import (
 // maxRefs bounds the refs in one input: they are found with one statement.
 const maxRefs = 500
 
-// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once
-// for each type. Positions and not names, because an input is read by them for each request.
+// namedFields are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
+// each type. They are positions and not names, because every request reads its input by them.
 type namedFields struct {
 	ids            []int
 	ref, url, data int // -1: the input has no such field
 }
 
-// omittableIDs is a list of IDs whose absence leaves what is there.
+// omittableIDs is a list of IDs that keeps the present list if it is absent.
 type omittableIDs = graphql.Omittable[[]string]
 
-// namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know: the program
-// then does not start, where it would otherwise pass refs to a command as they are.
+// namedFieldsOf finds the fields of an input. It panics if a field with IDs has a type that eachID does not know, so that the
+// program does not start. Otherwise refs would reach a command unresolved.
 func namedFieldsOf(input reflect.Type) namedFields {
 	// The schema tells which fields hold IDs; ref, url and data have fixed names in all inputs.
 	fields := namedFields{ids: graph.IDFields(input), ref: -1, url: -1, data: -1}
@@ -96,7 +96,7 @@ func (n namedFields) eachID(input reflect.Value, replace func(field, id string) 
 	return nil
 }
 
-// eachOf are the IDs of a list, replaced. The copy is the input's from then on.
+// eachOf returns a copy of a list of IDs in which each is replaced. The copy becomes part of the input.
 func eachOf(list []string, field string, replace func(field, id string) (string, error)) (ids []string, err error) {
 	ids = slices.Clone(list)
 	for k := range ids {
@@ -128,12 +128,13 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 // the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID. byRef
 // reports whether there was a ref. After an error some may have been replaced.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) (byRef bool, err error) {
-	// Most inputs have none, and pay one look at their IDs.
+	// Most inputs have no refs, and need only one look at their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	// Of a batch they were found together. The actor's rights on them are those of the host application, which sends the batch.
+	// For a batch, the refs were found together. The rights are those of the host application, which sends the batch, and not the
+	// actor's.
 	found := c.named
 	if found == nil {
 		if found, err = c.r.byRef(ctx, c.actor, list, joins); err != nil {
@@ -156,8 +157,8 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 	})
 }
 
-// noRef is the error for a ref that names nothing, as far as the caller may know. Whoever guesses refs gets these words for
-// an order of another customer and for one that never was.
+// noRef is the error for a ref that names nothing, as far as the caller may know. A user who guesses refs, such as order numbers,
+// gets the same words for another user's order and for one that never existed.
 func noRef(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
@@ -183,7 +184,7 @@ func (r *Resolver) refID(ctx context.Context, viewer services.UserID, field, id 
 	return holder.Object.GlobalID(), nil
 }
 
-// refIDs is refID for optional arguments, which it replaces.
+// refIDs is refID for an optional argument; nil stays nil.
 func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field string, id *string) (*string, error) {
 	if id == nil || !services.IsRef(*id) {
 		return id, nil
@@ -197,7 +198,7 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 // What a user has made is found whatever its state: the ref of a deleted post still names the user's own post, and the
 // command then says that it is gone.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
-	// The host application may see everything, and is not asked.
+	// The host application may see everything, and needs no check.
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
 		return found, err
@@ -223,7 +224,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 		}
 		note(seen, services.ConversationType, rooms)
 	}
-	// What is left out here is not told from what does not exist.
+	// A ref that is left out here looks like one that does not exist.
 	for ref, holder := range found {
 		if holder.Owner != viewer && !seen[holder.Object] {
 			delete(found, ref)
@@ -232,8 +233,8 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 	return found, nil
 }
 
-// see adds the objects of one type that the viewer may see. Each type asks as its own reads do; a type without a case is seen
-// by nobody. A new type with refs needs a case, and until then its refs are for its creator and the host application.
+// see adds the objects of one type that the viewer may see. Each type is checked as its own reads check it; nobody sees a type
+// without a case. A new type with refs needs a case, and until then its refs are for its creator and the host application.
 func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
 	switch kind {
 	case services.PostType, services.ShowType:
@@ -280,7 +281,7 @@ func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	return list
 }
 
-// note adds the objects of one type that were found. Of found only the keys matter: what was found has been seen.
+// note adds the objects of one type that were found. Only the keys of found matter.
 func note[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
 	for number := range found {
 		seen[services.Object{Type: kind, Number: uint64(number)}] = true

@@ -9,7 +9,7 @@ import (
 )
 
 // related is the field of a user that shows one part of the relation between the viewer and the user; null if it could not be
-// read. null and not false, because a client would offer to follow somebody who is followed.
+// read. It is null and not false, because on false a client would offer to follow a user who is followed already.
 func (r *Resolver) related(ctx context.Context, user *graph.User, part func(services.Relation) bool) (*bool, error) {
 	relation, err := r.relation(ctx, user)
 	if err != nil {
@@ -19,8 +19,8 @@ func (r *Resolver) related(ctx context.Context, user *graph.User, part func(serv
 	return &is, nil
 }
 
-// relation is the relation between the viewer and a user. The first user who is asked for reads those of all who are shown
-// together. It comes from SQL, so a follow shows in the payload of its own mutation.
+// relation is the relation between the viewer and a user. The first call reads the relations of all users who are shown together.
+// They come from SQL, so a follow shows in the payload of its own mutation.
 func (r *Resolver) relation(ctx context.Context, user *graph.User) (services.Relation, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

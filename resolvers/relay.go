@@ -19,7 +19,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 		for change := range changes {
 			event, err := show(ctx, change)
 			if err != nil {
-				// The end of the subscription is no failure.
+				// The end of the subscription is not a failure.
 				if ctx.Err() == nil && !errors.Is(err, errKnown) {
 					log.Warn("an event of a subscription could not be made; the next one has the whole state", "error", err)
 				}

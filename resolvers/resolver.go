@@ -1,4 +1,5 @@
-// Package resolvers is viewer in, one service call, payload out; and the table of errors.
+// Package resolvers connects the schema with the services: a resolver takes the viewer, makes one service call, and returns the
+// payload. It also has the table of errors.
 //
 // Every resolver takes the viewer from the token and from nowhere else. An error that the client can correct is shown with its
 // code; any other is INTERNAL, with an ID that the log has too.
@@ -10,11 +11,11 @@
 // counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that
 // nobody sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call what is here.
 //
-// The way of a like: gqlgen's LikePost calls likePost.do (operations.go), which asks for the viewer and takes the idempotency
-// key out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and
-// gets the command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the
-// badges, and drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an
-// event is the same entry: ingestCommand sets who acts and when, and calls the same prepare.
+// The way of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
+// out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and gets the
+// command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the badges, and
+// drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an event is the same
+// entry: ingestCommand sets the actor and the time, and calls the same prepare.
 //
 // The way of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the largest size.
 // A read... function checks the cursor (cursor.go), asks the service for the rows and gathers the keys of everything below them; the
@@ -126,13 +127,13 @@ type (
 )
 
 // viewer is the user of the request's token, which needs the scope viewer. A user who asks for the first time is created. An
-// erased user is refused here, so every field of the viewer's passes it.
+// erased user is refused here, because every field of the viewer calls it.
 func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	viewer, err := r.bearerUser(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Nearly always the node knows the number; else one read serves all fields of the response.
+	// Nearly always the node knows the user ID; else one read serves all fields of the response.
 	number, known := r.Social.Remembered(viewer.Key)
 	if !known {
 		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
@@ -145,7 +146,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(number, viewer.Key), nil
 }
 
-// bearerUser is the bearer of the request's token, who must be a user with the scope of one.
+// bearerUser is the bearer of the request's token, who must be a user and have the scope viewer.
 func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
 	viewer, err := r.scoped(ctx, services.ScopeViewer)
 	if err == nil && viewer.Key == "" {
@@ -154,8 +155,8 @@ func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
 	return viewer, err
 }
 
-// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token also where it acts for a
-// user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
+// scoped is the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
+// for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
 func (r *Resolver) scoped(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

@@ -18,8 +18,8 @@ func withUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I)
 	return done, r.userAfter(ctx, done), nil
 }
 
-// userAfter is the user of an operation, for its payload; nil if they are gone, and the key of the request had an answer from
-// before.
+// userAfter is the user of an operation, for its payload; nil if no user was looked up, because the idempotency key had an answer
+// from before and the user is gone.
 func (r *Resolver) userAfter(ctx context.Context, done *done) *graph.User {
 	if done.call.user == 0 {
 		return nil
@@ -33,8 +33,8 @@ var restrictionLists = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }
 
-// restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees
-// it. Somebody who is blocked must not find out from a list.
+// restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees it,
+// because a user who is blocked must not find out from a list.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
 		return r.readRestrictions(ctx, viewer, kind, size, after)

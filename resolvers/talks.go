@@ -62,8 +62,8 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	return size, place, err
 }
 
-// readTalkParts reads messages and members, with one query for each kind. It returns the people in them, whom the caller
-// still has to read. People are left to the caller, who may have others to read with them.
+// readTalkParts reads messages and members, with one query for each kind. It returns the people in them. The caller still has to
+// read these, and may have others to read with them.
 func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -82,7 +82,7 @@ func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people [
 		people = append(append(people, message.Author), mentioned[id]...)
 	}
 	for page, numbers := range members {
-		// Without the one more that tells whether another page follows.
+		// Without the extra member, which only tells whether another page follows.
 		people = append(people, numbers[:min(page.Size-1, len(numbers))]...)
 	}
 	return people, nil
@@ -97,8 +97,8 @@ func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
 	return err
 }
 
-// talkKey is the key of the parts of one conversation that an operation selects.
-// A type of its own, so that it is no key of another shared value.
+// talkKey is the key of the parts of one conversation that an operation selects. It is a type of its own, so that it never equals
+// the key of another shared value.
 type talkKey services.ConversationID
 
 // readTalk reads all selected parts of one conversation, unless a list has read them together with others. All its fields

@@ -10,10 +10,9 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is
-// of one user: the kind, the user, and the position. Clients keep cursors, so the order here never changes. They are bytes
-// and no cursorKind, because these cursors are longer: the owner of the list has 64 bits there, as the object of any list
-// has.
+// The kinds of the cursors of a user's lists, beside those of conversations, of the viewer's lists and of posts. A cursor is of
+// one user: the kind, the user, and the position. Clients keep cursors, so the order here never changes. They are bytes and no
+// cursorKind, because these cursors are longer: the owner of the list has 64 bits in them, like the object of any list.
 const (
 	followersCursor = 40 + iota
 	followeesCursor
@@ -36,9 +35,9 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 	return page, err
 }
 
-// userPageInfo is the position of a page in its list. cursor is that of an item of the page. With more behind it, the page
-// ends at the last row that was read, which the viewer may not see. If the end cursor were that of the last visible item, a
-// page whose rows are all hidden would have none, and a client could never get past them.
+// userPageInfo is the position of a page in its list. cursor is that of an item of the page. If more rows follow, the page ends
+// at the last row that was read, which the viewer may not see. If the end cursor were that of the last visible item, a page whose
+// rows are all hidden would have none, and a client could never get past them.
 func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
@@ -51,9 +50,9 @@ func userPageInfo[T any](kind byte, page services.UserPage, list services.UserLi
 	return info
 }
 
-// usersOf makes a page of users in a list of a user: their followers or followees. Pages of several users are read together.
-// What the viewer may not see is left out by the statement. The viewer is part of it, so the loader must not be shared
-// between viewers: it lives for one response.
+// usersOf makes a page of users in a list of a user: their followers or followees. Pages of several users are read together. The
+// statement leaves out users that the viewer may not see. So the result depends on the viewer, and viewers must not share the
+// loader: it lives for one response.
 func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	if err != nil {
 		return nil, err
 	}
-	// By the number of the user, the order of the index: a follow that is made while somebody pages moves no other row.
+	// The position is the user ID, the order of the index: a follow that is made between two pages moves no other row.
 	place := func(i int) *string {
 		cursor := placeText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
 		return &cursor
@@ -120,7 +119,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	return shown, nil
 }
 
-// showsOf makes a page of the shows that a user hosts. All shows, also those that are over or cancelled, the newest ID first.
+// showsOf makes a page of the shows that a user hosts: all shows, also those that are over or cancelled, the newest ID first.
 func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.ShowConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	}
 	shown := &graph.ShowConnection{Edges: make([]graph.ShowEdge, len(list.Items))}
 	for i, show := range list.Items {
-		// The host is the user whose list it is, and is not read again.
+		// The host is the owner of the list, and is not read again.
 		node := r.graphShow(show, services.User{})
 		node.Host = *user
 		shown.Edges[i] = graph.ShowEdge{Cursor: placeText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}

@@ -21,8 +21,8 @@ func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-// parseViewText reads the output of viewText, if it is of this viewer. Check refuses names that no view can have, so that a
-// made-up cursor reaches no statement.
+// parseViewText reads the output of viewText for this viewer. Check refuses names that no view can have, so that a made-up cursor
+// reaches no statement.
 func parseViewText(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
@@ -50,8 +50,8 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
-// readViews reads a page behind a view, of some codes. Its order is that of the key, so the position is the last view. A view
-// that is touched while somebody pages keeps its place.
+// readViews reads the page after a view, of some codes. The list is in the order of the key, so the position is the last view. A
+// view that is touched between two pages keeps its place.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {

@@ -28,9 +28,9 @@ type visible struct {
 	hidden map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
 
-// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People
-// themselves are always shown: it is their content that they hide. Two reads of objects and one of restrictions, whatever the
-// numbers. Deleted posts are absent already, so that nobody has to look at a flag.
+// visible reads the posts and shows that the viewer may see, shows as they are now, and people, in one batch. People themselves
+// are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many keys there
+// are. Deleted posts are absent already, so that no caller has to check a flag.
 func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visible, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
@@ -44,7 +44,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	if seen.posts, seen.people, err = loader.Both(ctx, keys.posts, people); err != nil {
 		return seen, err
 	}
-	// Only authors and hosts are asked about: a response without any costs no statement here.
+	// Restrictions are read only for authors and hosts: a response without any costs no statement here.
 	var authors []services.UserID
 	for _, post := range seen.posts {
 		authors = append(authors, post.Author)

@@ -15,8 +15,8 @@ import (
 // the same list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects
 // in its items take one read for each kind.
 
-// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not
-// in it. A field may be there several times, under aliases and in several parents: whoever looks ahead decides which of them
+// wanted are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
+// it. A field may be there several times, under aliases and in several parents: the code that looks ahead decides which of them
 // are its own.
 type wanted map[string][]*ast.Field
 
@@ -33,7 +33,7 @@ func wantedOf(ctx context.Context) wanted {
 }
 
 // wantedBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
-// Without variables, conditions on a variable count as included: a compiled selection has none.
+// Without variables, a selection with a condition on a variable counts as included; a compiled selection has no conditions.
 func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	all := wanted{}
 	known := map[*ast.FragmentDefinition]bool{}
@@ -64,8 +64,8 @@ func wantedBelow(selected ast.SelectionSet, variables map[string]any) wanted {
 	return all
 }
 
-// included reports whether directives leave a selection in the operation. Other directives with an argument named if are
-// treated as @include, which asks for too much at worst.
+// included reports whether directives leave a selection in the operation. Other directives with an argument named if are treated
+// as @include, which at worst reads too much.
 func included(directives ast.DirectiveList, variables map[string]any) bool {
 	for _, directive := range directives {
 		if condition, ok := directive.ArgumentMap(variables)["if"].(bool); ok && condition == (directive.Name == "skip") {
@@ -90,7 +90,7 @@ func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprintf("%#v", arguments)} // quoted: ["a", "b"] and ["a b"] are two pages
 }
 
-// asker is a field that requests a page, and how much of it.
+// asker is a field that requests a page, and the size that it requests.
 type asker struct {
 	field *ast.Field
 	size  int

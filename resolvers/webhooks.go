@@ -71,8 +71,8 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	return shown, err
 }
 
-// addWebhook returns the secret, this once: it is not read back. The receiver needs it to check signatures. Whoever lost it
-// rotates.
+// addWebhook returns the secret only this once: it cannot be read later. The receiver needs it to check signatures. If it is
+// lost, rotateWebhookSecret makes a new one.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
 		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
@@ -87,16 +87,16 @@ func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) 
 	})
 }
 
-// removeWebhook ends the deliveries, and drops what waits. A second one is NOT_FOUND, so that a mistyped name is not taken
-// for a success.
+// removeWebhook ends the deliveries, and drops the waiting letters. A second call is NOT_FOUND, so that a mistyped name is not
+// taken for a success.
 func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookInput) (*graph.RemoveWebhookPayload, error) {
 	return asAdmin(ctx, r, "removeWebhook", input.Name, "", func(ctx context.Context) (*graph.RemoveWebhookPayload, error) {
 		return &graph.RemoveWebhookPayload{Name: input.Name}, r.Webhooks.Remove(ctx, input.Name)
 	})
 }
 
-// rotateWebhookSecret makes a new secret. The ones before sign beside it for a while, so that a receiver can change without
-// refusing anything. An overlap of 0 is for a secret that has leaked.
+// rotateWebhookSecret makes a new secret. For the time of the overlap the former ones sign too, so that a receiver can change
+// without refusing anything. An overlap of 0 is for a secret that has leaked.
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
 	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
@@ -112,8 +112,8 @@ func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWe
 	})
 }
 
-// testWebhook sends one event now, from this node. A receiver that refuses it is a result and no error. It goes by no queue
-// and changes no state, so a webhook that is down can be tested too.
+// testWebhook sends one event now, from this node. A refusal by the receiver is a result and no error. The event goes through no
+// queue and changes no state, so a webhook that is down can be tested too.
 func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput) (*graph.TestWebhookPayload, error) {
 	return asAdmin(ctx, r, "testWebhook", input.Name, "", func(ctx context.Context) (*graph.TestWebhookPayload, error) {
 		tested, err := r.Webhooks.Test(ctx, input.Name)
@@ -129,7 +129,7 @@ func (r *Resolver) testWebhook(ctx context.Context, input graph.TestWebhookInput
 // replayWebhook sends dead letters again: of one user, or of all. Each gets the newest change of its user, not the one that
 // was refused.
 func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookInput) (*graph.ReplayWebhookPayload, error) {
-	// Whom it is about is not recorded: nothing would find it here when the user is erased.
+	// The user is not recorded: the erasure of the user would not find the record.
 	details := ""
 	if input.UserID != nil {
 		details = "of one user"
