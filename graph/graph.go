@@ -1,5 +1,5 @@
-// Package graph is the contract: the GraphQL schema in *.graphqls, and the Go that gqlgen generates from it.
-// Only this file and scalars.go are written by hand.
+// Package graph is the contract: the GraphQL schema in *.graphqls, and the Go that gqlgen generates from it. Only this file,
+// exec.go and scalars.go are written by hand.
 package graph
 
 import (
@@ -13,8 +13,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// The parser adds @defer to every schema, and the executor obeys it by leaving parts of an answer to later parts, which no
-// transport here sends: fields that cannot be null would be null.
+// The parser adds @defer to every schema. The executor would then leave parts of an answer to later responses, which no transport
+// here sends: fields that cannot be null would be null.
 func init() { delete(parsedSchema.Directives, "defer") }
 
 //go:generate go tool gqlgen generate
@@ -28,7 +28,7 @@ type Viewer struct {
 	Now    *services.Badges // the badges that were read already; nil for none
 }
 
-// NewViewer makes the viewer of a number and a key.
+// NewViewer makes the viewer of a user ID and a key.
 func NewViewer(number services.UserID, key string) *Viewer {
 	return &Viewer{ID: services.GlobalID(services.ViewerType, key), Number: number, Key: key}
 }
@@ -42,14 +42,14 @@ type Conversation struct {
 	Kind        chat.Kind
 	Title       *string
 	MemberCount int
-	Unread      services.Count // as Mentions, before the viewer's display policy
+	Unread      services.Count // like Mentions, before the viewer's display policy
 	Mentions    services.Count
 	Muted       bool
 	ReadToken   string
 
-	// State is what its lists are read by. Read is set by what has read them ahead, so that they are not read again one by one.
+	// The lists are read by State. Read is set by code that has read them ahead, so that they are not read again one by one.
 	State chat.State
-	Read  bool // what the operation shows of it was read with others
+	Read  bool // the parts that the operation shows were read together with those of others
 }
 
 // IsNode says that it can be fetched by its id.
@@ -60,7 +60,7 @@ type View struct {
 	ID   string
 	Code string
 	Key  string
-	// A view is of one viewer, so its times are theirs.
+	// A view belongs to one viewer, so its count and its times are that viewer's.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time
 	LastAccessAt time.Time
@@ -69,7 +69,7 @@ type View struct {
 // IsNode says that it can be fetched by its id.
 func (View) IsNode() {}
 
-// Post is a post as a viewer sees it; what users did with it is read when it is asked for.
+// Post is a post as a viewer sees it; users' actions on it are read when they are requested.
 type Post struct {
 	ID          string
 	Kind        services.PostKind
@@ -84,13 +84,13 @@ type Post struct {
 	Key      services.PostID
 	AuthorID services.UserID
 	Answers  services.PostID // the post that it answers; 0 for none
-	Together []services.Post // the posts of the list that it is in, so that one question is enough for all
+	Together []services.Post // the posts of the list that it is in, so that one read serves all
 }
 
 // IsNode says that it can be fetched by its id.
 func (Post) IsNode() {}
 
-// Notification is a notification as its recipient sees it; nil for a subject or a show that there is not.
+// Notification is a notification as its recipient sees it; Subject and Show are nil if there is none.
 type Notification struct {
 	ID         string
 	UpTo       string
@@ -104,7 +104,7 @@ type Notification struct {
 	Read       bool
 	Older      bool
 
-	// Of the host application's categories; else nil.
+	// Only for the host application's categories; else nil.
 	HostCategory *string
 	Title        *string
 	Body         *string
@@ -113,16 +113,16 @@ type Notification struct {
 	GroupKey     *string
 
 	// Found is nil if no field asks for causes, and empty if there are none that the viewer may see.
-	Found []NotificationCause // as many as the operation asks for at most
+	Found []NotificationCause // at most as many as the operation requests
 }
 
 // IsNode says that it can be fetched by its id.
 func (Notification) IsNode() {}
 
-// IsNotificationCause says that a notification can tell of it.
+// IsNotificationCause says that it can be a cause of a notification.
 func (Post) IsNotificationCause() {}
 
-// IsNotificationCause says that a notification can tell of it.
+// IsNotificationCause says that it can be a cause of a notification.
 func (Show) IsNotificationCause() {}
 
 // Show is a show as a viewer sees it; a zero time is null. remindsMe is read only if it is selected.
@@ -140,7 +140,7 @@ type Show struct {
 	Late        bool
 
 	Key      services.PostID
-	Together []services.PostID // the shows of the list that it is in, so that one question is enough for all
+	Together []services.PostID // the shows of the list that it is in, so that one read serves all
 }
 
 // IsNode says that it can be fetched by its id.
@@ -158,7 +158,7 @@ type LiveBoardEdge struct {
 	Node Show
 }
 
-// User is a user as a viewer sees them; what they are to each other is read when it is asked for.
+// User is a user as a viewer sees them; the relation between the two is read when it is requested.
 type User struct {
 	ID        string
 	Key       string
@@ -167,16 +167,16 @@ type User struct {
 
 	// Number is the dense ID, which no answer has.
 	Number   services.UserID
-	Together []services.UserID // the users of the event that it is in, so that one question is enough for all
+	Together []services.UserID // the users of the event that they are in, so that one read serves all
 }
 
 // IsNode says that it can be fetched by its id.
 func (User) IsNode() {}
 
-// IsNotificationCause says that a notification can tell of it.
+// IsNotificationCause says that it can be a cause of a notification.
 func (User) IsNotificationCause() {}
 
-// NotificationsChange is a first page of the viewer's notifications; what they show is read with the event.
+// NotificationsChange is a first page of the viewer's notifications. The objects that they show are read with the event.
 type NotificationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
@@ -184,16 +184,16 @@ type NotificationsChange struct {
 	// The page as it was read for the event; the objects in it are read when the event is rendered.
 	Shown []notifications.Notification
 	More  bool
-	Next  notifications.Position // the position of the last that was read
+	Next  notifications.Position // the position of the last row that was read
 	Gen   uint64
 }
 
-// ConversationsChange is a first page of the viewer's conversations; what they show is read with the event.
+// ConversationsChange is a first page of the viewer's conversations. Their messages and members are read with the event.
 type ConversationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	// As above: messages and members are read when the event is rendered.
+	// The page as it was read for the event; messages and members are read when the event is rendered.
 	Shown []chat.State
 	More  bool
 }

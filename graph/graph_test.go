@@ -86,12 +86,13 @@ func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
-		// Acts of operators concern the installation and are no facts of an application, so they are no events. All of them may be
+		// Acts of operators concern the installation. They are no facts of an application, and so no events. All of them may be
 		// repeated.
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
-		// The keys of a subscription are known to its browser alone. To register again changes nothing, so no key is needed.
+		// Only the browser knows the keys of its subscription. To register again changes nothing, so no idempotency key is
+		// needed.
 		if mutation.Name == "registerDevice" || mutation.Name == "unregisterDevice" {
 			continue
 		}
@@ -154,8 +155,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 	}
 }
 
-// A printed time is JSON, and parses as the same millisecond.
-// Whatever the moment and its zone, the text is that of the layout.
+// For any moment and zone, the printed text is that of the layout.
 func TestTimesHaveTheLayout(t *testing.T) {
 	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
 	for range 10_000 {
@@ -182,6 +182,7 @@ func BenchmarkAppendTimeByLayout(b *testing.B) {
 	}
 }
 
+// A printed time is JSON, and parses as the same millisecond.
 func TestTimesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "ms")).Add(time.Duration(rapid.IntRange(0, 999_999).Draw(t, "ns")))

@@ -42,7 +42,7 @@ func UnmarshalInt(input any) (int, error) {
 	return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %v", math.MinInt32, math.MaxInt32, input)
 }
 
-// timeLayout has milliseconds, to which all times are kept: two layouts would print one moment in two ways.
+// timeLayout has milliseconds, the precision of all times in answers: two layouts would print one moment in two ways.
 const timeLayout = `"2006-01-02T15:04:05.000Z"`
 
 // MarshalTime prints a moment in UTC with milliseconds; the zero time is null.
@@ -56,8 +56,8 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
-// AppendTime appends what MarshalTime prints. Only RFC 3339 without a fraction is fast in the standard library, an eighth of the time
-// of a layout with one, and a page has forty times.
+// AppendTime appends what MarshalTime prints. In the standard library only RFC 3339 without a fraction is fast: it takes an
+// eighth of the time of a layout with a fraction, and a page has forty moments.
 func AppendTime(to []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(to, "null"...)
@@ -86,16 +86,16 @@ func UnmarshalTime(input any) (time.Time, error) {
 // MarshalURL prints a URL.
 func MarshalURL(text string) graphql.Marshaler { return graphql.MarshalString(text) }
 
-// UnmarshalURL reads a text; whether it is an address is for the operation to say, which names the field.
+// UnmarshalURL reads a text; the operation checks whether it is an address, because it can name the field.
 func UnmarshalURL(input any) (string, error) { return unmarshalText("a URL", input) }
 
 // MarshalVersion prints a version of badges.
 func MarshalVersion(text string) graphql.Marshaler { return graphql.MarshalString(text) }
 
-// UnmarshalVersion reads a text; whether it is a version is for the subscription to say, which names the argument.
+// UnmarshalVersion reads a text; the subscription checks whether it is a version, because it can name the argument.
 func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Version", input) }
 
-// unmarshalText reads a text for a scalar that is one.
+// unmarshalText reads a text for a scalar that is a text.
 func unmarshalText(kind string, input any) (string, error) {
 	text, ok := input.(string)
 	if !ok {
