@@ -86,7 +86,7 @@ type announcementsModel struct {
 	entries []*modelEntry
 	users   []*modelUser
 	raises  []modelRaise
-	setBack time.Duration // how far the clock was set back, all together
+	setBack time.Duration // how far the clock was set back in total
 }
 
 type modelRaise struct {
@@ -140,7 +140,7 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle runs the due jobs and reads the positions that were given, which are all after the earlier ones.
+// settle runs the due jobs and reads the positions that they gave. All of these are after the earlier ones.
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
@@ -193,7 +193,7 @@ func (m *announcementsModel) isLit(u *modelUser, dot string) bool {
 	return false
 }
 
-// check compares what a user is shown, number, list and dots, with the model.
+// check compares the count, the list and the dots that a user is shown with the model.
 func (m *announcementsModel) check(u *modelUser) {
 	m.Helper()
 	ctx := context.Background()

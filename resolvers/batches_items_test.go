@@ -13,7 +13,8 @@ func readings(query string) int {
 	return 1
 }
 
-// The objects behind the counts have many types, whose fields conflict. These are the types that read more than their objects.
+// The objects behind the counts have many types, whose fields conflict in one selection, so it is written by hand. It has the
+// types that read more than their objects.
 func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *counted) {
 	const author = "author { key name viewerFollows }"
 	const node = `node { __typename id ... on Post { ` + author + ` likeCount viewerHasLiked commentCount parent { id } comments { nodes { id } } }

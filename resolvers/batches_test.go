@@ -46,7 +46,7 @@ func (s *statements) take() map[string]int {
 	return taken
 }
 
-// forgetful is Redis with no copies in it.
+// forgetful is a Redis without copies of posts and people.
 type forgetful struct{ *rdb.Projections }
 
 func (f forgetful) Copies(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
@@ -309,7 +309,7 @@ func everyListIsReadInBatches(t *testing.T, c *counted) {
 	query := c.all.schema.Query
 	for _, field := range query.Fields {
 		if field.Name == "nodes" {
-			c.all.lists["Query.nodes"] = true // nodesOfEveryTypeAreReadInBatches
+			c.all.lists["Query.nodes"] = true // nodesOfEveryTypeAreReadInBatches selects it
 		}
 	}
 	for _, kind := range c.all.schema.Types {

@@ -38,7 +38,7 @@ func levels(query, statement string) int {
 	return 1
 }
 
-// mustIngest reports events, all of which have to succeed, and answers the ids of what they made.
+// mustIngest reports events, all of which have to succeed, and returns the IDs of the objects that they made.
 func (c *counted) mustIngest(events ...event) (ids []string) {
 	c.t.Helper()
 	for part := range slices.Chunk(events, 200) {
@@ -217,7 +217,7 @@ func (c *counted) ids(kind string) (ids []string) {
 	walk(c.must("reader", "{ viewer { "+list.query+" } }", nil).Data)
 	least := perList
 	if kind == "Device" {
-		least = devices.MaxDevices // a user has no more
+		least = devices.MaxDevices // a user cannot have more
 	}
 	if len(ids) < least {
 		c.t.Fatalf("%d objects of the type %s, at least %d are needed", len(ids), kind, least)

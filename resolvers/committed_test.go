@@ -17,7 +17,8 @@ import (
 	"tidings/services"
 )
 
-// cutOff is badges that cannot be read. After the attempt every other read fails too: a mutation reads the badges first after its commit.
+// cutOff are badges that cannot be read. An attempt to read them makes every later read fail too. It is the first read of a
+// mutation after its commit.
 type cutOff struct {
 	Badges
 	cut func()
@@ -32,7 +33,7 @@ func (c cutOff) ReadFacts(ctx context.Context, user services.UserID) (*services.
 	return c.Read(ctx, user)
 }
 
-// afterCommit runs a mutation of a viewer after whose commit every read fails.
+// afterCommit runs a mutation of a viewer in which every read after the commit fails.
 func (a *api) afterCommit(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	ctx, cut := context.WithCancel(a.t.Context())
@@ -126,7 +127,7 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
 			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
 		}
-		// Under its key it returns what it did, now with everything that could not be read.
+		// Repeated under its key, it returns the same result, now with the parts that could not be read.
 		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
 		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
 			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)

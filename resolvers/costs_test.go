@@ -22,8 +22,8 @@ func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 	}
 }
 
-// A field that reads a list of its own, or objects by their keys, must have a weight. Without one it would cost no more than a field of an object
-// that was read.
+// A field that reads a list of its own, or objects by their keys, must have a weight. Without one it would cost no more than a
+// field of an object that was read already.
 func TestEveryListWithASizeHasAWeight(t *testing.T) {
 	lists := 0
 	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {

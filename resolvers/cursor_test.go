@@ -36,7 +36,7 @@ func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 			}
 		}
 	}
-	// SQL has no such numbers.
+	// SQL's signed integers cannot hold these numbers.
 	for _, text := range []string{placeText(memberCursor, 7, 1<<63), placeText(memberCursor, 1<<63, 7)} {
 		if _, _, err := parsePlace(memberCursor, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", text, err)

@@ -19,7 +19,7 @@ type edit struct {
 	shown        string
 	path         []any // of the field in the answer
 	want, clears any
-	elsewhere    func() any // what shows the field, if the answer does not
+	elsewhere    func() any // reads the field, if the answer does not show it
 }
 
 // A field that an edit does not name stays, and null clears it, in a mutation and in an event. A field that cannot be cleared refuses null.

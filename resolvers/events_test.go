@@ -25,8 +25,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// openSubscription is an open subscription of the reader. Its hub sends what the test says and reads nothing, so that the cost of an event
-// is the event's own.
+// openSubscription is an open subscription of the reader. Its hub sends the badges that the test sets and reads nothing, so that
+// the cost of an event is the event's own.
 type openSubscription struct {
 	c      *counted
 	t      *testing.T
@@ -182,7 +182,7 @@ func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things in
 	c.Quiet(c.Fanout)
 	c.restart(copies)
 	c.must("reader", "{ viewer { __typename } }", nil)
-	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // its lists are those of queries
+	s, trips, asked := c.subscribe(t, "subscription { "+field.Name+arguments[field.Name]+c.all.below(c.all.schema.Types[field.Type.Name()], "Viewer")+" }") // without the viewer, whose lists are those of queries
 	data := s.costs(t, fmt.Sprintf("an event of %d things, copies in Redis: %v", things, copies))
 	if shows, given := (answer{Data: data}).at(field.Name, "scheduled").([]any); given && len(shows) != things {
 		t.Errorf("the event has %d shows, want %d", len(shows), things)

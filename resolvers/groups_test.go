@@ -99,7 +99,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 			t.Errorf("before any was set: %+v", got)
 		}
 		a.must("bob", `mutation { follow(input: {userId: "user:followee"}) { user { id } } }`, nil)
-		for _, adder := range []string{"stranger", "followee"} { // the one DIRECT conversation of each stands
+		for _, adder := range []string{"stranger", "followee"} { // each has the one DIRECT conversation with bob already
 			a.talk("DIRECT", adder, "bob")
 		}
 		for _, policy := range []struct {

@@ -42,7 +42,8 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 	}
 }
 
-// Of several requests each gets its own viewer's answer, the one that Quick gives. What takes more than one read is left to Quick.
+// Each of several requests gets the answer that Quick gives to its viewer. Requests that need more than one read are left to
+// Quick.
 func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	a := newAPI(t)
 	a.World.Quiet(a.World.Fanout)
@@ -103,7 +104,7 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	_, err := s.Memory.Log.RunOnce(t.Context())
 	s.Must(err)
 	const feed = `homeFeed(first: 3) { edges { cursor node { id body publishedAt author { id key name avatarUrl } } } pageInfo { hasNextPage endCursor } lastId end building }`
-	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // a session is new each time
+	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // without sessionId: each answer has a new session
 	h := Hot(graph.NewSchema(graph.Config{Resolvers: s.resolver}), s.resolver).(*hot)
 	var requests []jointRequest
 	var want []string
@@ -111,7 +112,7 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 		for _, key := range []string{"reader", "full", "empty"} {
 			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
 			operation := parsed(t, text)
-			answer, ok := h.Quick(operation)(ctx, nil) // it makes what is read ready
+			answer, ok := h.Quick(operation)(ctx, nil) // it also makes the data ready that a joint read needs
 			if !ok {
 				t.Fatalf("%s is not answered: %s", key, text)
 			}
@@ -137,7 +138,8 @@ func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*servi
 	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
 }
 
-// Who waited for Redis once gets badges from SQL. Pages ask again, and are refused at once.
+// A request for badges alone that has waited for Redis once gets them from SQL. One with a page is left to Quick, which asks
+// Redis again and is refused at once.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
 	a.World.Quiet(a.World.Fanout)

@@ -348,7 +348,7 @@ func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 	for i := range 50 {
 		h.plan(parse(fmt.Sprintf("{viewer{badges{v%d:version}}}", i)))
 		h.plan(parse(fmt.Sprintf("subscription{badgesChanged{v%d:version}}", i)))
-		h.plan(parse(fmt.Sprintf("{v%d:__typename}", i))) // not hot, which is remembered too
+		h.plan(parse(fmt.Sprintf("{v%d:__typename}", i))) // a plan without parts, which is forgotten too
 	}
 	plan := h.plan(kept)
 	for deadline := time.Now().Add(30 * time.Second); count() > 1; runtime.Gosched() {

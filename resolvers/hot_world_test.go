@@ -32,7 +32,7 @@ func (c *counting) Exec(ctx context.Context) graphql.ResponseHandler {
 	return c.ExecutableSchema.Exec(ctx)
 }
 
-// sides are the same world, executed and hot.
+// sides are two executors of the same world: one without compiled selections, and one with them.
 type sides struct {
 	*api
 	executed, hot *executor.Executor
@@ -92,7 +92,7 @@ type oneRequest struct{}
 
 func (oneRequest) RequestID() string { return "one" }
 
-// both returns the answer of both sides, which must be equal, and whether the schema gave it.
+// both returns the answer of both sides, which must be equal. A compiled operation without errors must not reach the schema.
 func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
 	ctx := services.WithRequest(s.t.Context(), oneRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer}})
@@ -108,7 +108,7 @@ func (s *sides) both(t interface{ Fatalf(string, ...any) }, viewer, query string
 	return got
 }
 
-// number is a user's number.
+// number is the ID of a user.
 func (s *sides) number(key string) services.UserID {
 	number, err := s.resolver.Social.Number(s.t.Context(), key)
 	s.Must(err)
@@ -249,7 +249,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	}
 }
 
-// Every end, every kind of author and every error is among what both sides agree on.
+// Both sides agree on every end of a feed, every kind of author and every error.
 func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	s := newSides(t)
 	s.populate()

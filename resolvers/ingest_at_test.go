@@ -17,7 +17,7 @@ func (a *api) happened(ago time.Duration, short event) event {
 	return full
 }
 
-// report sends events in full, with all that an error says.
+// report sends events in their full form, and selects every field of their errors.
 func (a *api) report(events ...event) answer {
 	a.t.Helper()
 	return a.ask("", []services.Scope{services.ScopeIngest}, `mutation($events: [IngestEvent!]!) { ingest(events: $events) {
@@ -96,7 +96,7 @@ func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 		say(4*hours), visit(3*hours, "enterConversation"), say(3*hours-20*second), visit(3*hours-30*second, "leaveConversation"), say(3*hours-40*second))
 	replayed("one that ended by time", 1, visit(2*hours, "enterConversation"), say(2*hours-50*second), say(2*hours-70*second))
 	replayed("one that was renewed", 0, visit(hours, "enterConversation"), visit(hours-50*second, "enterConversation"), say(hours-70*second))
-	// The end of its minute is over, but the job of the end waits for what else was said in it.
+	// The visit's minute is over, but the job that ends the visit waits for late reports of messages within that minute.
 	a.report(visit(hours/2, "enterConversation"))
 	a.Work(a.Fanout)
 	replayed("one whose message comes after its jobs", 0, say(hours/2-20*second))
@@ -131,7 +131,7 @@ func TestALateUndo(t *testing.T) {
 	}
 }
 
-// An undo takes back one mark: what an earlier mark of the past read stays read, also if it is told last of all.
+// An undo takes back one mark: notifications that an earlier mark of the past read stay read, even if that mark is reported last.
 func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 	a := newAPI(t)
 	a.happens(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})

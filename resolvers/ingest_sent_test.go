@@ -31,7 +31,7 @@ func siteMessageRefs(refs ...string) []string {
 	return ids
 }
 
-// codes are the codes of the errors of a request's events, nil where there is none.
+// codes are the codes of the errors of a request's events; nil for an event without an error.
 func (a *api) codes(events ...event) (codes []any) {
 	a.t.Helper()
 	got := a.ingest(events...)
@@ -65,8 +65,8 @@ func (a *api) wantMail(what, key string, unread float64, list string) {
 	}
 }
 
-// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Whoever it was not
-// sent to learns nothing of it.
+// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Users to
+// whom it was not sent learn nothing of it.
 func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

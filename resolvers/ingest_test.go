@@ -73,7 +73,7 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 	}
 }
 
-// An event that names a user who is being erased is refused, and none of the others.
+// An event that names a user who is being erased is refused; the other events are not.
 func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	a := newAPI(t)
 	carol := a.Named("carol")[0]
@@ -97,7 +97,7 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	}
 }
 
-// Who is being erased is left out of a list of recipients, and everybody else gets what is sent.
+// A user who is being erased is left out of a list of recipients; all other recipients get what is sent.
 func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	carol := a.Named("carol")[0]

@@ -35,7 +35,7 @@ type kindOfEvent struct {
 	make func(t madeIDs, i int) event
 }
 
-// by is the i-th person's event of a kind, with further fields.
+// by makes the i-th person the actor of an event with some fields.
 func by(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
@@ -274,7 +274,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 				switch {
 				case round%2 == 1 && i%7 > 0: // several of a kind, side by side
 					chosen[i] = chosen[i-1]
-				case round == 0: // there is something to begin with
+				case round == 0: // the first objects
 					chosen[i] = kinds[[]int{0, 15, 27, 35, 39}[i%5]]
 				case round == 2: // two edits of each object, in parallel
 					edits := kinds[len(kinds)-4:]

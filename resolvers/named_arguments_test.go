@@ -117,7 +117,7 @@ func eventHas(sent any, name string) bool {
 	return false
 }
 
-// plain is a value as JSON says it.
+// plain is a value as JSON decodes it.
 func plain(value any) (decoded any) {
 	text, _ := json.Marshal(value)
 	_ = json.Unmarshal(text, &decoded)

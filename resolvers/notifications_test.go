@@ -170,7 +170,7 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 	}
 }
 
-// Unseen notifications leave the number after days, and stay in the list.
+// Unseen notifications leave the count after days, and stay in the list.
 func TestOlderNotifications(t *testing.T) {
 	a := newAPI(t)
 	a.everything()
@@ -301,7 +301,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 	a.wantPanel("alice", "after what was refused", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 }
 
-// The host application can mark for its users, and its posts answer and mention.
+// The host application can mark for its users. The posts that it publishes for them can answer and mention.
 func TestNotificationEvents(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()

@@ -69,7 +69,7 @@ func (s *story) names(name string, id any) {
 		return
 	}
 	text, _ := id.(string)
-	if strings.HasPrefix(text, services.HostNotificationType+":") { // no node: withdrawNotification takes it
+	if strings.HasPrefix(text, services.HostNotificationType+":") { // not a node: only withdrawNotification takes this ID
 		if _, err := services.ParseTypedID("id", text, services.HostNotificationType); err != nil {
 			s.t.Errorf("%s: %s", name, err)
 		}
@@ -113,7 +113,7 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 func (s *story) rememberedBefore(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"
-	for _, field := range []string{"as", "userId"} { // the second of segments, which are the user's
+	for _, field := range []string{"as", "userId"} { // userId is for setSegments, whose keys belong to the user
 		id, names := in[field].(string)
 		if !names {
 			continue

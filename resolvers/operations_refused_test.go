@@ -14,14 +14,14 @@ import (
 	"tidings/services/sql"
 )
 
-// early is a request that names what is not there yet.
+// early is a request that names an object that does not exist yet.
 type early struct {
 	name   string
 	in     event
 	other  event // fields of another request
 	equal  event // fields of an equal request in other words; nil: there are none
 	comes  func(s *story)
-	byHost bool // the application names what does not exist; users it would create
+	byHost bool // the application can send it too; not for users, whom it would create
 }
 
 func ofPost(name string) early {
@@ -36,7 +36,7 @@ func ofUser(name string, in, other event) early {
 	return early{name: name, in: in, other: other, comes: func(s *story) { s.Named("late") }}
 }
 
-// earlyRequests cover the ways in which an input names what is not there: users, one and many, and refs of each type.
+// earlyRequests cover the ways in which an input names a missing object: users, one and many, and refs of each type.
 func earlyRequests(s *story) []early {
 	group := s.talk("GROUP", "alice", "bob")
 	conversation := func(s *story) {
@@ -70,7 +70,7 @@ func earlyRequests(s *story) []early {
 			name: "muteConversation", in: event{"as": "user:alice", "conversationId": "conversation:ref:c1"}, other: event{"conversationId": group},
 			comes: conversation, byHost: true,
 		},
-		{ // one of two refs is there
+		{ // one of the two refs has an object
 			name: "markConversationRead", in: event{"as": "user:alice", "conversationId": "conversation:ref:kept", "upTo": "message:ref:m1"},
 			other: event{"upTo": nil}, byHost: true,
 			comes: func(s *story) {
@@ -111,8 +111,8 @@ func result(got answer) string {
 	return fmt.Sprint(got.Data)
 }
 
-// A key remembers that its request named what was not there, also if that comes: the request does not succeed late, in the
-// middle of what has happened since. As an event and as a mutation it is the same request.
+// A key remembers that its request named a missing object, even if the object exists later: the request does not succeed late, in
+// the middle of what has happened since. As an event and as a mutation it is the same request.
 func TestAKeyRemembersWhatWasNotThere(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
@@ -131,7 +131,8 @@ func TestAKeyRemembersWhatWasNotThere(t *testing.T) {
 	})
 }
 
-// early asks before what is named is there, and comes says that it is there now. Nothing but the key tells the second time.
+// early sends a request that names a missing object, again and again under one key: every answer is the first one. With comes,
+// the object exists now, and only the key of the earlier call makes the request fail.
 func (s *story) early(of early, key string, ask func(string, event, string, event) answer, comes bool) {
 	s.t.Helper()
 	if comes {
@@ -161,7 +162,7 @@ var (
 	freeRefs   = sql.NewStatement("free refs of the test", `UPDATE refs SET ref = '' WHERE ref NOT IN ('', 'kept')`)
 )
 
-// forgetLate lets the next request name what is not there: the user late, and the refs.
+// forgetLate renames the user late and frees the refs, so that the next request names missing objects again.
 func (s *story) forgetLate(round int) {
 	s.t.Helper()
 	numbers, err := s.resolver.Social.KnownAll(s.t.Context(), []string{"late"})
@@ -178,7 +179,8 @@ func (s *story) forgetLate(round int) {
 	}
 }
 
-// Without a key nothing is remembered, and under one no input that can never be right: nor is the key of another user.
+// A refusal without a key is not remembered. Under a key, an INVALID input is not remembered either, nor is the key of another
+// user.
 func TestWhatNoKeyRemembers(t *testing.T) {
 	s := &story{api: newAPI(t)}
 	follow := `mutation { follow(input: {userId: "user:late"}) { changed } }`
@@ -193,7 +195,7 @@ func TestWhatNoKeyRemembers(t *testing.T) {
 			}
 		}
 	}
-	// The key itself is wrong, and the object unknown: nothing to remember it by.
+	// The key itself is wrong, and the object unknown: the refusal cannot be remembered.
 	if got := result(s.mutation("likePost", like, strings.Repeat("k", 65), nil)); !strings.HasPrefix(got, "NOT_FOUND ") {
 		t.Error(got)
 	}
@@ -210,7 +212,7 @@ func TestWhatNoKeyRemembers(t *testing.T) {
 	}
 }
 
-// A user's token lacks the right to a ref, whatever is there: the key is free for the application's own request.
+// A user's token may not set a ref. That refusal is not remembered: the key is free for the application's own request.
 func TestAKeyDoesNotRememberAToken(t *testing.T) {
 	a := newAPI(t)
 	const publish = `mutation { publishPost(input: {body: "b", ref: "r", idempotencyKey: "k"}) { created } }`
@@ -222,7 +224,8 @@ func TestAKeyDoesNotRememberAToken(t *testing.T) {
 	}
 }
 
-// The answer of a key stays when what its request named is gone, hidden, or another's: by ref, by ID and by the key of a user.
+// A key keeps its answer when the object that its request named is gone, hidden, or another user's. The request names it by ref,
+// by ID or by the key of a user.
 func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
@@ -252,7 +255,7 @@ func TestAKeyAnswersForWhatIsGone(t *testing.T) {
 			if got := s.mutation("likePost", like, "like", event{"postId": "post:ref:p9"}); got.code() != services.Conflict {
 				t.Errorf("%s: like of another ref: %v", what, got)
 			}
-			// Whoever has quit does not see the conversation any more.
+			// A user who has quit does not see the conversation any more.
 			got := s.must("alice", `mutation { quitConversation(input: {conversationId: "conversation:ref:c1", idempotencyKey: "quit"}) { changed conversationId } }`, nil)
 			if id, _ := got.at("quitConversation", "conversationId").(string); got.at("quitConversation", "changed") != true || !strings.HasPrefix(id, services.ConversationType+":") {
 				t.Errorf("%s: quit: %v", what, got)
@@ -289,7 +292,7 @@ func (s *story) leaves(key string) {
 	s.Memory.People.Drop(user, key)
 }
 
-// In a batch an event names what came before it, and not what comes after it. Sent again, the batch answers the same.
+// An event of a batch can name objects of earlier events, and not of later ones. Sent again, the batch answers the same.
 func TestABatchWithKeysRefusesWhatComesLater(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

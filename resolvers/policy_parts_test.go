@@ -69,7 +69,7 @@ func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	}
 }
 
-// What a change of the policy leaves out stays, and what it says null of is as it was before the viewer set it.
+// Fields that a change of the policy leaves out stay; null sets them to their defaults.
 func TestNullOfAPolicyClears(t *testing.T) {
 	a := newAPI(t)
 	for _, step := range []struct{ change, feed, views string }{

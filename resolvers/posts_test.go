@@ -158,7 +158,7 @@ func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 	}
 }
 
-// Another node shows it too: from the copy in Redis, and from SQL.
+// Another node shows the edit too: from the copy in Redis, and from SQL.
 func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 	a := newAPI(t)
 	post := a.publish("alice")
@@ -242,8 +242,8 @@ func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
 }
 
-// The notifications of ann, the author of a thread's post, contain what was written to her, and the people. What is hidden from her leaves
-// them, and who likes her post or follows her does not, unless she blocks them.
+// The notifications of ann, the author of a thread's post, have the posts written to her and the users who acted. Posts that are
+// hidden from her leave the notifications. Users who like her post or follow her stay, unless she blocks them.
 func TestANotificationHasItsCausesAndActors(t *testing.T) {
 	th := newThread(t)
 	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)

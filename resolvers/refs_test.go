@@ -16,7 +16,7 @@ func (a *api) asHost(key, query string, variables map[string]any) answer {
 	return a.ask(key, []services.Scope{services.ScopeViewer, services.ScopeIngest}, query, variables)
 }
 
-// mustHost asks as the host application what has to succeed.
+// mustHost is asHost for an operation that must succeed.
 func (a *api) mustHost(key, query string, variables map[string]any) answer {
 	a.t.Helper()
 	got := a.asHost(key, query, variables)
@@ -108,7 +108,7 @@ func TestObjectsHaveRefs(t *testing.T) {
 	}
 }
 
-// own is the ID of the object behind the one that a payload shows: to senders a site message is its report.
+// own is the ID of the object itself: to senders a payload shows the report of a site message instead.
 func own(kind, id string) string {
 	return strings.Replace(id, "siteMessageReport:", services.SiteMessageType+":", 1)
 }
@@ -318,8 +318,8 @@ func TestADirectConversationTakesARef(t *testing.T) {
 	}
 }
 
-// The ref of a DIRECT conversation is that of both: whoever creates it again is answered with it, and reopens it after a block. A GROUP
-// is its creator's.
+// The ref of a DIRECT conversation belongs to both users: if either creates it again, it is the answer, and is open again after a
+// block. The ref of a GROUP belongs to its creator.
 func TestTheRefOfADirectConversationIsOfBoth(t *testing.T) {
 	a := newAPI(t)
 	create := func(as, kind, other, ref string) answer {

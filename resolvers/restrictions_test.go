@@ -161,7 +161,7 @@ func TestABlockOnPosts(t *testing.T) {
 	a.wantPanel("alice", "carol alone", "MENTION 1", "MENTION 1")
 	a.wantPanel("carol", "mentioned by bob", "MENTION 1")
 	bobs := a.publish("bob")
-	a.must("alice", like, map[string]any{"p": bobs}) // alice may
+	a.must("alice", like, map[string]any{"p": bobs}) // the user who blocks may still like
 	a.about("alice", "unblock", "user:bob")
 	a.wantPanel("alice", "the comment and the like are back, the follow has ended", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
 	a.must("bob", unlike, map[string]any{"p": post})

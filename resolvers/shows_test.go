@@ -241,7 +241,7 @@ func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 	does(startMutation, event{"showId": starts})
 	does(rescheduleMutation, event{"showId": moves, "title": "Later", "plannedAt": timeText(began.Add(24 * time.Hour))})
 	does(cancelMutation, event{"showId": goes})
-	does(endMutation, event{"showId": ended}) // before its start, which nobody sees
+	does(endMutation, event{"showId": ended}) // reported before its start, so it does not show
 	want := map[string]string{runs: "REPLAY", starts: "LIVE", moves: "UPCOMING", goes: "CANCELLED", ended: "UPCOMING"}
 	for _, more := range []string{"", " remindsMe"} {
 		got := a.must("bob", `query($s: String!) { viewer { liveBoard(sessionId: $s) { newSession edges { `+edge+` node { id title cancelledAt late `+edge+more+` } } } } }`,
