@@ -32,7 +32,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
 	found = found[:min(size, len(found))]
-	// FullTo, up to which the reader had everything, decides what is new in a change: see stream.Position.
+	// FullTo is the version up to which the reader had everything. It decides what is new in a change: see stream.Position.
 	for _, change := range found {
 		part.List = append(part.List, changeShown(change, position.FullTo))
 	}

@@ -124,7 +124,7 @@ func leaf[T any](write writer[T]) member[T] {
 	return func(ast.SelectionSet) writer[T] { return write }
 }
 
-// within is a field with fields of its own. get must not return nil: what can be null is a leaf, or is not compiled. get
+// within is a field with fields of its own. get must not return nil: a field that can be null is a leaf, or is not compiled. get
 // returns a pointer into the value, so that nothing is copied and nothing is allocated for each item.
 func within[T, U any](get func(*T) *U, of object[U]) member[T] {
 	return func(selected ast.SelectionSet) writer[T] {

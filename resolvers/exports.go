@@ -12,7 +12,7 @@ import (
 const defaultExport = 100 // lines
 
 // export is a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
-// because a cursor can begin anywhere. When a user asks who has read their data, the targets of the acts tell.
+// because a cursor can begin anywhere. The target of the act serves to tell users who has read their data.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
 	if after != nil {

@@ -122,7 +122,7 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	}
 }
 
-// add adds the parts of an answer to what is read.
+// add adds the parts of an answer to the reads.
 func (r *jointReads) add(one *jointAnswer) {
 	for i, part := range one.plan.parts {
 		if part.read == nil {

@@ -66,7 +66,7 @@ func (s *sides) first(ctx context.Context, exec *executor.Executor, query string
 	return string(response.Data)
 }
 
-// What the schema writes for an event is what execution answers: for every user their own, and only if the operation is compiled.
+// For every user the schema writes the event that execution answers, and it does so only if the operation is compiled.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newSides(t)
 	s.populate()

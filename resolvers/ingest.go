@@ -103,8 +103,8 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 	}
 }
 
-// ingestFailure is the result of an event that failed, with what the error of a mutation would say. The operation as a whole
-// has succeeded, so the error is data and does not pass the presenter.
+// ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation as a whole has
+// succeeded, so the error is data and does not pass the presenter.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
 	shown := present(r.Log, services.RequestID(ctx), err)
 	failure := &graph.IngestError{

@@ -283,8 +283,9 @@ func TestALateMessageIsRefused(t *testing.T) {
 	}
 }
 
-// A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all messages: one
-// mark of a past time covers what had happened by then, one of now what the user could have seen.
+// A site message that is reported late is in the list at its own time. It counts unless a later one was read by a mark of all
+// messages. A mark with a past time covers the messages up to that time; a mark made now covers those up to the newest that the
+// user could have seen.
 func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

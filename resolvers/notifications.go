@@ -187,8 +187,8 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 	return causes
 }
 
-// graphNotifications adds the subjects and the actors of notifications, in one batch. Lists, nodes, payloads and events all
-// use it. What it costs depends on the kinds of objects and not on the length of the list.
+// graphNotifications adds the subjects and the actors of notifications, in one batch. Lists, nodes, payloads and events all use
+// it. Its cost depends on the kinds of objects and not on the length of the list.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	// First the causes, then everything that causes, subjects and actors refer to, at once.
 	actions, err := r.actionsIn(ctx, viewer, list)

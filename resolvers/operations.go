@@ -56,7 +56,7 @@ type operation[I any] struct {
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 
-// spec is what is known of an operation besides its command.
+// spec describes an operation, apart from its command.
 type spec struct {
 	name  string // of the mutation
 	by    doer

@@ -48,7 +48,7 @@ var notify = &operation[graph.NotifyInput]{
 				return nil, err
 			}
 		}
-		if !hosts(ctx) { // the scope of operators alone creates nobody
+		if !hosts(ctx) { // with the scope of operators alone no user is created
 			if err := c.r.allKnown(ctx, "to", told.To); err != nil {
 				return nil, err
 			}

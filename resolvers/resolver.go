@@ -67,8 +67,7 @@ type Resolver struct {
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout
-	// The Projector is asked for the clock of events, and for what operators set, repair and clean; no user's read goes
-	// through it.
+	// The Projector has the clock of events, and does what operators set, repair and clean; no user's read goes through it.
 	Projector *projector.Projector
 	Hub       *push.Hub
 	Queue     JobQueue
