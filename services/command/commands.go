@@ -96,8 +96,8 @@ func newParser(g *grammar, r reader, more ...kong.Option) *kong.Kong {
 }
 
 // usageError is an invalid command line or environment: all its faults, and where to find help. The process ends with exit
-// code 2. Whoever deploys a node with five wrong settings wants to start it twice, not six times. A fault names its flag and
-// variable, so it can be mended without a look at the help.
+// code 2. With all faults at once, a node with five wrong settings is started twice, not six times. A fault names its flag
+// and variable, so it can be fixed without reading the help.
 type usageError struct {
 	faults []error
 	hint   string
@@ -124,7 +124,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	var g grammar
 	// What cannot be read is kept here, and reported with the other faults.
 	unread := reader{}
-	// kong ends a process that it has printed help for; here it only says so.
+	// kong exits after it has printed help; here it only sets helped.
 	helped := false
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
 	args = twoDashes(args)
@@ -186,7 +186,7 @@ func environment(env func(string) string) kong.ResolverFunc {
 }
 
 // commandOf is the command in the words: serve if there is none. It is only the first word: import, and not import follows.
-// Flags are taken by the whole name, which complete makes of it.
+// The tags of flags have the whole name, which complete makes of it.
 func commandOf(line *kong.Context) string {
 	if selected := line.Selected(); selected != nil {
 		return selected.Name
@@ -204,18 +204,18 @@ func hintFor(line *kong.Context) string {
 }
 
 // complete finishes kong's work, and returns every fault of it: first those of the command's words, then those of its flags.
-// A word that makes all flags meaningless is returned alone. It is called once, after kong and before the command runs, and
-// also copies the words into the options, where the commands look for them.
+// A fault of a word that makes all flags meaningless is returned alone. It is called once, after kong and before the command
+// runs, and also copies the words into the options, where the commands look for them.
 func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	switch g.Name {
 	case "import":
 		if !slices.Contains(importable, g.Imports.What) {
 			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
 		}
-		// From here on the name has the kind, by which flags are taken.
+		// From here on the name has the kind, because takes needs it.
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
-		// Some key must be possible behind the prefix.
+		// The prefix with a key behind it must be a valid key.
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
 			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKey-1))
 		}
@@ -276,7 +276,7 @@ func (g *grammar) complete(line *kong.Context, unread reader) (faults []error) {
 	return faults
 }
 
-// ImportOptions are the options of "tidings import" besides the database. Which kinds take one of them is in its tag for.
+// ImportOptions are the options of "tidings import" besides the database. The tag for of an option says which kinds take it.
 type ImportOptions struct {
 	File   string `kong:"-"` // a path, or "-" for the standard input
 	Both   bool   `group:"Import:" for:"import follows" help:"import each row as two follows, one in each direction"`

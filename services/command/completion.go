@@ -48,7 +48,7 @@ func runCompletion(shell string, out io.Writer) error {
 	return err
 }
 
-// checkShell is the fault of a shell without a script; nil for one that has one.
+// checkShell returns an error for a shell without a script.
 func checkShell(shell string) error {
 	if slices.Contains(shells, shell) {
 		return nil
@@ -63,9 +63,9 @@ type suggestion struct{ word, help string }
 // ours begins with a colon.
 const filesToo = ":files"
 
-// complete prints the suggestions for the last of the words in the form of the shell, one a line. What cannot be completed is
-// no fault: there is nothing to suggest. It runs at each press of a key, so it opens nothing. bash cannot show help texts, so
-// it gets the word alone.
+// complete prints the suggestions for the last of the words in the form of the shell, one a line. For a word that cannot be
+// completed it prints nothing, which is no error. It runs at each press of a key, so it opens nothing. bash cannot show help
+// texts, so it gets the word alone.
 func complete(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return nil
@@ -118,8 +118,8 @@ func joinValues(words []string) []string {
 }
 
 // suggest lists what may follow the words; last is the beginning of the next one. The caller keeps
-// those that begin with last. Here only a dash in it matters, which asks for flags. kong itself is not asked: it reads whole lines, and this
-// one is not finished.
+// those that begin with last. Here it matters only whether last begins with a dash, which asks for flags. kong itself is not
+// used, because it parses whole lines, and this one is not complete.
 func suggest(words []string, last string) (list []suggestion) {
 	// The same model as the parser's, so a new flag is completed without a line here.
 	model := newParser(&grammar{}, reader{}).Model
@@ -185,16 +185,16 @@ func flagsByName(model *kong.Application) map[string]*kong.Flag {
 	return flags
 }
 
-// flagOf is the flag that a word with one or two dashes names; nil for an unknown one. apart reports whether its value is the next
-// word, and not behind = or left out, as that of a switch.
+// flagOf is the flag that a word with one or two dashes names; nil for an unknown one. apart reports whether its value is the
+// next word: not if it follows a =, and not for a switch, which has none.
 func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bool) {
 	name, _, whole := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	flag = flags[name]
 	return flag, flag != nil && !whole && !flag.IsBool()
 }
 
-// valuesOf lists the known values of a flag or argument; form says whether it is a file: it is the placeholder of the help.
-// The parser checks oneof. words is for lists that a check of their own knows.
+// valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is
+// a file. The values of the tag oneof are checked by the parser; those of the tag words have a check of their own.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})

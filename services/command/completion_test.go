@@ -57,8 +57,8 @@ func inShell(t *testing.T, lines string, program string, args ...string) []strin
 	return strings.FieldsFunc(string(out), func(letter rune) bool { return letter == '\n' })
 }
 
-// completions are lines of words, the last one incomplete. Each has the suggestions that the shell must make, all of them or with more only
-// some, and suggestions that it must not make.
+// completions are lines of words, the last one incomplete. want has suggestions that the shell must make, among others perhaps,
+// and not has those that it must not make.
 var completions = []struct {
 	words     []string
 	want, not string

@@ -41,7 +41,7 @@ func mustParse(t *testing.T, line string, environment ...string) Command {
 
 const signingSecret = "0123456789-0123456789-0123456789"
 
-// vapidKey is the private key of 1.
+// vapidKey is the private key with the value 1.
 const vapidKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"
 
 func TestDefaults(t *testing.T) {

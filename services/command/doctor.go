@@ -10,13 +10,13 @@ import (
 	"tidings/services/node"
 )
 
-// errUnhealthy is the outcome of a doctor who found failures. Warnings alone are no failure: the exit code is for scripts that
-// must not roll out a node.
+// errUnhealthy is the outcome of a "tidings doctor" that found failures. Warnings alone are no failure: the exit code is for
+// scripts that must not roll out a node.
 var errUnhealthy = errors.New("a node with these settings would not start, or not keep its promises: see the failures above")
 
 // runDoctor runs "tidings doctor": it prints the findings, what to do about each, and their number. The error says that there
-// are failures, or that out takes no more. All findings are printed before the outcome, so that one run shows everything that
-// is to do. The columns are as wide as the longest words in them.
+// are failures, or that out could not be written. All findings are printed before the outcome, so that one run shows
+// everything that is to do. The columns are as wide as the longest words in them.
 func runDoctor(ctx context.Context, cfg node.Config, out io.Writer) error {
 	found := node.Examine(ctx, cfg)
 	err := error(nil)

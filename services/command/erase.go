@@ -68,8 +68,8 @@ func runErase(ctx context.Context, command Command, out io.Writer) (err error) {
 	return printErasure(erasure, ofSQLite, out)
 }
 
-// awaitErasure waits until an erasure is done, at most so long. It returns the newest state in any case: that it is not done
-// yet is no error. Other processes do the work, so the row is all that this one sees of it.
+// awaitErasure waits until an erasure is done, at most for the duration most. It returns the newest state in any case: an
+// erasure that is not done yet is no error. Other processes do the work, so the row is all that this one sees of it.
 func awaitErasure(ctx context.Context, db *sql.DB, erasure erasures.Erasure, most time.Duration) (erasures.Erasure, error) {
 	ticker := time.NewTicker(erasePoll)
 	defer ticker.Stop()

@@ -67,9 +67,9 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 
 // writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name
 // stays until then. Only its owner can read it. The other name is in the same folder, because a rename works only within one
-// file system. A file that was cut off looks like a whole one of a user with less, hence the trouble.
+// file system. This is needed because a truncated file looks like the whole export of a user with less data.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
-	// A rename would replace a pipe or a device by a file, and a folder not at all.
+	// A rename would replace a pipe or a device by a file, and fail for a folder.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)
 	}
@@ -80,7 +80,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(file.Name()) // it may never have existed under this name
+			_ = os.Remove(file.Name()) // the export has failed already
 		}
 	}()
 	// Synced before the rename: after a crash the name would otherwise be that of an empty file.

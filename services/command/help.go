@@ -112,7 +112,7 @@ tests and operators. In development mode there are no keys: dev:alice and dev:ho
 }
 
 // Help is the text of tidings doctor --help above its flags.
-// The exit code is in each Help whose command scripts call.
+// The exit code is in the Help of each command that scripts call.
 func (doctorWords) Help() string {
 	return `Examples:
 
@@ -136,8 +136,8 @@ the same text. The command needs no server, database or Redis, and has no settin
 `
 }
 
-// helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own flag would
-// report those first. Trace fails for words that no command has; the error names them.
+// helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own --help
+// would report those first. Trace fails for words that no command has; its error names them.
 func helpOn(k *kong.Kong, args []string) error {
 	flags, words := flagsByName(k.Model), []string{"--help"}
 	for i := 0; i < len(args); i++ {

@@ -30,7 +30,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 		_, _ = fmt.Fprintf(out, "tidings: %v\n", err)
 		return 1
 	}
-	// Only SQLite needs the folder: an import may be what makes a database.
+	// Only SQLite needs the folder. It may be missing, because an import can make the database.
 	if err := os.MkdirAll(command.Config.Data, 0o700); err != nil && command.Config.Database == "" {
 		return fail(fmt.Errorf("the data folder: %w", err))
 	}
@@ -68,23 +68,23 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	return 0
 }
 
-// importFile runs the command's import of the file. What it adds to SQL goes to users' views by jobs of the nodes, which it
-// queues. Facts are written here and projected by the nodes, which may run on other machines: this process opens no Redis.
+// importFile runs the command's import of the file. It queues the jobs with which the nodes project the new facts. Facts are
+// written here and projected by the nodes, which may run on other machines: this process opens no Redis.
 func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.Options) (report importer.Report, err error) {
 	// The clock of a process that is no node: its random part keeps its IDs apart from those of nodes.
 	ids := services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))
 	// Posts and follows change feeds that exist already, and only jobs of the nodes can rebuild these.
 	refill := func(err error) error {
 		// Redis may still hold feeds that lack the imported data.
-		// By the row in SQL, as nodes do: an operator may have changed it. Without a row no node has run yet, and the setting
-		// counts.
+		// The thresholds are read from SQL, as nodes do, because an operator may have changed them. Without a row no node has
+		// run yet, and the setting counts.
 		thresholds, set, failed := people.ActivityThresholds(ctx, db)
 		if failed != nil || !set {
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
-		// Dormant users have no view to fill: theirs is built when they return.
+		// Dormant users have no inbox to refill: it is built when they return.
 		active := thresholds.DormantSince(services.SystemClock{}.Now())
-		// Also when ctx has ended, or views would lack what SQL has until the audit finds it.
+		// Also when ctx has ended: otherwise projections would lack what SQL has until the audit finds it.
 		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}
@@ -94,7 +94,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	case "import posts":
 		kinds, _ := node.FeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)
-		// An import that continues has nothing new of its own, perhaps, but the interrupted one did not come to this line.
+		// An import that continues an interrupted one may add nothing, but the interrupted one did not reach this line.
 		if report.New > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
@@ -110,8 +110,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		service := live.New(live.Config{Store: db, Jobs: engine, Fanout: fan, Log: log, IDs: ids, Clock: services.SystemClock{}})
 		return importer.ReplayShows(ctx, db, service, command.Import.Factor, opts)
 	}
-	// Follows change how many followers an author has, and with it the mode of their posts.
-	// The kind that is left.
+	// Only follows are left. They change how many followers an author has, and with it the mode of their posts.
 	report, err = importer.Follows(ctx, db, ids, opts)
 	if report.New > 0 || report.ResumedAfter > 0 {
 		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))

@@ -39,7 +39,7 @@ var capabilities = []struct{ file, title string }{
 	{"admin", "Operators"},
 }
 
-// Backquotes cannot stand in a raw string, hence the joints.
+// A raw string cannot contain backquotes, so they are appended as interpreted strings.
 const aboutReference = `# The schema
 
 What a client can ask, by capability. Made from the schema of the server by ` + "`tidings schema --markdown`" + `; ` + "`tidings schema`" + `
@@ -81,13 +81,13 @@ var moved = map[string]string{
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
 }
 
-// fileOf is the chapter of a type. What a field of it adds elsewhere is the field's affair: see fieldsIn.
+// fileOf is the chapter of a type. The fields that other files add to it are in their chapters: see fieldsIn.
 func fileOf(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }
 
-// chapterOf is the chapter of a type, or of a field by Type.field: the one that moved says, else that of its file. "" is for
-// what the parser adds, which stands in no file.
+// chapterOf is the chapter of a type, or of a field by Type.field: the one in moved, else that of its file. It is "" for a
+// definition that the parser adds, which is in no file.
 func chapterOf(name string, at *ast.Position) string {
 	if to := moved[name]; to != "" {
 		return to
@@ -126,8 +126,8 @@ func (r *reference) chapter(file, title string) {
 		}
 		return definition.Position.Line
 	}
-	// In the order of the file, which its author chose for reading. Lines of different files are not compared: the others are
-	// 0.
+	// In the order of the file, which its author chose for reading. Lines of different files are not compared: types of other
+	// files have the place 0.
 	slices.SortFunc(types, func(a, b *ast.Definition) int { return cmp.Or(place(a)-place(b), cmp.Compare(a.Name, b.Name)) })
 	for _, definition := range types {
 		r.definition(definition, file, title)
@@ -180,11 +180,11 @@ func (r *reference) definition(definition *ast.Definition, file, title string) {
 		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
 	}
 	r.fields(fieldsIn(definition, file))
-	// A reader of the type finds the fields of other chapters.
+	// Links from the type to the fields that other chapters have.
 	var further []string
 	for _, capability := range capabilities {
 		if capability.file != file && len(fieldsIn(definition, capability.file)) > 0 {
-			// As Markdown makes it of the heading above.
+			// This is the anchor that Markdown makes of the heading at the top of this method.
 			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(capability.title), " ", "-"))
 			further = append(further, fmt.Sprintf("[%s](#%s)", strings.ToLower(capability.title), anchor))
 		}
@@ -274,8 +274,8 @@ func kindOf(definition *ast.Definition) string {
 	}
 }
 
-// prose is a description on one line, without what Markdown would take for markup. Line breaks in a description are the width
-// of the file and mean nothing.
+// prose is a description on one line, without what Markdown would take for markup. Line breaks in a description only keep the
+// lines of the file short.
 func prose(description string) string {
 	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(strings.Join(strings.Fields(description), " "))
 }

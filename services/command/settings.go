@@ -35,7 +35,7 @@ func settingsOf(c node.Config) []*kong.Flag {
 }
 
 // variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
-// people. The tag is for names that others have fixed, such as DATABASE_URL.
+// people. The tag variable is for names that are common on hosting platforms, such as DATABASE_URL.
 func variable(flag *kong.Flag) string {
 	if flag.Name == "help" || !takes("serve", flag) {
 		return ""
@@ -58,8 +58,8 @@ func takes(command string, flag *kong.Flag) bool {
 // nothing and is for parsers that never read.
 type reader map[*kong.Value]string
 
-// Decode reads the next value of the command line into target. An error from here would end kong's parse, so it is left for
-// what has no value at all.
+// Decode reads the next value of the command line into target. An error from here would end kong's parse, so only a flag
+// without any value returns one.
 func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
@@ -121,7 +121,7 @@ const hidden = "***"
 var (
 	// Greedy, because a password may have any character: everything up to the last @ is hidden, rather too much than too little.
 	urlPassword = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
-	// Drivers take passwords as parameters too. The names are those that contain such a word.
+	// Drivers take passwords as parameters too. A parameter is hidden if its name contains one of these words.
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 

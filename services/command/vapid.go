@@ -23,8 +23,8 @@ browser has to subscribe anew.
 }
 
 // runVAPID does "tidings vapid": a new key, as lines for the environment. The public key is a comment in them: it follows
-// from the private one, but people need it. It has no settings and stores nothing: whoever loses the output makes another
-// key, and browsers subscribe anew.
+// from the private one, but people need it. It has no settings and stores nothing: if the output is lost, another key must be
+// made, and browsers subscribe anew.
 func runVAPID(out io.Writer) error {
 	private, public, err := devices.NewKeys()
 	if err != nil {

@@ -21,7 +21,7 @@ func TestVAPIDPrintsAKey(t *testing.T) {
 	}
 }
 
-// What is wrong with the settings of Web Push is said of each alone.
+// Each fault of the settings of Web Push is reported for the setting that has it.
 func TestWebPushFaults(t *testing.T) {
 	wantFaults(t, map[string][]string{
 		"--vapid-private-key x --vapid-subject mailto:a@b":    {"--vapid-private-key (TIDINGS_VAPID_PRIVATE_KEY)", "tidings vapid"},

@@ -21,8 +21,8 @@ import (
 	"tidings/services/webhooks"
 )
 
-// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. Which acts take one of them is in its
-// tag for.
+// WebhookOptions are the options of "tidings webhooks" besides the settings of a node. The tag for of an option says which
+// acts take it.
 type WebhookOptions struct {
 	Name      string        `kong:"-"` // of the endpoint; "" for all
 	URL       string        `kong:"-"`
@@ -34,8 +34,8 @@ type WebhookOptions struct {
 	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`
 }
 
-// webhookWords are the act, and what it is done to. How many arguments an act takes is in webhookActs. One type for all acts:
-// kong would otherwise need a command for each, with the same arguments.
+// webhookWords are the act and its arguments. webhookActs has how many arguments an act takes. There is one type for all
+// acts: kong would otherwise need a command for each, with the same arguments.
 type webhookWords struct {
 	What string `arg:"" words:"add list remove rotate test status dead replay" help:"add, list, remove, rotate, test, status, dead or replay"`
 	Name string `arg:"" optional:"" help:"the name of the webhook; list needs none, and status without one shows all"`
@@ -69,7 +69,7 @@ func checkWebhooks(words webhookWords) error {
 // A thousand lines are more than a person reads, and an operator who sees them replays all.
 const (
 	deadShown = 1000            // letters that dead lists at most
-	testFor   = 5 * time.Second // the time beyond that of the request
+	testFor   = 5 * time.Second // added to the timeout of the request
 )
 
 // runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure. Running nodes find what it
@@ -101,7 +101,7 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	if slices.Contains(webhookReads, act) {
 		return do(ctx)
 	}
-	// Whoever may run this command has the database, so the act has no actor by name.
+	// Anyone who has access to the database can run this command, so the act has no actor by name.
 	kept := acts.New(acts.Config{DB: db, IDs: services.NewIDClock(services.SystemClock{}, uint16(rand.Uint32()))})
 	return kept.Do(ctx, acts.Act{Action: "tidings " + command.Name, Target: command.Webhooks.Name}, do)
 }
@@ -157,7 +157,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		}
 		return report("%d dead letters are sent again\n", replayed)
 	case "dead":
-		// The name must be given, because a table of all endpoints would not say whose a line is.
+		// The name is required, because the lines do not name their endpoint.
 		return printDead(ctx, hooks, o.Name, out)
 	}
 	// list and status are left: one line for each, or all that is known.
@@ -190,7 +190,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
 			{"  behind", behind(e.Since, now)}, {"  last success", when(e.OKAt)}, {"  last failure", strings.TrimSpace(when(e.FailedAt) + " " + e.Error)},
 		}
-		// Only the node that has the endpoint now, and only while one has.
+		// Shown only while a node delivers to the endpoint.
 		if e.Delivers {
 			lines = append(lines, [2]string{"  delivered by", e.Node})
 		}
@@ -221,8 +221,8 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	return table.Flush()
 }
 
-// when is a time for people; the zero time is that of what never happened. In UTC and in one width, so that lines can be
-// compared by eye and by sort.
+// when is a time for people; the zero time means never. It is in UTC and in one width, so that lines can be compared by eye
+// and by sort.
 func when(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -230,8 +230,8 @@ func when(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// behind is the age of the oldest change that waits. A clock behind another node's makes it 0, not negative. The other clock
-// is that of the node that made the change.
+// behind is the age of the oldest change that waits. It is 0 and not negative if this machine's clock is behind that of the
+// node that made the change.
 func behind(since, now time.Time) string {
 	if since.IsZero() {
 		return "nothing"

@@ -53,7 +53,7 @@ func (b *badLines) startAfter(line int64) error {
 	if err := file.Chmod(0o600); err != nil { // an older program may have written it with other permissions
 		return b.faultOf(err)
 	}
-	// Find the byte behind the last entry that stays, and cut the file there. The numbers may fall within a batch, but a
+	// Find the byte behind the last entry that stays, and cut the file there. The numbers may decrease within a batch, but a
 	// batch lies on one side of the saved position, so all entries after the first greater number go too.
 	var keep int64
 	// A bad line never looks like a remark: lines that begin with # are comments, which no import puts aside.
@@ -87,7 +87,7 @@ func (b *badLines) startAfter(line int64) error {
 	return b.faultOf(err)
 }
 
-// ignoreMissing takes a file that does not exist for one that was removed.
+// ignoreMissing drops the error of removing a file that does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -100,7 +100,7 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
 	b.queued++
 	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
-	// A line that is too long arrives with one byte more than allowed, which only says that it is.
+	// A line that is too long arrives with one byte more than allowed, which only shows that it is too long.
 	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
 	b.pending.WriteByte('\n')
 	// A failure to print stops nothing: the file is what counts.
@@ -112,8 +112,8 @@ func (b *badLines) add(number int64, line []byte, reason error) {
 	}
 }
 
-// waiting is how many lines wait for flush. Imports commit when they are a batch: without that, a file with no good line
-// would collect in memory.
+// waiting is how many lines wait for flush. Imports commit when there are as many as a batch: otherwise a file without a good
+// line would collect in memory.
 func (b *badLines) waiting() int { return b.queued }
 
 // file is where the bad lines are, "" when there are none.
@@ -157,7 +157,7 @@ func (b *badLines) close() error {
 	return err
 }
 
-// faultOf gives an error of the file the advice to the operator. It is UNAVAILABLE, because the data are not at fault.
+// faultOf adds advice for the operator to an error of the file. The code is UNAVAILABLE, because the data are not at fault.
 func (b *badLines) faultOf(err error) error {
 	if err == nil {
 		return nil

@@ -23,10 +23,11 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // readers come.
 //
 // The place in the file is saved in the transaction of each batch, so that an import of the same file that was broken off
-// goes on there and doubles nothing; one that came to its end starts anew. What is not a regular file always starts anew.
+// goes on there and doubles nothing; one that came to its end starts anew. An input that is not a regular file always starts
+// anew.
 //
-// INVALID if the file cannot be read, or nothing in it is right; an error also when it breaks off in the middle: what was
-// read until then is in.
+// The error is INVALID if the file cannot be read, begins with 1,000 bad lines, or is cut off. Of a file that is cut off, the
+// lines before the end are imported.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)
 	if err != nil {
@@ -146,7 +147,7 @@ func (im *followImport) edges(into []services.Edge, users map[string]services.Us
 			into = append(into, services.Edge{Follower: edge.Followee, Followee: edge.Follower, Since: edge.Since})
 		}
 	}
-	// Sort by the keys' places in the table, which is also the order of locks: two imports at once do not deadlock.
+	// Sort by the IDs, which is also the order of locks: two imports at once do not deadlock.
 	slices.SortFunc(into, func(a, b services.Edge) int {
 		return cmp.Or(cmp.Compare(a.Follower, b.Follower), cmp.Compare(a.Followee, b.Followee))
 	})

@@ -43,7 +43,7 @@ func columnOf(name []byte) column {
 // whole graph would be imported in the wrong direction. A line with an unknown name is a row: headers are optional, and two
 // keys of users look like names.
 func isHeader(line []byte) (bool, error) {
-	// A copy in small letters, since a header may be written in any: rows keep their keys as they are.
+	// A copy in lower case, because a header may have any case. The keys of rows keep theirs.
 	fields, err := split(bytes.ToLower(line))
 	if err != nil || len(fields) < 2 {
 		return false, nil // the error is reported when the line is read as a row

@@ -32,8 +32,8 @@ type Store interface {
 	Write(ctx context.Context, fn func(tx *sql.Tx) error) error
 }
 
-// Options selects what is imported and where the progress is written. Both and Prefix are parts of what a file is recognized
-// by: with others the same file starts anew.
+// Options selects what is imported and where the progress is written. A file is recognized also by Both and Prefix: if these
+// differ, the same file starts anew.
 type Options struct {
 	File   string // a path, or "-" for Input
 	Both   bool   // each row is two follows, one in each direction

@@ -92,7 +92,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	})
 }
 
-// departing fails the nth transaction.
+// departing is a database that fails after the first left transactions.
 type departing struct {
 	Store
 	left int

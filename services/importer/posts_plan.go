@@ -16,8 +16,8 @@ type plannedPost struct {
 
 // plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and
 // gives each the next ID of its millisecond. Bad rows are set aside and leave the batch. It reads outside of the transaction
-// and holds no lock, so that a slow plan delays nobody; write finds out whether the plan still holds. It runs again if it
-// does not.
+// and holds no lock, so that a slow plan delays nobody; write finds out whether the plan still holds. If not, plan runs
+// again.
 func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	known, err := im.mentioned(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	if post.ID >= row.moment+services.PostsAMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
-	// Also of a row that write may refuse: the plan is then made anew, with a new map.
+	// Even if write refuses the batch: the plan is then made anew, with a new map.
 	last[row.moment] = post.ID
 	return post, nil
 }

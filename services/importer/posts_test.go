@@ -261,7 +261,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 }
 
-// Others publish in the very milliseconds that are imported: the import plans new IDs, and no post is lost or duplicated.
+// publishing is a database in which another client publishes left times in a millisecond that is imported. The import has to
+// plan new IDs, and no post may be lost or duplicated.
 type publishing struct {
 	*sql.DB
 	t    *testing.T

@@ -21,7 +21,7 @@ import (
 
 var errBroken = errors.New("the connection is gone")
 
-// breaking is a database that fails at its n-th write, before the commit or after it, when the caller cannot know.
+// breaking is a database that fails at its n-th write, before the commit or after it, which the caller cannot distinguish.
 type breaking struct {
 	*sql.DB
 	writes, failAt int

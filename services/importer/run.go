@@ -80,12 +80,12 @@ type lineImport interface {
 	commit(ctx context.Context, line int64) error
 }
 
-// newRun opens the file of an import. The caller passes the run to all, or closes it by close: there the file is closed.
+// newRun opens the file of an import. The caller passes the run to all, which closes the file, or calls close.
 func newRun(db Store, opts Options, form form) (*fileRun, error) {
 	// The form travels with the options, because opening the source and drawing the progress need it.
 	opts.form = form
 	opts = opts.withDefaults()
-	// The first thing that can fail: after it the file has to be closed by close.
+	// Nothing before this can fail. From here on close must be called to close the file.
 	source, err := openSource(opts)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			}
 			return services.Wrapf(services.Invalid, err, "%s is cut off after line %d: the lines before are imported", r.opts.File, *lines)
 		}
-		// Bad lines are no error here: only the database, or a file that is wrong as a whole.
+		// A bad line is no error here: only a fault of the database is, or a file that is wrong as a whole.
 		if err := im.take(ctx, line); err != nil {
 			return err
 		}
@@ -152,8 +152,8 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 	}
 }
 
-// planTries is how often a batch is planned. Another client has to publish in the same milliseconds, or take the same keys,
-// between plan and commit each time: for a file of the past that hardly happens once.
+// planTries is how often a batch is planned at most. A plan fails only if another client publishes in the same milliseconds,
+// or takes the same keys, between plan and commit: for a file of the past that hardly happens once.
 const planTries = 10
 
 // commitPlan plans a batch and writes its new items. write returns errTaken if the plan is no longer valid. rows is the
@@ -161,7 +161,7 @@ const planTries = 10
 func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
 	var planned []P
 	for range planTries {
-		// Each plan reads anew what exists, so one that lost to another client sees what it lost to.
+		// Each plan reads anew what exists, including what another client has taken since the plan before.
 		if planned, err = plan(ctx); err != nil {
 			break
 		}
@@ -193,7 +193,7 @@ func (r *fileRun) resume(ctx context.Context) (err error) {
 		return r.bad.startAfter(0)
 	}
 	for r.source.line < done {
-		// Shorter than before, although its first bytes and its size are the same: it was edited.
+		// The file has fewer lines than before, although its first bytes and its size are the same: it was edited.
 		if _, err := r.source.next(); err != nil {
 			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.line, done)
 		}

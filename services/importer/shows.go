@@ -151,8 +151,8 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 	return err
 }
 
-// insert writes shows. Shows of hosts whom all documents name are on boards at once. A new host is named by a job first: a
-// board reads the shows of those hosts that its reader's document has.
+// insert writes shows. If the documents of all followers name the host already, its shows are on boards at once. A new host
+// is first written into the documents by a job, because a board reads the shows of the hosts that its reader's document has.
 func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Show) error {
 	if len(planned) == 0 {
 		return nil
@@ -196,9 +196,9 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// place gives shows the version from which boards have them, unless some documents do not name their hosts yet: the job that
-// names a host gives them theirs. It marks the replays of huge authors, which are in no follower's list but pulled. A live
-// show counts for the present followers of its host, whenever it started: for them it went live with the import.
+// place gives shows the version from which boards have them, unless some documents do not name their hosts yet: then the job
+// that names the host sets the version. It marks the replays of huge authors, which are in no follower's list but pulled. A
+// live show counts for the present followers of its host, whenever it started: for them it went live with the import.
 func (im *showImport) place(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.stored, hosts)
 	if err != nil {

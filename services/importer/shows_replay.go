@@ -51,8 +51,8 @@ type showEvent struct {
 	row  int
 }
 
-// showReplay is one replay of a file under way. It holds the whole file, because the events of its rows are out of their
-// order. rows and events do not change once the file was read.
+// showReplay is one replay of a file under way. It holds the whole file, because the order of the events is not that of the
+// rows. rows and events do not change once the file was read.
 type showReplay struct {
 	*fileRun
 	stored  Store
@@ -80,7 +80,7 @@ func ReplayShows(ctx context.Context, db Store, service ShowService, factor int,
 		return Report{}, err
 	}
 	if run.source.identity != "" {
-		run.source.identity += ":replay" // lines that are imported are not events that have happened
+		run.source.identity += ":replay" // the position of an import counts lines, that of a replay events
 	}
 	re := &showReplay{fileRun: run, stored: db, service: service, factor: factor}
 	return re.run(ctx)
@@ -157,7 +157,8 @@ func (re *showReplay) read(ctx context.Context) error {
 		}
 		maps.Copy(hosts, stored)
 	}
-	// Set aside the rows that would move one to another host. Those of the right host stay: let skips what has happened.
+	// Set aside the rows that would move a show to another host. Those of the right host stay: let skips the events that have
+	// happened.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
 		moves := host != re.opts.Prefix+row.Host
@@ -287,7 +288,7 @@ func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error 
 func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) error {
 	if event.step != stepSchedule {
 		id := services.PostID(show.Object.Number)
-		// The zero time means now: a replay is not an event of the past, which would be silent.
+		// The zero time means now. With its time in the past the event would be silent.
 		cmd := re.service.Cancel(show.Owner, id)
 		switch event.step {
 		case stepStart:

@@ -19,8 +19,8 @@ import (
 	"tidings/transport"
 )
 
-// keyFlag names the setting that holds the key for tokens, for errors. One of the three is set, or the node is in development
-// mode. It is asked outside of development mode only.
+// keyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode
+// only, where one of the three is set.
 func (c Config) keyFlag() string {
 	switch {
 	case c.JWTSecret != "":
@@ -31,14 +31,14 @@ func (c Config) keyFlag() string {
 	return "--jwks (TIDINGS_JWKS)"
 }
 
-// keyNeeded ends the errors of whoever wants more than development mode serves.
-// One text, so that all of them name the same three settings.
+// keyNeeded is the end of the errors about anything that development mode does not allow. It is one text, so that all of them
+// name the same three settings.
 const keyNeeded = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// Checks are the checks of settings beyond bounds, by the name of the flag: each answers why the value is invalid, or "". A
-// check that concerns two settings stands under the one that is to be changed. The command line runs those of the flags that
-// a command takes; a node reads the same settings again later, and drops the reasons. A test compares the names with the
-// flags: a check under a name that no flag has would never run.
+// Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is
+// invalid, or "". A check of two settings stands under the one that the operator should change. The command line runs the
+// checks of the flags that a command takes; a node parses the same settings again later, and ignores the reasons. A test
+// compares the names with the flags: a check under a name that no flag has would never run.
 var Checks = map[string]func(c Config) string{
 	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
@@ -67,7 +67,7 @@ var Checks = map[string]func(c Config) string{
 		_, reason := ratelimit.Parse(c.RateLimits)
 		return reason
 	},
-	// Alone it would refuse every document.
+	// Without --trusted-documents it would refuse every document.
 	"trusted-only": func(c Config) string {
 		return when(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
 	},
@@ -121,7 +121,7 @@ var Checks = map[string]func(c Config) string{
 	"huge-followers": func(c Config) string {
 		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
 	},
-	// As transport demands. Here it is said together with the other faults, and before anything is opened.
+	// transport demands this too. Here it is reported together with the other faults, and before anything is opened.
 	"jwt-secret": func(c Config) string {
 		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
 	},
@@ -139,7 +139,7 @@ var Checks = map[string]func(c Config) string{
 	},
 }
 
-// when is the reason if there is a fault, else "". A check that is one condition fits on a line with it.
+// when returns reason if fault is true, else "". With it a check that is one condition fits on a line.
 func when(fault bool, reason string) string {
 	if fault {
 		return reason
@@ -160,7 +160,7 @@ func checkOperations(c Config) string {
 }
 
 // checkAddress checks the address of a listener. Without a key it must be loopback by its text: a name such as localhost is
-// not resolved, because a resolver could be told anything. LoopbackOnly checks each request once more. Development mode
+// not resolved, because a resolver could return any address. LoopbackOnly checks each request once more. Development mode
 // believes every token, so an address that others can reach would give them every user.
 func (c Config) checkAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
@@ -179,7 +179,7 @@ func (c Config) checkAddress(listen string) string {
 }
 
 // checkDemo refuses a demo world beside anything of a production server. Its page can empty Redis, and its people would be in
-// the database for good. The order is that of the harm: a key means production.
+// the database for good. The greatest harm is checked first: a key means production.
 func checkDemo(c Config) string {
 	switch {
 	case !c.Demo:
@@ -194,8 +194,8 @@ func checkDemo(c Config) string {
 	return ""
 }
 
-// checkDatabase checks the form of the address. Whether it answers is known only when it is opened. The driver would refuse
-// the rest later, with an error that names no flag.
+// checkDatabase checks the form of the address. Whether the database answers is known only when it is opened. The driver
+// would refuse a wrong form later, with an error that names no flag.
 func checkDatabase(c Config) string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
@@ -279,7 +279,7 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 }
 
 // notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
-// default. 1 to 7 days, because counts are kept for the last eight days each.
+// default. 1 to 7 days are allowed, because a count is kept for each of the last eight days.
 func notificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
 	expiry = notifications.Expiry{}
 	for _, item := range items {

@@ -18,7 +18,7 @@ import (
 // ("serve" without the tag), group begins a group of the help with its heading. A flag goes before the environment, the environment before
 // the default; an empty variable counts as not set.
 //
-// A bound of a tag is where a value would certainly be a mistake, and not where it stops being wise. A setting with a check in
+// The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
 // Checks needs the flag's name there.
 type Config struct {
 	// The defaults make a node that needs nothing and that only this machine reaches: SQLite, a private Redis where there is a
@@ -38,8 +38,8 @@ type Config struct {
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 
-	// What a token must be signed with and say.
-	// At most one of the first three is set, see transport.IdentityConfig; none is development mode.
+	// The key that a token must be signed with, and the claims that it must have. At most one of the first three is set, see
+	// transport.IdentityConfig; none is development mode.
 	JWTSecret    string   `group:"Tokens and origins:" for:"serve,token" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`
@@ -51,7 +51,7 @@ type Config struct {
 	LogLevel      slog.Level `default:"info" placeholder:"LEVEL" words:"debug info warn error" help:"the lowest level that is logged: debug, info, warn or error"`
 	LogFormat     string     `default:"text" placeholder:"FORMAT" oneof:"text json" help:"the format of the log: text or json"`
 
-	// One operation may not take more than its share, whoever sends it: see transport.Config.
+	// These keep one operation of any client from taking more than its share: see transport.Config.
 	OperationTimeout time.Duration `group:"Limits of requests:" default:"5s" placeholder:"DURATION" min:"100ms" max:"1m" help:"the longest time for one query or mutation"`
 	BodyLimit        int           `default:"65536" placeholder:"BYTES" min:"1024" max:"16777216" help:"the longest request body"`
 	IngestBodyLimit  int           `default:"1048576" placeholder:"BYTES" min:"1024" max:"16777216" help:"the longest request body with the scope ingest"`
@@ -79,11 +79,11 @@ type Config struct {
 	SocketsPerAddress   int           `default:"2000" placeholder:"COUNT" min:"0" max:"1000000" help:"the most open sockets and event streams of one address on this node; 0: no limit; behind a proxy set --trusted-proxies, or all clients count as one address"`
 	RateLimits          []string      `placeholder:"LIST" help:"the budgets a minute of one user, host application or address, on all nodes together: WRITES=600,FOLLOWS=120; 0 means no limit, and off alone removes all limits; docs/limits.md lists the budgets and their defaults"`
 	TrustedProxies      []string      `placeholder:"LIST" help:"the addresses and networks (10.0.0.0/8) of proxies in front of this server; the client of their requests is the last other address in X-Forwarded-For; empty: the header is ignored"`
-	// The most is below goneWithin, so that requests and jobs have time to end after the last socket.
+	// Its maximum is below goneWithin, so that requests and jobs have time to end after the last socket.
 	Drain time.Duration `default:"8s" placeholder:"DURATION" min:"0s" max:"12s" help:"the time over which sockets and event streams are closed after SIGTERM; the process ends within 15 s"`
 
 	Workers int `group:"Features and background work:" default:"4" placeholder:"COUNT" min:"1" max:"256" help:"the number of workers that project facts into feeds and badges"`
-	// The first two are the node's proposal: an admin may have set others, which stand in SQL.
+	// The first four hold until an admin sets others, which stand in SQL.
 	ActiveFor        time.Duration `default:"720h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is dormant: Redis holds nothing of them until they return; an admin can change it while the server runs"`
 	IdleAfter        time.Duration `default:"168h" placeholder:"DURATION" min:"1h" max:"8760h" help:"a user not seen for longer is idle: posts of big authors are not pushed to them, and their feed is completed when they return; it is compared by whole days and is at most active-for; an admin can change it while the server runs"`
 	BigFollowers     int           `default:"5000" placeholder:"COUNT" min:"1" max:"2147483647" help:"an author with this many followers is big: their posts are pushed only to followers who are not idle; an admin can change it while the server runs"`
@@ -135,8 +135,8 @@ type Config struct {
 // no flag for it, so nobody can switch it on beside a key.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
-// pageMode is what the demo page may do here. The page offers only what will work: logins by name in development mode, and
-// people who act with a world.
+// pageMode says what the demo page may offer, which is only what works: logins by name need development mode, and people who
+// act need a demo world.
 func (c Config) pageMode() web.DemoMode {
 	switch {
 	case c.Demo:
@@ -147,7 +147,7 @@ func (c Config) pageMode() web.DemoMode {
 	return web.Production
 }
 
-// AllowIntrospection reports whether clients may ask for the schema. The schema is no secret, but to print it is a dear
+// AllowIntrospection reports whether clients may ask for the schema. The schema is no secret, but printing it is an expensive
 // query.
 func (c Config) AllowIntrospection() bool {
 	return c.Introspection == "always" || c.Introspection == "development" && c.Development()

@@ -21,12 +21,12 @@ import (
 )
 
 // shownWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
-// Two engines and the statements after them are then at most some seconds, which a person still waits for.
+// Two engines and the statements after them then take a few seconds at most, which a person still waits for.
 const shownWithin = 2 * time.Second
 
 // shownMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: those
-// with labels would need more room than a line. A name that the registry does not have is left out silently, so a new name is
-// looked at on the page.
+// with labels would need more room than a line. A name that the registry does not have is left out silently, so look at the
+// page after adding one.
 var shownMetrics = []struct {
 	title string
 	names []string
@@ -41,7 +41,7 @@ var shownMetrics = []struct {
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; what it has
 // from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
-	// Without the compiled answers: an operator's page is rare, and needs every error.
+	// Without resolvers.Hot: an operator's page is rare, and needs every error.
 	local := transport.NewLocal(transport.LocalConfig{
 		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
@@ -72,7 +72,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	status, text := s.Ready.state()
 	state := console.State{Node: s.Config.Node, Ready: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
-		// One after the other: each has its own time, and they are few.
+		// One after the other: each has a timeout of its own, and there are only two.
 		engine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
 		engine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
 	}
@@ -84,7 +84,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	}
 	within, cancel := context.WithTimeout(ctx, shownWithin)
 	defer cancel()
-	// The two reads of SQL share their time, so that a page takes a few seconds at most.
+	// The two reads of SQL share one timeout, so that a page takes a few seconds at most.
 	nodes, err := jobs.Nodes(within, s.Store)
 	fault("the nodes", err)
 	for _, node := range nodes {
@@ -126,8 +126,8 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Number{}
 	for _, family := range families {
-		// Counters and gauges alike; the metrics of the list have one value each.
-		// The last of several values would win; the names in the list have one.
+		// Counters and gauges alike. Of several values of a metric the last would win, but those in shownMetrics have one
+		// each.
 		for _, metric := range family.GetMetric() {
 			value := metric.GetGauge().GetValue()
 			if metric.GetCounter() != nil {
@@ -146,6 +146,6 @@ func groups(metrics prometheus.Gatherer) ([]console.Group, error) {
 		}
 		list = append(list, shown)
 	}
-	// A change stream that is off has no numbers, and then no heading.
+	// A group without numbers has no heading either.
 	return slices.DeleteFunc(list, func(group console.Group) bool { return len(group.Numbers) == 0 }), err
 }

@@ -19,7 +19,7 @@ const (
 	demoFolderPattern = "tidings-demo-*"
 	demoMark          = "demo" // the file that marks a data folder as one of --demo
 
-	// The change stream of a demo gathers less than that of production: a visitor watches it.
+	// The change stream of a demo has shorter intervals than that of production, because a visitor watches it.
 	demoInterval = 100 * time.Millisecond
 	demoLap      = 6 * time.Second
 )
@@ -34,7 +34,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		}
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
-	// The mark is written before the database is made. So a database without it is somebody else's.
+	// The mark is written before the database is made. So a database without a mark is not of a demo.
 	mark := filepath.Join(cfg.Data, demoMark)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
@@ -46,17 +46,17 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	return func() {}, os.WriteFile(mark, []byte("The world of tidings --demo.\n"), 0o600)
 }
 
-// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. A visitor who sets them
-// lower keeps what they set.
+// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. Lower values that the
+// visitor set are kept.
 func followForDemo(cfg *Config) {
 	cfg.Changes = true
 	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
 }
 
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built.
-// The world is a client of the node over HTTP, as an application would be: it starts beside the node, whose listener keeps
-// its first request until the node serves. The error has that of the node and that of the world while it was built. A world
-// that fails later logs it, and the node goes on.
+// The world is a client of the node over HTTP, as an application would be. It starts together with the node: the listener
+// holds its first request until the node serves. The error joins that of the node and that of building the world. If the
+// world fails later, it logs the error, and the node goes on.
 func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -74,7 +74,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 		ready()
 		return s.world.Run(ctx)
 	})
-	// The world ends with ctx, before the drain begins: Done is closed for both.
+	// The end of ctx stops the world at once, and begins the node's drain.
 	err := s.runUntilGone(ctx, at)
 	cancel(nil)
 	<-done
@@ -99,7 +99,7 @@ const (
 // SQL while the visitor watches.
 func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	// Two guards, because a page of another site must not empty even a toy.
+	// Two guards, because a page of another site must not empty even a demo.
 	if r.Header.Get(flushHeader) == "" {
 		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
 		return
@@ -130,9 +130,9 @@ const (
 	iconWriteIn   = 10 * time.Second // for the page to take an event
 )
 
-// demoIcon is an event stream of what the demo's application sets on a phone whose app is closed. It is served with --demo
-// only. Each event has the whole icon, so a page that was away needs no history. It stands for a push service: the icon comes
-// from the change stream and not from a subscription.
+// demoIcon serves an event stream of the badge that the demo's application sets on the icon of its closed app on a phone. It
+// is served with --demo only. Each event has the whole icon, so a page that was away needs no history. It stands for a push
+// service: the icon comes from the change stream and not from a subscription.
 func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -171,7 +171,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 			}
 		case <-r.Context().Done():
 			return
-		// Or the drain would wait for this request.
+		// Without this case the drain would wait for this request.
 		case <-s.worldEnds:
 			return
 		}

@@ -10,8 +10,8 @@ import (
 	"tidings/services/outbound"
 )
 
-// wireDevices makes the Web Push, after the change stream and the webhooks. Without keys it is there all the same, and
-// refuses devices. Keys that an operator takes away leave the devices in SQL: with the same keys they go on.
+// wireDevices makes the service for Web Push, after the change stream and the webhooks. Without keys it exists too, and
+// refuses devices. If an operator removes the keys, the devices stay in SQL, and with the same keys they go on.
 func (s *Server) wireDevices() {
 	keys, cfg := devices.Keys{}, s.Config
 	if cfg.VAPIDPrivateKey != "" {
@@ -49,8 +49,8 @@ func (c *deviceCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the metrics; while SQL does not answer there are none. An absent metric makes an alarm say so, and a 0 would
-// say that all is well. A second is enough for a statement, and well below the timeout of a scrape.
+// Collect reads the metrics; while SQL does not answer there are none. Alarms can detect an absent metric, while a 0 would
+// say that all is well. A second is enough for the statement, and well below the timeout of a scrape.
 func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
 	if !c.on() {
 		return

@@ -21,8 +21,8 @@ import (
 	"tidings/transport"
 )
 
-// examineWithin bounds the examination of one engine: longer than its own timeouts, so that their errors are shown and not
-// this one.
+// examineWithin bounds the examination of one engine. It is longer than the engine's own timeouts, so that their errors are
+// shown and not the end of this one.
 const examineWithin = 15 * time.Second
 
 const (
@@ -35,9 +35,9 @@ const (
 )
 
 // Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it
-// makes no file or table, and starts no server. A node that serves in the same place shows as one. It checks everything,
-// whatever it finds, because whoever asks wants one list. The settings have been checked with the command line, so every
-// address has a form that can be tried.
+// makes no file or table, and starts no server. If a node already serves with the same data or addresses, the findings say
+// so. It checks everything, whatever it finds, because an operator wants one list. The settings have been checked with the
+// command line, so every address has a form that can be tried.
 func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x := &examination{cfg: cfg}
 	x.tokens(ctx)
@@ -110,7 +110,7 @@ func (x *examination) addresses() {
 		if err == nil {
 			_ = listener.Close()
 		}
-		// Not a failure, because a doctor is mostly called beside a running node.
+		// Not a failure, because tidings doctor is mostly called beside a running node.
 		if errors.Is(err, syscall.EADDRINUSE) {
 			x.add(services.Warning, "addresses", at.flag+": "+err.Error(), "If a node runs here, this is what it looks like. Otherwise choose another address, or another port.")
 			continue
@@ -131,7 +131,7 @@ func (x *examination) machine() {
 		x.weigh(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}
 	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
-	// Without a limit, the number is close to the greatest.
+	// If the control group has no limit, the number is close to the greatest possible one.
 	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {
 		x.weigh(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
 			"Give it at least "+humanize.IBytes(fewMemory)+".")
@@ -141,8 +141,8 @@ func (x *examination) machine() {
 	}
 }
 
-// weigh adds a warning if bad is true, else a finding that all is fine. The same words serve both, because a number is the
-// fact and its weight is beside it.
+// weigh adds a warning if bad is true, else a finding that all is fine. The text is the same for both: it states a number,
+// and the severity beside it judges it.
 func (x *examination) weigh(bad bool, subject, text, advice string) {
 	if bad {
 		x.add(services.Warning, subject, text, advice)

@@ -207,7 +207,7 @@ func textOf(lines []export.Line) (text string) {
 	return text
 }
 
-// The pages of an export, whatever their size, are what Write writes, with lines of every kind there is.
+// The pages of an export, of any size, together equal the output of Write, with lines of every kind.
 func TestPagesOfAnExport(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann", "bob")
@@ -227,7 +227,7 @@ func TestPagesOfAnExport(t *testing.T) {
 	})
 }
 
-// While an export is walked, others come and go: every line that was there throughout is there once.
+// While an export is read by pages, other lines are added and removed: each line that exists throughout is returned once.
 func TestPagesWhileLinesComeAndGo(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		b.MakeUsers("ann")
@@ -239,7 +239,7 @@ func TestPagesWhileLinesComeAndGo(t *testing.T) {
 		goes := services.PostID(1001)
 		makePosts(b, goes)
 		lines := pages(b, 1, 7, func(page int) {
-			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page)) // one behind the walk, and one that may be before it
+			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page)) // one behind the present page, and one that may be ahead of it
 			b.MustWrite(func(tx *sql.Tx) error {
 				return exec(b.Ctx, tx, fmt.Sprintf("DELETE FROM posts WHERE id = %d", goes))
 			})
@@ -291,7 +291,7 @@ func TestPagesOfLongLines(t *testing.T) {
 	})
 }
 
-// What is not a position is refused, and never sent to the database.
+// An invalid position is refused, and never sent to the database.
 func TestPositionsOfAnExport(t *testing.T) {
 	b := peopletest.NewBundle(t, sqltest.SQLite(t))
 	b.MakeUsers("ann")

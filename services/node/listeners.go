@@ -22,7 +22,7 @@ type Listeners struct {
 	operations net.Listener // nil without --operations-listen
 }
 
-// listen opens what the configuration names, all or nothing. Errors name the flag.
+// listen opens the addresses of the configuration, all or none. Errors name the flag.
 func listen(cfg Config) (at Listeners, err error) {
 	if at.Public, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return at, fmt.Errorf("--listen %s: %w", cfg.Listen, err)
@@ -99,7 +99,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.HandleFunc("POST "+flushPath, s.flushDemo)
 		mux.HandleFunc("GET "+iconPath, s.demoIcon)
 	}
-	// Around everything, because no request needs a secret here.
+	// Around all routes, because in development mode no request needs a secret.
 	if s.Config.Development() {
 		return transport.LoopbackOnly(mux)
 	}

@@ -12,10 +12,10 @@ import (
 	"tidings/services"
 )
 
-// The heap may grow by 64 MB beyond what lives, but at least to its double and at most to seventeen times its size.
+// The heap may grow by 64 MB beyond the live heap, but at least to its double and at most to seventeen times its size.
 const (
 	Growth     = 64 << 20 // bytes: how far a small heap may grow between two collections
-	MinPercent = 100      // as Go does without us: the heap is collected when it has doubled
+	MinPercent = 100      // Go's default: the heap is collected when it has doubled
 	MaxPercent = 1600
 
 	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
@@ -35,7 +35,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 		go func() {
 			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
 				giveBack(ctx)
-				adapt(ctx) // to what has just been found alive
+				adapt(ctx) // to the live heap that giveBack has just measured
 			})
 		}()
 	}
@@ -91,7 +91,7 @@ func GiveBack(free func()) func(context.Context) {
 			return
 		}
 		free()
-		last = readHeap() // what free itself allocated is no work
+		last = readHeap() // what free itself allocated does not count
 		quiet, rest = 0, max(leastRest, int(last.live/markedRate))
 	}
 }

@@ -108,8 +108,8 @@ func (s *Server) registry() *prometheus.Registry {
 	return registry
 }
 
-// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Sums over all nodes are right
-// for counters, and for gauges the greatest is meant.
+// streamMetrics are the metrics of the change stream. Most are 0 on all nodes but the writer. Over all nodes, counters are
+// added up, and of gauges the greatest is meant.
 func (s *Server) streamMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.stream.Stats
 	counter("changes_written_total", "Changes of users' badges that this node wrote to the change stream.", func() uint64 { return stats().Changes })
@@ -180,7 +180,7 @@ func (c *jobCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(fanoutWaits, prometheus.GaugeValue, float64(lag.Waiting))
 	out <- prometheus.MustNewConstMetric(fanoutLag, prometheus.GaugeValue, lag.Oldest.Seconds())
-	// Last, because it asks nothing while the stream is off.
+	// Both are 0 while the stream is off.
 	due, late, err := c.changes(ctx)
 	if err != nil {
 		return
@@ -232,14 +232,14 @@ func (r *readiness) state() (status int, text string) {
 	switch {
 	case !r.yes.Load():
 		return http.StatusServiceUnavailable, "not ready\n"
-	// A node that served before would show boards without shows.
+	// Until then the node would show boards without shows.
 	case !r.knows():
 		return http.StatusServiceUnavailable, "not ready: the shows of the live board are being loaded\n"
 	// Reads would work, but another node may be able to write too.
 	case r.refuses():
 		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
-	// While it is unknown, it holds no node back.
+	// An unknown difference holds no node back.
 	ahead, known := r.ahead()
 	// Its tokens would expire early or late, and its show starts and expiries come at other times than on other nodes.
 	if known && ahead.Abs() > clockTolerance {

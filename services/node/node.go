@@ -46,7 +46,7 @@ import (
 	"tidings/web"
 )
 
-// Server is every part of a running node. Tests of the whole program use the exported ones. Nothing in it changes after
+// Server is every part of a running node. Tests of the whole program use the exported fields. Nothing in it changes after
 // NewServer, except in a demo, whose world is made before the node serves. Fields that are not exported are made by wire and
 // NewServer, and nil before.
 type Server struct {
@@ -85,7 +85,7 @@ type Server struct {
 }
 
 // Serve runs a node until ctx ends, and then drains it. What it prints to stdout is one line with the addresses, once they
-// answer. An error is from the start, or says why a part ended for good. A drain without faults is nil.
+// answer. An error is from the start, or says why a part ended for good. After a drain without faults it is nil.
 func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) (err error) {
 	if cfg.Demo {
 		remove, err := claimDemoFolder(&cfg)
@@ -120,9 +120,9 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 	return s.runUntilGone(ctx, at)
 }
 
-// NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes are for tests,
-// which need with a few followers what normally takes thousands. When it returns no loop runs and nothing is served. The
-// caller must call Run, which also closes the engines at its end.
+// NewServer opens the engines and wires the parts. If a part fails, it closes those that are open. changes alter the settings
+// of the fan-out, for tests that cause with a few followers what normally takes thousands. When it returns no loop runs and
+// nothing is served. The caller must call Run, which also closes the engines at its end.
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
 	// Read keys first: if a key cannot be read, no database has been created yet.
@@ -149,7 +149,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return ""
 	}
 	root := s.wire(changes)
-	// What needs the database once, before anything is served.
+	// Each of these needs the database once, before anything is served.
 	if err = s.Projector.BeginActivity(ctx); err == nil {
 		err = root.Notifications.Begin(ctx)
 	}
@@ -170,7 +170,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
 	// Budgets are counted on all nodes together: the ledger is Redis, and each node counts alone while that does not answer.
 	s.Limiter = ratelimit.New(ratelimit.Config{Limits: limits, Ledger: s.Redis, Clock: s.clock, Log: log})
-	// Subscriptions to badges wake, because everybody has one. Those to lists are few, and take a goroutine each.
+	// A subscription to badges is woken and has no goroutine, because everybody has one. Those to lists are few, and take a
+	// goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
 		Identity: identity, Ready: s.Live.Memory.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,

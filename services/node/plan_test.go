@@ -90,11 +90,12 @@ func fill(b *peopletest.Bundle, notified bool) {
 	})
 }
 
-// walks are steps that read a whole table, by its name or by the alias of the statements (c is a parameter).
+// walks matches the steps of a plan that read a whole table, by its name or by its alias in the statements (the alias c is a
+// parameter).
 var walks = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|display_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
-// wholeTables are the statements that may read a whole table: at a start, for a metric, in an export, or because the table has only rows in
-// progress, or a few rows.
+// wholeTables matches the names of the statements that may read a whole table: at a start, for a metric, in an export, or because
+// the table has only rows in progress, or a few rows.
 var wholeTables = regexp.MustCompile(`^(export \w+( onward)?|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|count devices|whether there is a device|users of the first devices|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of

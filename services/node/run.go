@@ -83,7 +83,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	if err := s.shutdown(deadline); err != nil {
 		s.Log.Warn("the drain ended requests that were in progress", "error", err)
 	}
-	// The jobs in progress have ended, so that nothing is left to be projected by the loops.
+	// The loops end after the jobs in progress, so that nothing is left that they would have to project.
 	<-working
 	stopLoops()
 	<-looping

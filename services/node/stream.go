@@ -10,8 +10,8 @@ import (
 	"tidings/services/stream"
 )
 
-// wireStream makes the change stream, after the badges and before the first job: a job that ran unmarked would change badges
-// without anybody comparing them. Peek and Newest read badges without a visit, so that the stream keeps nobody active.
+// wireStream makes the change stream, after the badges and before the first job: an earlier job would change badges without a
+// mark, and they would not be compared. Peek and Newest read badges without a visit, so that the stream keeps nobody active.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
 		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.sharedChanges, ActiveSince: s.Projector.IdleSince,

@@ -31,7 +31,7 @@ func (s *Server) wireWebhooks() {
 }
 
 // webhookCollector reads the state of the webhooks at each scrape. While the change stream is off, or without webhooks, there
-// is none. Their names are a label: operators have chosen them, and there are few. All endpoints are read together.
+// are no metrics. Their names are a label: operators have chosen them, and there are few. All endpoints are read together.
 type webhookCollector struct {
 	on   func() bool
 	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
@@ -55,8 +55,8 @@ func (c *webhookCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the metrics; while SQL does not answer there are none. Like the devices' collector it rather shows nothing
-// than zeros.
+// Collect reads the metrics; while SQL does not answer there are none. Like deviceCollector, it shows nothing rather than
+// zeros.
 func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	if !c.on() {
 		return

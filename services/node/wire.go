@@ -109,9 +109,9 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 }
 
-// wireHub makes the hub, and connects it with what wakes it. What everybody's badges depend on wakes it when this node has
-// learned the change, and not when it was written: a read before would show the old state under a new version. Each function
-// here is a way up or down that the hub does not import.
+// wireHub makes the hub, and connects it with the parts that wake it. A change of data that everybody's badges depend on
+// wakes it when this node has learned the change, and not when it was written: a read before that would show the old state
+// under a new version. The functions stand for packages that the hub does not import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
