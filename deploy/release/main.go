@@ -55,7 +55,7 @@ func (t target) files() map[string]string {
 }
 
 func main() {
-	// Interrupted, the compiler ends too, and the folder of the program is removed.
+	// An interrupt ends the compiler too, and the folder of the program is removed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	// The version becomes a part of file names, and is checked below.
@@ -133,8 +133,7 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 	// Go's own record of the commit depends on how the repository was checked out.
 	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
-	// Static, so that the program runs in an image without a C library; GOFLAGS of the one who builds must not change the
-	// bytes.
+	// Static, so that the program runs in an image without a C library; GOFLAGS of the environment must not change the bytes.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)
@@ -166,7 +165,7 @@ func add(entries []entry, name, path string, mode os.FileMode) ([]entry, error) 
 	return append(entries, entry{name, mode, text}), err
 }
 
-// output runs a program and returns what it prints, without the last line's end. Its complaints become the error.
+// output runs a program and returns what it prints, without the last line's end. An error has what it prints to stderr.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

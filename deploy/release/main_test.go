@@ -15,7 +15,7 @@ import (
 
 var entries = []entry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755, bytes.Repeat([]byte("program"), 10_000)}}
 
-// The same files make the same bytes, whoever packs them and whenever.
+// The same files with the same time make the same bytes each time they are packed.
 func TestArchivesAreReproducible(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
 	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"tar": tarred, "zip": zipped} {

@@ -1,12 +1,13 @@
-// Package audit finds views that differ from the facts, and rebuilds them.
+// Package audit finds users' projections in Redis that differ from the facts, and rebuilds them.
 //
-// It guarantees that every active user's view is compared with the facts at least once in each period, on whatever nodes, and
-// that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or the next
-// lap: an audit changes nothing but views and the counts of posts, which can always be rebuilt from the facts.
+// It guarantees that every active user's projection is compared with the facts at least once in each period, on whatever
+// nodes, and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or
+// the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
 //
 // One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, visit
 // compares them, and recount compares the counts of 200 posts. A difference makes a suspect. Only one that is the same two
-// seconds later, with no job left from before it, is drift: repair rebuilds the view, and a metric and the log tell of a bug.
+// seconds later, with no job left from before it, is drift: repair rebuilds the projection, and a metric and the log report a
+// bug.
 package audit
 
 import (
@@ -34,7 +35,8 @@ const (
 	maxSuspects  = 1000            // while there are this many suspects, no other user is visited
 	poll         = time.Second
 	turnLease    = 30 * time.Second // after it, others take the turn of a node that died
-	// longestLease is how far ahead a claimed job may be due: its lease, from a clock that may be ahead of ours, or be read after it.
+	// longestLease is how far ahead of this node's clock a claimed job may be due. Its lease counts from a clock that may be
+	// ahead, or was read later.
 	longestLease = time.Minute
 )
 
@@ -50,7 +52,7 @@ type Config struct {
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares
 // what Redis shows them with the facts. A difference is lag as long as anything changes or an earlier job waits. A
-// difference that remains after that, with the same document and the same facts, is drift: the view is rebuilt from the
+// difference that remains after that, with the same document and the same facts, is drift: the projection is rebuilt from the
 // facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
@@ -65,7 +67,7 @@ type Audit struct {
 	lap                      atomic.Int64
 }
 
-// suspect is a user whose view differed at the last check.
+// suspect is a user whose projection differed at the last check.
 type suspect struct {
 	user   services.UserID
 	at     time.Time
@@ -77,8 +79,8 @@ type suspect struct {
 // Stats are the counters of an audit on this node.
 type Stats struct {
 	Visited uint64        // users who were checked
-	Mended  uint64        // users of whose view something was lost, and was restored before they asked for it
-	Drifted uint64        // users whose view was wrong
+	Mended  uint64        // users whose projection had lost something, which was restored before they asked for it
+	Drifted uint64        // users whose projection was wrong
 	Posts   uint64        // posts whose counts were wrong
 	Lap     time.Duration // how long the present lap has been going on, when this node had its last turn
 }
@@ -215,16 +217,16 @@ func (a *Audit) recheck(ctx context.Context) error {
 	return nil
 }
 
-// repair rebuilds a wrong view, notifies its watchers, and counts it.
+// repair rebuilds a wrong projection, notifies its watchers, and counts it.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) error {
 	a.drifted.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
 	return a.Projector.Remake(ctx, user)
 }
 
-// compare compares users' views with the facts, and returns the last job at that time. The facts are read after the views, so
-// they are ahead of these by the effects of jobs up to that one. A view that has lost something is not wrong: its next
-// reader would restore it, and so does the audit.
+// compare compares users' projections with the facts, and returns the last job at that time. The facts are read after the
+// projections, so they are ahead by the effects of jobs up to that one. A projection that has lost something is not wrong:
+// its next reader would restore it, and so does the audit.
 func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []projector.Comparison, job int64, err error) {
 	snapshots, err := a.Redis.Snapshots(ctx, users)
 	if err != nil {

@@ -92,7 +92,7 @@ func shownOf(w node, user services.UserID) rdb.Snapshot {
 	return rdbtest.Snapshot(w.TB, w.Redis, user)
 }
 
-// content is a view without the parts that every rebuild changes.
+// content is a projection without the parts that every rebuild changes.
 func content(shown rdb.Snapshot) rdb.Snapshot {
 	shown.Fields = maps.Clone(shown.Fields)
 	for _, field := range []string{"n", "rm", "d", "Cv"} {
@@ -103,7 +103,7 @@ func content(shown rdb.Snapshot) rdb.Snapshot {
 	return shown
 }
 
-// later is a register's value of a later version.
+// later is the value of a versioned field with a later version.
 func later(value string) string { return "9" + value }
 
 // corruptions are wrong and well-formed values of all fields of a document, by the name under which the audit reports them.
@@ -226,8 +226,8 @@ func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	}
 }
 
-// Lost data is not a wrong number, because its next reader restores it. The audit restores a view that is lost in part. A view that is lost
-// as a whole it leaves to its reader.
+// Lost data is not a wrong number, because its next reader restores it. The audit restores a projection that is lost in part. One
+// that is lost completely is left to its reader.
 func TestAuditRestoresLostViews(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)
@@ -274,7 +274,7 @@ func TestAuditAllowsForPassingDays(t *testing.T) {
 	}
 }
 
-// Lag is not drift: while a job explains a difference, the audit waits, and rebuilds no view.
+// Lag is not drift: while a job explains a difference, the audit waits, and rebuilds nothing.
 func TestAuditWaitsForJobs(t *testing.T) {
 	w := served(t, nil)
 	user, author := litUser(w)

@@ -96,7 +96,7 @@ func share(lap time.Duration, visited, total int64) time.Duration {
 	return time.Duration(float64(lap) * float64(visited) / float64(total))
 }
 
-// auditRange lists the next active users, and the user ID up to which this list is complete.
+// readRange lists the next active users, and the user ID up to which this list is complete.
 func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
 	upTo = min(after+maxAuditSpan, total)
 	users, err = sql.Column[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)

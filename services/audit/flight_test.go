@@ -160,7 +160,8 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w.Agree(f.people[:50]...)
 }
 
-// The same in any order of small steps, with a possible check between any two, for a few users, so that they meet often.
+// Steps of a few users, who meet often, of jobs and of the audit happen in any order. The audit reports none of them as
+// drift, and then finds a wrong number.
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 	w := served(t, nil)
 	f := &flight{w: w, people: w.Users(4), random: rand.New(rand.NewPCG(3, 4))}

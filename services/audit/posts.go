@@ -15,7 +15,7 @@ const (
 	// expensivePost is how many likes and answers make a recount expensive, about 10 ms: such a post is recounted in one lap of
 	// expensiveLaps.
 	expensivePost, expensiveLaps = 100_000, 100
-	// recountsPerTurn is how many likes and returns a turn recounts, about a second's work.
+	// recountsPerTurn is how many likes and answers a turn recounts, about a second's work.
 	recountsPerTurn = 10 * expensivePost
 )
 

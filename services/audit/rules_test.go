@@ -64,7 +64,7 @@ func TestAuditKnowsTheMutedRule(t *testing.T) {
 	}
 }
 
-// Recount rebuilds one user's view, and returns the differences.
+// Recount rebuilds one user's projection, and returns the differences.
 func TestRecount(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)

@@ -88,7 +88,7 @@ func (w *World) Run(ctx context.Context) error {
 // runOnce sends the acts that are due, in one request.
 func (w *World) runOnce(ctx context.Context) {
 	now := w.cfg.Clock.Now()
-	// A hold moves what is due to its end, instead of a burst then.
+	// A hold moves the next act to its end, so that no burst follows it.
 	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
 		w.due = later(w.due, held)
 		return
@@ -109,7 +109,7 @@ func (w *World) runOnce(ctx context.Context) {
 	}
 }
 
-// advance chooses the act after one that was due at a time.
+// advance chooses the next act. last is when the one before it was due.
 func (w *World) advance(last time.Time) {
 	w.next = w.script.act()
 	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))

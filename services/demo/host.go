@@ -15,7 +15,7 @@ import (
 	"tidings/services"
 )
 
-// Posts are liked and answered up to recent posts back, so that 400 leaves room for acts that come late.
+// Only the newest posts, as many as recent says, are liked and answered, so 400 leaves room for acts that come late.
 const (
 	mostEvents  = 500 // of one request, as the API has it
 	keptObjects = 400 // this many of the newest of each kind can still be acted on, and all posts of the viewer
@@ -68,8 +68,8 @@ func (h *host) close() { h.client.CloseIdleConnections() }
 const ingest = `mutation Ingest($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 
 // send sends events in one request, and stores the IDs of the objects that they made. It omits events about objects that were
-// not made: an act that was refused takes those that follow from it along. The order is that of the events, so what one makes
-// the next ones of another request can name.
+// not made: if an act was refused, those that follow from it are omitted. The order is that of the events. Events can name
+// the objects that earlier requests made.
 func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
@@ -101,8 +101,8 @@ func (h *host) send(ctx context.Context, events []event) error {
 			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Do, "code", result.Error.Code, "message", result.Error.Message)
 			continue
 		}
-		// The ring of newest objects bounds the memory of a world that lives for months. The first ones of all stay, for
-		// the posts of the viewer.
+		// The ring of newest objects bounds the memory of a world that lives for months. The first ownPosts of each kind
+		// stay, because the first posts are the viewer's.
 		if e.Becomes.Kind != "" {
 			h.made[e.Becomes] = made{result.ID, e.As}
 			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
@@ -118,7 +118,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 func (h *host) entry(e event) (map[string]any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// The times of all events of the past count from one moment: how fast a machine sends them is not to be seen in the world.
+	// The times of all events of the past count from one moment: the world does not show how fast a machine sent them.
 	now := h.began
 	if e.At == 0 {
 		now = h.cfg.Clock.Now()
@@ -152,8 +152,8 @@ func (h *host) entry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-// It asks as the viewer, who follows all of the cast, and so sees whatever the script can act on.
-// The lists are long enough for all that the script can name.
+// The query of resume. It is sent as the viewer, who follows all of the cast, and so sees all objects that the script can act
+// on. The lists are long enough for all that the script can name.
 const found = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
@@ -201,8 +201,9 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 	return true, nil
 }
 
-// ask sends one request with a development token and wants an answer without errors. token says who asks, and with which
-// scopes. An error of the answer is the caller's: while the world is built it ends the build, and later it is a dropped act.
+// ask sends one request with a development token and wants an answer without errors. token says as which user or application
+// it is sent, and with which scopes. The caller handles an error: while the world is built it ends the build, and later the
+// act is dropped.
 func (h *host) ask(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {

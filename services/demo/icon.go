@@ -63,7 +63,8 @@ const (
 )
 
 // follower is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
-// and only while somebody looks. It opens no subscription. mu guards what is behind it; the rest belongs to the goroutine of run.
+// and only while somebody looks. It opens no subscription. mu guards the fields after it; the rest belongs to the goroutine of
+// run.
 type follower struct {
 	host  *host
 	after *string // the cursor; nil at the start of the stream
@@ -80,7 +81,7 @@ func newFollower(h *host) *follower {
 	return &follower{host: h, fresh: true, changed: make(chan struct{})}
 }
 
-// Look begins to look at the icon; end ends it. end may be called more than once.
+// Look says that somebody looks at the icon, until end is called. end may be called more than once.
 func (w *World) Look() (end func()) {
 	f := w.follower
 	f.mu.Lock()
@@ -135,8 +136,8 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. Another one
-// of the same version was taken before. From the end, because the newest is what counts.
+// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. A change that
+// is not newer than the icon was taken before. It searches from the end, because only the newest counts.
 func (f *follower) take(ctx context.Context, page changes) {
 	for _, change := range slices.Backward(page.List) {
 		if change.Key != Viewer || change.Version <= f.icon.Version {
@@ -156,8 +157,8 @@ func (f *follower) take(ctx context.Context, page changes) {
 	}
 }
 
-// item reads what an alert is of; null if it is gone by now. It asks as the viewer, so an alert never shows what its user may
-// not see.
+// item reads the item of an alert; null if it cannot be read. It asks as the viewer, so an alert never shows what its user
+// may not see.
 func (f *follower) item(ctx context.Context, id string) json.RawMessage {
 	var answer struct{ Node json.RawMessage }
 	if err := f.host.ask(ctx, Viewer, readItem, map[string]any{"id": id}, &answer); err != nil {

@@ -53,7 +53,7 @@ func newScript(seed uint64) *script {
 }
 
 // past are the events before the visitor arrives, in requests: later events need the IDs of earlier ones. They are sent in
-// the order of their times: a follow before a post is another feed than one after it.
+// the order of their times: a follow before a post makes another feed than one after it.
 func (s *script) past() [][]event {
 	var steps [][]event
 	step := func(events []event, from, to time.Duration) {
@@ -62,7 +62,7 @@ func (s *script) past() [][]event {
 			steps = append(steps, batch)
 		}
 	}
-	step(s.profilesAndFollows(), 5*day, 5*day) // at one moment: follows are told by day
+	step(s.profilesAndFollows(), 5*day, 5*day) // at one moment: notifications of follows are grouped by time
 	// The viewer's own posts come first, so that their numbers are known.
 	var posts, shows []event
 	for range ownPosts {
@@ -119,8 +119,8 @@ func (s *script) past() [][]event {
 
 const day = 24 * time.Hour
 
-// spread sets the times of events: one after the other, evenly, from so long ago until so long ago. The first event is at
-// from, and none is at to.
+// spread sets the times of events: one after the other, evenly, between the times that are from and to ago. The first event
+// is at from, and none is at to.
 func spread(events []event, from, to time.Duration) {
 	for i := range events {
 		events[i].At = -fromNow(from - (from-to)*time.Duration(i)/time.Duration(len(events)))
@@ -184,8 +184,8 @@ func (s *script) event() event {
 	return s.start()
 }
 
-// somebody chooses a person, weighted by activity, but never the viewer or one other. The cube gives half of all acts to the
-// first eighth of the people.
+// somebody chooses a person, weighted by activity, but never the viewer or the person besides. The cube gives half of all
+// acts to the first eighth of the people.
 func (s *script) somebody(besides int) int {
 	for {
 		// The people are sorted by activity, which falls steeply.
@@ -235,7 +235,8 @@ func (s *script) schedule() event {
 		Input: map[string]any{"title": s.titles.deal(), "plannedAt": fromNow(wait)}, Becomes: ref{"show", s.shows - 1}}
 }
 
-// start is the start of a random planned show. There must be one. The host is left out: entry fills in whoever made the show.
+// start is the start of a random planned show. There must be one. The host is left out: entry fills in the user who made the
+// show.
 func (s *script) start() event {
 	i := s.random.IntN(len(s.planned))
 	show := s.planned[i]

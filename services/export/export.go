@@ -159,7 +159,7 @@ func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kin
 }
 
 // each passes up to limit lines of a user after some keys, nil from the first on, to emit, with the keys of each. An error of
-// emit ends it and is returned as it is: Page knows its own error by that, which the engine would wrap.
+// emit ends it and is returned as it is, because Page compares it with its own; the engine would wrap it.
 func (k Kind) each(ctx context.Context, db sql.Reader, user services.UserID, after []any, limit int64, emit func(line []byte, keys []any) error) error {
 	statement, args := k.Statement, []any{user}
 	if after != nil {

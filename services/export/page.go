@@ -41,8 +41,8 @@ type Line struct {
 var errFull = errors.New("the page is full")
 
 // Page reads up to size lines of a user after a position, "" from the first line on, in the order of Write. A page of long lines is shorter.
-// more reports whether there are lines after it. INVALID for what is not a position. Nothing is locked between pages: a line that comes or
-// goes meanwhile may be missed, and any other line is on exactly one page.
+// more reports whether there are lines after it. The error is INVALID if after is not a position. Nothing is locked between
+// pages: a line that comes or goes meanwhile may be missed, and any other line is on exactly one page.
 func (r Reader) Page(ctx context.Context, user services.UserID, after string, size int) (lines []Line, more bool, err error) {
 	at, keys, err := r.position(after)
 	if err != nil {
@@ -73,8 +73,9 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	return lines, false, nil
 }
 
-// position reads the position of a line: the kind with which a page begins, and the keys after which, nil for all of the kind.
-// The text comes from a client, and its keys are parameters of a statement: each must have the type of its column.
+// position reads the position of a line: the kind with which a page begins, and the keys after which it begins; nil means the
+// first line of the kind. The text comes from a client, and its keys are parameters of a statement: each must have the type of
+// its column.
 func (r Reader) position(text string) (kind int, after []any, err error) {
 	if text == "" {
 		return 0, nil, nil

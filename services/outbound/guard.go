@@ -59,8 +59,8 @@ func public(address netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// checkAddress is why requests may not be sent to an address: it is not public, or is not encrypted, and is not allowed. It
-// judges ::ffff:10.0.0.1 as 10.0.0.1, which is where the connection would go.
+// checkAddress returns why requests may not be sent to an address: it is not allowed, and it is not public or the scheme is
+// not https. It judges ::ffff:10.0.0.1 as 10.0.0.1, which is where the connection would go.
 func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	address = address.WithZone("").Unmap()
 	switch {
@@ -74,8 +74,8 @@ func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	return nil
 }
 
-// CheckURL is a first look at an address, the value of field: INVALID for one that could never be called. Whether the server
-// behind a name may be called is known once it is dialled.
+// CheckURL checks an address, the value of field, before it is used: the error is INVALID for one that could never be called.
+// Whether the server behind a name may be called is known once it is dialled.
 func (g Guard) CheckURL(field, text string) (*url.URL, error) {
 	if text == "" {
 		return nil, services.Errorf(services.Invalid, "%s: is missing", field)

@@ -8,7 +8,7 @@
 // the guard again, by the address that the name resolved to. judge turns the answer into what the caller keeps.
 //
 // On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated
-// here: the callers keep what is to be sent in SQL, and ask Pause when.
+// here: the callers keep the messages in SQL, and Pause gives the time until the next attempt.
 package outbound
 
 import (
@@ -35,19 +35,20 @@ const (
 	firstPause = 5 * time.Second
 )
 
-// GiveUp is how long after the first attempt something is tried again.
+// GiveUp is how long after the first attempt something is still tried again.
 const GiveUp = 24 * time.Hour
 
-// LongestPause is the longest time between two attempts for one thing; LongestDown between two requests to a receiver that fails as
-// a whole; Breaker is how many failures in a row say that it does.
+// LongestPause is the longest time between two attempts for one thing; LongestDown is that between two requests to a receiver
+// that fails as a whole; Breaker is how many failures in a row show that it does.
 const (
 	LongestPause = time.Hour
 	LongestDown  = 5 * time.Minute
 	Breaker      = 5
 )
 
-// Pause is the time to wait after so many failures before the last one: doubled after each up to most, and up to a fifth less
-// so that attempts do not come together. The bound of the shift keeps it from overflowing.
+// Pause is the time to wait after a failure; failures is the number of failures before that one. It doubles with each
+// failure, up to most, and is up to a fifth shorter so that attempts do not come together. The bound of the shift keeps it
+// from overflowing.
 func Pause(failures int, most time.Duration) time.Duration {
 	long := min(firstPause<<min(failures, 20), most)
 	return long - rand.N(long/5)
@@ -82,7 +83,7 @@ func (c *Client) CloseIdle() {
 type Answer struct {
 	Status int           // HTTP's; 0: there was no answer
 	Err    string        // why it counts as a failure; "" for a status of 200 to 299
-	After  time.Duration // until when the receiver asks to wait; 0: it does not
+	After  time.Duration // how long the receiver asks to wait; 0: it does not ask
 	Took   time.Duration
 }
 

@@ -2,7 +2,7 @@
 // application.
 //
 // A position never moves backward: reports of it may be late, repeated and in any order. That is what lets a position
-// be projected without a stamp. Counts of what is new compare with it, so a view is unread from its position on.
+// be projected without a stamp. The items of a view after its position are new, and are counted.
 package positions
 
 import (

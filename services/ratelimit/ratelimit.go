@@ -251,7 +251,8 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 	now := l.cfg.Clock.Now()
 	number := now.UnixMilli() / window.Milliseconds()
-	// What was collected and not added up is forgotten: each subject keeps what other nodes would have taken.
+	// If this fails, the collected amounts are forgotten: each subject keeps what other nodes would have taken from its
+	// buckets.
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
 		if !l.quiet {

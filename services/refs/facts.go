@@ -13,7 +13,7 @@ var (
 	importRefs = sql.NewInsertion("import refs", "refs",
 		"type TEXT, object BIGINT, ref TEXT, owner BIGINT, url TEXT, data TEXT", "ON CONFLICT DO NOTHING")
 
-	// The new ref also has a new owner: the one who claimed it, and may repeat the create.
+	// The ref also brings a new owner: the user who claimed it, and who may repeat the create.
 	nameObject = sql.NewStatement("give a labelled object its ref", `UPDATE refs SET ref = $3, owner = $4
 		WHERE type = $1 AND object = $2 AND ref = ''`)
 

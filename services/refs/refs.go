@@ -25,10 +25,10 @@ type Holder struct {
 	Owner  services.UserID
 }
 
-// OnCreate makes a command that creates an object of a type label it too. If an object of the same creator has the ref already,
-// the command changes nothing and returns that object's ID, whatever else was asked for and whether it was deleted since. If the
-// object was there before, it gets the ref if it has none. CONFLICT if another user's object has the ref, or the object has
-// another one. The label has been checked.
+// OnCreate extends a command that creates an object of a type: it then labels the object too. If an object of the same creator
+// has the ref already, the command changes nothing and returns that object's ID, whatever else was asked for and whether it was
+// deleted since. If the object was there before, it gets the ref if it has none. The error is CONFLICT if another user's object
+// has the ref, or the object has another ref. The label has been checked.
 //
 // Two users have one DIRECT conversation, whoever of them creates it: it is the object of both, and to create it again may reopen it.
 func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
@@ -85,8 +85,8 @@ func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder,
 	return holder, found, err
 }
 
-// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. CONFLICT for another creator,
-// who does not learn whose it is.
+// answer is the answer of a create whose ref has an object already: its ID, with jobs.ErrUnchanged. For another creator it is
+// CONFLICT, which does not say whose the object is.
 func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 	if h.Owner != creator {
 		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
@@ -94,8 +94,9 @@ func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
 	return []string{h.Object.GlobalID()}, jobs.ErrUnchanged
 }
 
-// attach is for a label that was not inserted: another transaction has claimed the ref meanwhile, whose object it then returns;
-// or the object was there before and has a label. nil and no error mean that the object has the ref now; named is 1 if it got it here.
+// attach handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the object of
+// that one. Otherwise the object was there before and has a label, which gets the ref if it has none. nil without an error means
+// that nothing is left to do; named is 1 if the object got the ref here.
 func attach(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
 	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
 	switch {
@@ -115,8 +116,8 @@ func attach(ctx context.Context, tx *sql.Tx, object services.Object, label servi
 	return nil, named, err
 }
 
-// OnEdit makes a command that edits an object change the url and the data of its label too, where they are not nil; "" removes
-// them. They have been checked. A command that changed nothing has succeeded if the label changed.
+// OnEdit extends a command that edits an object: it then changes the url and the data of the label too, where they are not
+// nil; "" removes them. They have been checked. A command that changes nothing else succeeds if the label changes.
 func OnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -213,8 +214,8 @@ func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.Pos
 	return err
 }
 
-// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays. A
-// label of which nothing is left has no row.
+// Free takes its ref from an object that can no longer be created again: the ref is free, and what else is attached stays.
+// The row is deleted if nothing else is attached.
 func Free(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	freed, err := tx.Run(ctx, freeRef, object.Type, object.Number)
 	if err == nil && freed > 0 { // an object without a label has no row

@@ -139,8 +139,8 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 	}
 }
 
-// Of two who create one DIRECT conversation with one ref at the same time, the one who waited for the other changes nothing: the ref is found
-// only after the look for it.
+// Of two creates of one DIRECT conversation with one ref at the same time, the one that waited for the other changes nothing. The
+// ref is not there yet when it looks for it first.
 func TestWhoeverComesSecondChangesNothing(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// items are what stands behind the difference of two states. The zero value is for a difference without items.
+// items are the items that explain the difference of two states. The zero value is for a difference without items.
 type items struct {
 	news []Cause          // of parts that rose or moved, by an item newer than any that was reported
 	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: absent if none is left that alerts
@@ -48,7 +48,7 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
 				continue
 			} else if older {
-				// Whoever has heard that alert does not hear of the older item again.
+				// A reader who has had that alert is not alerted of the older item again.
 				newest.Seq = alert.Earlier
 				alert = newest
 			}
@@ -58,8 +58,8 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 	return unread
 }
 
-// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Among items of the
-// same time the first by the part's name is it.
+// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Of items of
+// the same time it is the one with the first part by name.
 func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
 	for _, name := range slices.Sorted(maps.Keys(s.Alerts)) {
 		alert := s.Alerts[name]
@@ -83,7 +83,7 @@ func (s State) Loud() (version uint64) {
 	return version
 }
 
-// behind looks up the items behind the difference of two states. It returns nothing without a look if there are none: most
+// behind looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing: most
 // changes only raise a version or clear a count.
 func (s *Service) behind(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
 	risen, moved, fallen := now.risen(before), now.moved(before), now.fallen(before)
@@ -124,7 +124,7 @@ func (s *Service) behind(ctx context.Context, user services.UserID, badges *serv
 		if !rose[name] && (!shifted[name] || item.Loose) || item.At.Before(since.of(source)) || item.At.Before(recent) {
 			continue
 		}
-		// It was reported already. Two items may have the same time; a later one of them is a new one.
+		// It was reported already. An item of the same time with another ID is a new one.
 		if seen, some := before.reported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}

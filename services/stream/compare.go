@@ -24,7 +24,7 @@ type compared struct {
 	dueUser
 	before Change // its Seq is 0 without one
 	state  State
-	items  items // what stands behind the difference
+	items  items // those that explain the difference
 	differ bool
 	next   time.Time // when time alone changes the badges
 	failed error
@@ -111,8 +111,8 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 	return found, nil
 }
 
-// horizon is from when on items alert a user. The moments of people.Alerts are later where a mute ended or a mode changed: what
-// came before counts again, and is no news.
+// horizon is the time from which on items alert a user. The moments of people.Alerts are later where a mute ended or a mode
+// changed: what came before counts again, and is no news.
 type horizon struct {
 	began time.Time // when the stream was first written
 	people.Alerts
@@ -180,7 +180,7 @@ func (s *Service) record(ctx context.Context, found []compared) error {
 		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
 			return err
 		}
-		// Those whose marks rose are still due: settle and delay went by the marks that were read.
+		// Users whose marks rose are still due: settle changes only marks that are as they were read.
 		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
 		return err
 	})

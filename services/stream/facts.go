@@ -44,8 +44,9 @@ var (
 
 	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
 
-	// The head follows the clock, so that versions also rise over the restoring of a backup. No row: the token is not the writer's
-	// any more. The update locks the row, so positions are committed in their order, and a reader never finds one behind its own.
+	// The head follows the clock, so that versions rise also after a backup is restored. No row means that the token is not the
+	// writer's any more. The update locks the row, so positions are committed in their order, and none is committed after a
+	// reader has read a greater one.
 	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
@@ -78,8 +79,8 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, who are in order and differ. Users who are due earlier stay so. The order is that of locks: jobs mark users
-// at the same time.
+// mark marks users, which must be sorted and distinct. A user who is due earlier stays due earlier. The order is that of locks,
+// because jobs mark users at the same time.
 func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
 	for i, user := range users {
@@ -106,7 +107,8 @@ func dueUsers(ctx context.Context, db *sql.DB, limit int) (due []dueUser, err er
 	return due, err
 }
 
-// Lag counts the users who are due, and answers how long the first has been. Users who wait for a moment to come are not due.
+// Lag counts the users who are due, and returns how long the first has been due. Users who are due at a later time are not
+// counted.
 func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, err error) {
 	var first sql.NullInt64
 	now := s.db.Now()
@@ -116,7 +118,7 @@ func (s *Service) Lag(ctx context.Context) (waiting int, oldest time.Duration, e
 	return waiting, now.Sub(sql.FromMicros(first.Int64)), nil
 }
 
-// lease makes the holder of a token the writer, unless another one is. To ask again prolongs the lease.
+// lease makes the holder of a token the writer, unless another node is. Calling it again prolongs the lease.
 func lease(ctx context.Context, db *sql.DB, token string, lease time.Duration) (leads bool, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		n, err := tx.Run(ctx, leaseHead, token, lease.Microseconds())

@@ -86,8 +86,8 @@ func (s *Service) lapDue(now time.Time) bool {
 // differing lists those users whose badges differ from their last change, or cannot be read: as marked users these are tried again. It
 // takes no lock: they are compared again before anything is written.
 func (s *Service) differing(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
-	// Read the faces before the badges: a change that is written in between makes a difference that is none, which a
-	// comparison costs. The other way round a difference could be missed.
+	// Read the faces before the badges: a change that is written in between then only looks like a difference, and costs a
+	// comparison. In the other order a difference could be missed.
 	had, err := faces(ctx, s.db, users)
 	if err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (s *Service) differing(ctx context.Context, users []services.UserID) (diffe
 	return differ, nil
 }
 
-// readable reports whether badges can be read at all: those of a user ID that nobody has. Without it one user whose badges cannot be
-// counted would hold up all others whenever they are alone.
+// readable reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without it, one user whose
+// badges cannot be counted would stop the comparison whenever no other user is due.
 func (s *Service) readable(ctx context.Context) bool {
 	_, errs := s.cfg.Peek(ctx, []services.UserID{0})
 	return errs[0] == nil

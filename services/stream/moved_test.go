@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A part that did not rise moved if it fell, or if its facts changed below the same number. What shows nothing, or is not in the total,
-// did not.
+// A part that did not rise moved if it fell, or if its facts changed below the same number. A part that shows nothing, or is not
+// in the total, did not move.
 func TestMoved(t *testing.T) {
 	letters := func(unread int, facts uint64, inTotal bool) State {
 		return State{Parts: []Part{{Source: services.SourceSiteMessages, Name: "general", Value: unread, Facts: facts, InTotal: inTotal}}}
@@ -37,8 +37,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// Whoever read something and got something else between two comparisons is alerted, whether the number fell or is the same; not of what
-// they know, and not of an item whose time may be that of something else.
+// A user who read an item and got another one between two comparisons is alerted, whether the number fell or is the same. They
+// are not alerted of an item that was reported, nor of a loose one, whose time may be that of something else.
 func TestWhatCameWhileOthersWereReadAlerts(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

@@ -44,7 +44,7 @@ func (p *pager) read(size int) (more bool) {
 	return more
 }
 
-// missed says which alert the reader has not had who has everything.
+// missed returns an error if a reader who has read everything has not had an alert.
 func (p *pager) missed(users []services.UserID) error {
 	for user, change := range sqltest.Must(p.s.Of(p.Ctx, users))(p.T) {
 		if change.State.Loud() > p.heard[user] {

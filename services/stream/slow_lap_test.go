@@ -63,7 +63,7 @@ func (w *away) told(s *Service, n int) (told int) {
 	return told
 }
 
-// visited are those users away whom the steps since then have compared by a slow lap.
+// visited does one step of the slow lap and returns the users whom it has compared.
 func (w *away) visited(s *Service) (visited []services.UserID) {
 	w.T.Helper()
 	w.seen = nil
@@ -71,7 +71,7 @@ func (w *away) visited(s *Service) (visited []services.UserID) {
 	return w.seen
 }
 
-// A slow lap finds what nobody marked, of users whom laps leave out, and of nobody else.
+// A slow lap finds the unmarked changes of the users whom laps leave out, and of nobody else.
 func TestSlowLapFindsWhoIsAway(t *testing.T) {
 	for _, count := range []int{slowBatch - 1, slowBatch, 2*slowBatch + 1} {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {

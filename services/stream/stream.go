@@ -3,17 +3,17 @@
 //
 // A job that changes a user's document marks the user in SQL before it is done. One node at a time, the writer, compares the
 // badges of marked users with their last change, and writes a new one if they differ. A user has one change at a time, so that a
-// burst leaves one, the stream is as long as there are users, and no position is ever too old: who reads from the start gets
-// everybody's present state.
+// burst leaves one, the stream is as long as there are users, and no position is ever too old: a reader that begins at the start
+// gets everybody's present state.
 //
 // The path of a change: Mark writes a row of stream_due. When that is due, the writer's RunOnce reads it (compareDue), then the
 // user's badges and last change (compare), and what item may have alerted (behind). record gives the new state a position and
 // removes the row, unless the user was marked again. Readers take it by After, webhooks and devices among them.
 //
-// It guarantees that positions are committed in their order, that a user's version rises strictly, and that after quiet the last
-// change of every marked user equals their badges, whatever process dies between any two steps. What has no write for each user
-// (announcements, raised dots, rooms, huge authors, shows) is found by laps over the users who are active, and by slow laps over
-// the others. Boundaries of time have a due time of their own.
+// It guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
+// changes any more, the last change of every marked user equals their badges, whatever process dies between any two steps.
+// Changes without a write for each user (announcements, raised dots, rooms, huge authors, shows) are found by laps over the
+// active users, and by slow laps over the others. Changes that time alone brings have a due time of their own.
 //
 // On failure: without Redis or SQL marks wait. If the writer dies, another node takes over after the lease; a writer that comes
 // back late cannot commit, because its token is void. While the stream is off, nothing is marked, read or written.
@@ -42,7 +42,7 @@ type Config struct {
 	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
 	// Applied rises when this node has learned a change that many users share.
 	Applied func() uint64
-	// ActiveSince is since when users were seen whom laps visit; slow laps visit the others.
+	// ActiveSince returns a time: laps visit the users who were seen since then, slow laps the others.
 	ActiveSince func() time.Time
 
 	Clock services.Clock
@@ -140,7 +140,7 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 	if !s.on.Load() || len(users) == 0 {
 		return nil
 	}
-	// mark wants them in order, and the caller's list is the caller's.
+	// mark needs them sorted, and the caller's list must not change.
 	users = slices.Clone(users)
 	slices.Sort(users)
 	users = slices.Compact(users)
@@ -211,14 +211,14 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if more, err = s.stepLap(ctx); err == nil { // beside due users, who may be many for long
+	if more, err = s.stepLap(ctx); err == nil { // also while many users are due
 		err = s.stepSlowLap(ctx)
 	}
 	return more || compared > 0, err
 }
 
-// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease. Being wrong about it is harmless: record
-// finds the token void.
+// lead makes this node the writer, or keeps it so. It asks SQL four times in a lease. A node that still takes itself for the
+// writer does no harm: record finds its token void.
 func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
 	if now.Before(s.leads) {

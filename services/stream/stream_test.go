@@ -91,7 +91,7 @@ func TestWhatIsLeftIsLookedUp(t *testing.T) {
 	})
 }
 
-// Many changes leave one a user.
+// Many changes of a user leave one in the stream.
 func TestBurstIsConflated(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

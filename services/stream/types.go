@@ -111,7 +111,7 @@ func (s State) face() int64 {
 	return int64(hash.Sum64())
 }
 
-// shown is a part without what is not shown.
+// shown is the part without the fields that are not shown.
 func (p Part) shown() Part {
 	p.Changed, p.Facts = 0, 0
 	return p
@@ -137,7 +137,7 @@ func (s State) counts(source services.Source, name string) bool {
 	return slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Source == source && p.Name == name })
 }
 
-// none is the count of a part that is no more.
+// none is the count of a part that no longer exists.
 var none = services.NewCount(0, services.Exact, time.Time{})
 
 // risen lists the parts of the total that are greater than before. Mentions are in the total with the messages.
@@ -178,11 +178,11 @@ func (s State) reported(source services.Source, part string) (newest Cause, some
 	return newest, some && newest.Part != "" // else it is the whole's, not of an earlier version
 }
 
-// follows makes of a state the one after another, as the version seq. found are the items behind the difference. s and before
-// stay as they are.
+// follows returns s as the state after before, with the version seq. found are the items that explain the difference. s and
+// before do not change.
 func (s State) follows(before State, seq uint64, found items) State {
 	s.Parts = slices.Clone(s.Parts)
-	for _, part := range before.Parts { // of a category that was removed: who keeps counts by part must hear that it is none
+	for _, part := range before.Parts { // a removed category: a reader that keeps counts by part must learn that this one is 0
 		if !s.counts(part.Source, part.Name) {
 			s.Parts = append(s.Parts, Part{Source: part.Source, Name: part.Name, Display: none.Display, InTotal: part.InTotal})
 		}
@@ -207,8 +207,8 @@ func (s State) follows(before State, seq uint64, found items) State {
 	return s
 }
 
-// changedAt is the version that changed a part last. A part that was 0 or was not there, and is 0, shows nothing new: whoever chose to hear
-// of it need not hear of a user's first like.
+// changedAt is the version that changed a part last. A part that was 0 or was not there, and is 0, shows nothing new: a reader of
+// this part alone need not hear of a user's first like.
 func changedAt(now, before Part, seq uint64) uint64 {
 	if now.shown() == before.shown() || now.Value == 0 && before.Value == 0 {
 		return before.Changed
@@ -216,20 +216,21 @@ func changedAt(now, before Part, seq uint64) uint64 {
 	return seq
 }
 
-// Silent reports whether nothing is to be alerted of to a reader who has every change up to a version. In quiet hours nothing is.
+// Silent reports whether the change has no alert for a reader who has every change up to a version. In quiet hours it has none.
 func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Alert(after) == nil }
 
 // Position is what a reader of the stream has. The zero value is a reader who has nothing.
 //
 // A reader in the middle of a backlog does not have everything up to ReadTo: a user's change may have moved from before ReadTo
-// to behind it, replaced by a later one, before the reader came to it. So what is new to the reader is told by FullTo.
+// to behind it, replaced by a later one, before the reader came to it. So FullTo, and not ReadTo, says what is new to the
+// reader.
 type Position struct {
 	ReadTo uint64 // the last change that was read
 	FullTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
 }
 
-// After is the position after some changes were read from here on; more says that others are left. No changes and no more leave
-// everything read.
+// After is the position after some changes were read from here on; more says that others are left. If there are no changes and
+// no others, the reader has everything up to ReadTo.
 func (p Position) After(changes []Change, more bool) Position {
 	if len(changes) > 0 {
 		p.ReadTo = changes[len(changes)-1].Seq

@@ -119,7 +119,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// A category that is removed is told as an empty part, by the version that removed it; one that comes back counts again.
+// A category that is removed is reported as an empty part, by the version that removed it; one that comes back counts again.
 func TestARemovedPartIsTold(t *testing.T) {
 	first := liked(1, 2).follows(State{}, 10, items{})
 	fewer := liked(1, 0)
@@ -184,7 +184,7 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 	}
 }
 
-// What was reported of a part is asked by the part, and by the source where an earlier version wrote it.
+// The reported item of a part is found by the part, or by the source in a state that an earlier version wrote.
 func TestReported(t *testing.T) {
 	whole := Cause{Source: services.SourceConversations, ID: "conversation:1", At: time.Unix(5, 0)}
 	like := Cause{Source: services.SourceNotifications, Part: "LIKE", ID: "l", At: time.Unix(7, 0)}
@@ -250,7 +250,7 @@ func TestVersionText(t *testing.T) {
 	}
 }
 
-// What is older than the moment from which on it counts again alerts nobody.
+// The horizon is when the stream began, or when items of the source began to count again, if that is later.
 func TestHorizon(t *testing.T) {
 	began, later, last := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
 	all := horizon{began, people.Alerts{Follows: later, Messages: last}}

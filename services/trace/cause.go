@@ -27,7 +27,8 @@ func causeIn(ctx context.Context) Cause {
 	return Cause{&found}
 }
 
-// Equal reports whether two causes name the same span. Comparisons of whole jobs by tests find it by its name.
+// Equal reports whether two causes name the same span. Package cmp, with which tests compare whole jobs, finds this method by
+// its name.
 func (c Cause) Equal(other Cause) bool { return c.Text() == other.Text() }
 
 // header is the field of the W3C's trace context: "traceparent".

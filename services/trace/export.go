@@ -33,7 +33,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Ten seconds are the default of OpenTelemetry. At the end of the process nobody waits longer than one.
+// Ten seconds are the default of OpenTelemetry. The end of the process waits for one at most.
 const (
 	tracesPath  = "/v1/traces"
 	sendWithin  = 10 * time.Second
@@ -57,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Recorder, error) {
 	if address == "" || cfg.Env("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(cfg.Env("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil
 	}
-	// The order is: everything that can be wrong comes before the recorder becomes active.
+	// Everything that can fail comes before the recorder becomes active.
 	sender, err := newSender(address, cfg)
 	if err != nil {
 		return nil, err

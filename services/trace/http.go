@@ -34,7 +34,7 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// method is the method of a request, of those that a client may use.
+// method is the method of a request, or OTHER for one that is not in the list, because a client may send any text.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:

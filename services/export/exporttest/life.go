@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// life is a row of everything that a user can have. Times are microseconds. Where a row names two users, the like of it is there
+// life has a row of everything that a user can have. Times are microseconds. Where a row names two users, there is another row
 // with the roles exchanged, which is not to be exported.
 var life = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// ServerOfNames is the address of a server, https://localhost and a port, whose certificate is of other names. They are in the error of
-// whoever calls it, and can be any of ASCII. The test's end stops it.
+// ServerOfNames is the address of a server, https://localhost and a port, whose certificate is of other names. The names are in
+// the error of a request to it, and can have any ASCII characters. The test's end stops it.
 func ServerOfNames(t testing.TB, names ...string) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
