@@ -128,7 +128,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 	return ids, nil
 }
 
-// waitForJobs waits until no job waits or runs. Progress is expected at least once in a while.
+// waitForJobs waits until no job waits or runs. It fails if their number does not fall for a minute.
 func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
 
 // waitForJobsBut waits until at most left jobs are waiting, which are due much later.

@@ -21,8 +21,8 @@ import (
 )
 
 // The reference of the sockets row: a program that only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareArgument. With documents it reads them first, as
-// whoever pushes what is in Redis must.
+// processor. It is this program, started again with the argument bareArgument. With documents it reads them first, as any
+// server must that pushes data from Redis.
 const bareArgument = "bare-writer"
 
 // bareBatch is how many documents one pipeline reads, as many as a batch of Tidings.
@@ -70,8 +70,8 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 	return d, nil
 }
 
-// read reads a number of documents in one pipeline, the first one again after the last. It looks at none of them: what a
-// reader makes of a document is no part of the floor.
+// read reads a number of documents in one pipeline, and begins again with the first one after the last. It does not parse
+// them, because that is no part of the floor.
 func (d *documentReader) read(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {

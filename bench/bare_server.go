@@ -68,7 +68,7 @@ func runBareServer(address, kind string, arguments ...string) error {
 	default:
 		return fmt.Errorf("%s: no kind %q with %d arguments", bareServerArgument, kind, len(arguments))
 	}
-	server := &http.Server{Addr: address, Handler: handle} // without deadlines: only the bench asks it, and not at once
+	server := &http.Server{Addr: address, Handler: handle} // without deadlines: only the bench connects, and may ask late
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -155,8 +155,8 @@ func readInbox(user uint32) [][]any {
 // readDocument is the command that reads a user's document, which has the hosts of a live board. Shows are in the node's memory.
 func readDocument(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
-// startBarePages starts a bare server of the pages that a server of a site answers now to some readers' query. commands are those that
-// read the page of a user.
+// startBarePages starts a bare server that answers the pages which the server of a site answers now, to the query of some
+// readers. commands returns the commands that read the page of a user.
 func (b *bench) startBarePages(ctx context.Context, at site, server *program, query string, readers []string, commands func(user uint32) [][]any) (*program, error) {
 	folder, err := os.MkdirTemp(at.folder, "bare-")
 	if err != nil {

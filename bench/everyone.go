@@ -83,7 +83,7 @@ func (g graph) add(follower, followee string) {
 	g.follows[follower][followee] = true
 }
 
-// authors returns the most followed people, at most that many, and others with all numbers of followers.
+// authors returns the most followed people, at most as many as most says, and others with all numbers of followers.
 func (g graph) authors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]

@@ -1,8 +1,8 @@
 // Package main measures Tidings against peers and limits on the same machine, in the same run, and writes the table.
 //
 // Programs take turns, round by round, on the same Redis data, and give the same answers, which is checked first; figures are
-// medians. Whatever is started is bounded in time and ends with this program.
-// A row that cannot be measured says why in the table; anything else that fails ends the run with an error.
+// medians. Every program that it starts is bounded in time and ends with this one. A row that cannot be measured says why in
+// the table; anything else that fails ends the run with an error.
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 // rowNames are what --only takes.
 var rowNames = []string{"badge", "feed", "sockets", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
-// longRow takes minutes, also with --quick: that leaves it out unless it is named.
+// longRow takes minutes even with --quick, which therefore leaves it out unless --only names it.
 const longRow = "everyone"
 
 // options are the flags.

@@ -74,7 +74,7 @@ func processorTime(pid int) (time.Duration, error) {
 // sourceAddresses are addresses of loopback to connect from: each has its own ports.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-// openFiles is how many files this process may open; Go has raised it as far as it goes.
+// openFiles is how many files this process may open; Go has raised it to the hard limit.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

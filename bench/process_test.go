@@ -137,7 +137,8 @@ func TestBareWriterAsAProgram(t *testing.T) {
 	if f.frame < 500 || f.frame > 502 {
 		t.Errorf("frames of %d bytes", f.frame)
 	}
-	// A connection that has been read enters the writer's list a moment later, and only connections in the list get events.
+	// A connection enters the writer's list a moment after its first frame was read, and only connections in the list get
+	// events.
 	all, ticker := f.expect(), time.NewTicker(10*time.Millisecond)
 	defer ticker.Stop()
 	for done := false; !done; {

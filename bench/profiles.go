@@ -67,7 +67,7 @@ func (p *profiler) now() string {
 	return p.what
 }
 
-// arguments are those with which a server serves its profiles, and where it does.
+// arguments returns the arguments with which a server serves its profiles, and the address on which it does.
 func (p *profiler) arguments() (arguments []string, address string, err error) {
 	if p == nil {
 		return nil, "", nil
@@ -168,7 +168,7 @@ func (p cpuProfile) text(ctx context.Context, what, command string) (text string
 	return text, nil
 }
 
-// withoutOrigin leaves out what is true of one build and one run alone.
+// withoutOrigin removes the lines that differ for each build and run.
 func withoutOrigin(top string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(top) {

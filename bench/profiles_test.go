@@ -33,7 +33,8 @@ func TestProfilerKeepsTheBusiest(t *testing.T) {
 	}
 }
 
-// Of programs that take turns, each is profiled under its own name or not at all, and nothing is after the last turn.
+// Of programs that take turns, each is profiled under its own name or not at all, and nothing is profiled after the last
+// turn.
 func TestProfilesOfTurns(t *testing.T) {
 	b := &bench{options: options{rounds: 1, seconds: 0.01, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
 	var wrong atomic.Value

@@ -88,7 +88,7 @@ type site struct {
 	profiles               *profiler
 }
 
-// site is the one that the peers use.
+// site returns the site that the peers use.
 func (b *bench) site() site { return site{b.folder, b.redisURL, node, b.profiles} }
 
 // aside makes a site that only one row uses.

@@ -140,7 +140,7 @@ func (c *contender) profiled(name string) *contender {
 // compete lets the contenders take turns. A first, short turn of each is not counted.
 func (b *bench) compete(ctx context.Context, what string, contenders ...*contender) error {
 	length := time.Duration(b.seconds * float64(time.Second))
-	defer b.profiles.begin("") // what comes next is another matter
+	defer b.profiles.begin("") // what comes next is not a turn
 	for round := range b.rounds + 1 {
 		if round > 0 {
 			b.say("%s: round %d of %d", what, round, b.rounds)
@@ -174,7 +174,7 @@ const (
 	whoStatic    = "our own static {__typename}"
 )
 
-// against adds the peers that are there to the contenders.
+// against adds the peers that were started to the contenders.
 func (b *bench) against(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {

@@ -155,7 +155,7 @@ func boardCursor(ctx context.Context, a *api, person string) (string, error) {
 	return board.PageInfo.EndCursor, nil
 }
 
-// measureShowMemory measures how much more memory a node uses that has many active shows in its cache.
+// measureShowMemory measures how much more memory a node uses with many active shows in its cache.
 func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	shows := b.worlds.activeShows
 	l := line{what: "node memory for " + thousands(int64(shows)) + " active shows", limit: "-", unit: "MB"}
@@ -182,7 +182,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, 0, shows) }); err != nil {
 		return err
 	}
-	// Wait until all hosts are in documents: only then is the memory that of a later start.
+	// The first start ends once all hosts are in documents. Only the second one, which has none of this work, is measured.
 	if _, err := residentOf(ctx, p, shows); err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // The row of a burst: a host application sends 10,000 events at once, and meanwhile people publish, one after the other. Each of
-// them has one follower with a socket, whom nothing of the burst concerns. The push to the follower must not wait for the burst.
+// them has one follower with a socket, who is not concerned by any event of the burst. The push to the follower must not wait
+// for the burst.
 const (
 	burstSenders = 4 // requests at a time
 	burstEvery   = 50 * time.Millisecond
@@ -22,8 +23,8 @@ func burstAuthor(i int) string { return fmt.Sprint("burst-author-", i) }
 func burstReader(i int) string { return fmt.Sprint("burst-reader-", i) }
 func burstPerson(i int) string { return fmt.Sprint("burst-person-", i) }
 
-// burstEvents are mixed events of a round among the people of the burst, whose own posts are known: of ten, five like, two follow,
-// two comment and one publishes.
+// burstEvents are the mixed events of a round among the people of the burst; posts are posts of theirs. Of ten events, five like,
+// two follow, two comment and one publishes.
 func burstEvents(count, people int, posts []string, round int) []event {
 	events := make([]event, count)
 	for i := range events {
@@ -100,7 +101,7 @@ func (b *bench) raceBurst(ctx context.Context, server *program) error {
 	return nil
 }
 
-// rateOf is the sample of events that took so long together.
+// rateOf is the sample of events that together took a time.
 func rateOf(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.rate = float64(events) / took.Seconds()
@@ -145,8 +146,8 @@ func publishes(a *api) func(ctx context.Context, i int) error {
 	return func(ctx context.Context, i int) error { return a.publish(ctx, burstAuthor(i), postBody(i)) }
 }
 
-// pushes lets each author act once, and returns in order how long each follower waited, from when the mutation was sent. beside
-// begins with the first of them; nil for nothing.
+// pushes lets each author act once, and returns how long each follower waited from the sending of the mutation, sorted. beside,
+// if not nil, runs meanwhile from the first act on.
 func pushes(ctx context.Context, followers *fleet, act func(ctx context.Context, i int) error, beside func() error) ([]time.Duration, error) {
 	all, failed := followers.expect(), make(chan error, 1)
 	if beside == nil {

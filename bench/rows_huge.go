@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// The row of the home feed page by the number followed and by how many of these are huge: theirs are merged in when a page
-// is read, from memory.
+// The row of the home feed page by the number followed and by how many of these are huge: the posts of huge authors are
+// merged in from memory when a page is read.
 const hugeAuthors = 50
 
 // mixture is how many a reader follows, and how many of these are huge.

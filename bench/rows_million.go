@@ -21,10 +21,10 @@ type audience struct {
 	fleet   *fleet
 	delays  map[string]series // announcement, dot -> publishing
 	arrived series            // of an announcement, at everyone online
-	grown   map[string]int64  // announcement, dot -> bytes of its database of the Redis
+	grown   map[string]int64  // announcement, dot -> growth of its database of the Redis, in bytes
 }
 
-// The bounds of a publication that costs the same for everybody as for a few.
+// The two kinds of publications, each of which should cost the same for everybody as for a few.
 const (
 	announcement = "announcement"
 	dot          = "dot"

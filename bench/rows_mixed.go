@@ -93,7 +93,8 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// mix keeps the connections busy for a turn with requests of which the n-th is of a kind, and returns a sample for each kind.
+// mix keeps the connections busy for a turn with requests, the n-th of which is of the kind kind(n), and returns a sample for
+// each kind.
 func (b *bench) mix(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
 	people := tokens(readersOf(followed[0], readers))
 	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
@@ -127,7 +128,8 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	return results, nil
 }
 
-// kindOf is the kind of the n-th request: the connections do not publish at the same moment.
+// kindOf is the kind of the n-th request. The connections begin with different n, so that they do not publish at the same
+// moment.
 func kindOf(n int) int {
 	if turn := n % (mixedReads + 1); turn < mixedReads {
 		return turn % 2

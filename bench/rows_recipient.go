@@ -103,7 +103,7 @@ type hotRecipient struct {
 	api    *api
 	posts  []string
 	likers int
-	next   atomic.Int64 // the next pair
+	next   atomic.Int64 // the next pair of a user and a post
 	taken  atomic.Int64
 }
 
@@ -198,7 +198,7 @@ func (b *bench) raceRecipient(ctx context.Context, server *program) error {
 type recipientResults struct {
 	alone           series // likes, without other requests
 	before          series // others' badge query
-	paced, flat     series // the same meanwhile
+	paced, flat     series // the same while likes come at a given rate, and as fast as they are accepted
 	pacedIn, flatIn series // likes meanwhile
 	settled         series
 }

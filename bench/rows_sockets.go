@@ -93,7 +93,7 @@ func (b *bench) ourSockets(ctx context.Context, r *socketResults) (length int, e
 	b.profiles.begin("")
 	err = b.withFleet(ctx, server, subscribe(server.address, watcherToken), func(f *fleet, memory float64) error {
 		length = f.frame
-		b.profiles.begin("sockets") // what opens them is another matter
+		b.profiles.begin("sockets") // the opening of the sockets is not in the profile
 		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.volley())
 		b.profiles.begin("")
 		if err != nil {

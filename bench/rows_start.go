@@ -42,7 +42,8 @@ func (b *bench) measureBuild(ctx context.Context) error {
 	return os.RemoveAll(out)
 }
 
-// buildCold runs go build with an empty cache of its own. Modules are there: fetching them is the network's time.
+// buildCold runs go build with an empty cache of its own. The modules have been downloaded before, because that would measure
+// the network.
 func buildCold(ctx context.Context, folder string, arguments ...string) (took time.Duration, err error) {
 	cache, err := os.MkdirTemp(folder, "go-build-")
 	if err != nil {
@@ -85,7 +86,7 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 		return err
 	}
 	var with, without []float64
-	for round := range b.rounds + 1 { // the first start after the import is another matter: it is not counted
+	for round := range b.rounds + 1 { // the first start after the import is not counted
 		if round > 0 {
 			b.say("start: round %d of %d", round, b.rounds)
 		}

@@ -161,9 +161,9 @@ func (b *bench) raceWebhooks(ctx context.Context, servers []*hookServer) error {
 	return nil
 }
 
-// hookTurn lets the readers see their feeds, measures a query once, and checks that events come if there is a webhook.
+// hookTurn marks the readers' feeds as seen, measures a query once, and checks that events come if there is a webhook.
 func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (sample, error) {
-	// A number ends at 300, and would not change any more.
+	// A count stops at 300, and would not change any more.
 	var seen []event
 	for _, key := range readersOf(followed[0], h.readers) {
 		seen = append(seen, does(key, "markHomeFeedSeen", map[string]any{}))
@@ -177,7 +177,8 @@ func (b *bench) hookTurn(ctx context.Context, h *hookServer, query string) (samp
 	before := h.received.Load()
 	result, err := b.during(ctx, newTarget(h.address, h.pid(), query, tokens(readersOf(followed[0], h.readers))), h.publish)
 	for end := time.Now().Add(answerLimit); err == nil && h.what == "with" && h.received.Load() == before; {
-		// After a short turn a number may be what it was before its user saw it: that is no change. Another post makes it one.
+		// After a short turn a count may be what it was before the feed was seen, which is no change. Another post makes it
+		// one.
 		if err = errors.Join(h.publishOnce(ctx), pause(ctx, hookEvery)); err == nil && time.Now().After(end) {
 			err = errors.New("no event came")
 		}

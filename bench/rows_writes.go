@@ -21,7 +21,7 @@ import (
 // engine: one row, inserted by a statement that is a transaction of its own.
 const (
 	writer      = "writer"              // who sends the mutations
-	writesPause = 20 * time.Millisecond // before each write of one after the other, so that the jobs of the last one are done
+	writesPause = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
 )
 
 // sqlEngine is an engine that is written to.
@@ -67,7 +67,7 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	return b.writesOn(ctx, postgres, b.measureTwoNodes)
 }
 
-// writesOn measures one engine, and then what more there is to measure on it.
+// writesOn measures one engine, and then calls more, if it is not nil, with the engine and its server.
 func (b *bench) writesOn(ctx context.Context, engine sqlEngine, more func(context.Context, sqlEngine, *program) error) (err error) {
 	defer func() { err = errors.Join(err, engine.site.forget(context.WithoutCancel(ctx))) }()
 	server, err := engine.site.start(ctx, engine.arguments...)
@@ -153,7 +153,7 @@ func (w *singleWrites) line(kind, floor int, what, limit string, g goal) line {
 	return line{what: what, limit: limit, ours: milliseconds(ours), theirs: milliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
 }
 
-// The kinds of writes of which one comes after the other.
+// The kinds of single writes, which are sent one after the other.
 const (
 	singleLike = iota
 	singleMessage
@@ -353,7 +353,7 @@ func (b *bench) measureTwoNodes(ctx context.Context, engine sqlEngine, first *pr
 	return nil
 }
 
-// startShows plans a show of every author, and starts one after the other. started is how many did before.
+// startShows plans a show of every author, and starts one after the other. started is how many shows were started before.
 func startShows(ctx context.Context, a *api, followers *fleet, started int) ([]time.Duration, error) {
 	planned := make([]event, len(followers.sockets))
 	for i := range planned {

@@ -18,7 +18,7 @@ import (
 // Data that the API would create too slowly is written into the database before a server opens it: a million users, and
 // conversations of which every second one is counted when read.
 
-// member is a user of a seeded store: of n users they are member-1 to member-n, and these are their numbers.
+// member is the key of a user of a seeded store: the users with the IDs 1 to n have the keys member-1 to member-n.
 func member(number int) string { return "member-" + strconv.Itoa(number) }
 
 func memberToken(i int) string { return "dev:" + member(i+1) }
@@ -86,7 +86,7 @@ func each(ctx context.Context, tx *database.Tx, writes []write) error {
 	return nil
 }
 
-// inStore opens a database in which no server is, with the tables of today, for one transaction.
+// inStore opens a database that no server has open, makes its tables if they are missing, and writes in one transaction.
 func inStore(ctx context.Context, file string, write func(*database.Tx) error) error {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {
@@ -110,7 +110,7 @@ func inStore(ctx context.Context, file string, write func(*database.Tx) error) e
 	return errors.Join(tx.Commit(), db.Close())
 }
 
-// numbersOf finds the numbers of users in a database in which no server is.
+// numbersOf finds the IDs of users in a database that no server has open.
 func numbersOf(ctx context.Context, file string, keys []string) (numbers []services.UserID, err error) {
 	s, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {

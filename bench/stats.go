@@ -68,7 +68,7 @@ func (s series) p99() time.Duration {
 	return duration(s.of(func(one sample) float64 { return float64(one.p99) }))
 }
 
-// cpu is the median processor time for one, in microseconds.
+// cpu is the median processor time of the server for one answer or event, in microseconds.
 func (s series) cpu() float64 {
 	return s.of(func(one sample) float64 {
 		if one.cpu < 0 {
@@ -78,7 +78,7 @@ func (s series) cpu() float64 {
 	})
 }
 
-// client is the median processor time of this program for one, in microseconds.
+// client is the median processor time of this program for one answer, in microseconds.
 func (s series) client() float64 {
 	return s.of(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
 }

@@ -14,7 +14,7 @@ type worlds struct {
 	memberships   []int         // conversations of a reader
 	group         int           // members
 	talkers       int           // of them
-	likers, posts int           // who likes what of the hot recipient's
+	likers, posts int           // users who like, and posts of the hot recipient that they like
 	readersOfOne  int           // of an author whose posts are pushed to all of them
 	delivered     int           // posts to them in a round
 	imported      int           // posts of a file
@@ -23,7 +23,7 @@ type worlds struct {
 	day           livetest.Size // of shows
 	sampled       int           // of its viewers
 	program       string        // what is built from an empty cache
-	libraries     []string      // the same for what it cannot be without
+	libraries     []string      // the same for the libraries that it needs
 	turn          time.Duration // of the rows in which others' time is compared; 0: as long as every turn
 }
 

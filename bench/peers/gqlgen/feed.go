@@ -113,7 +113,7 @@ func (r *Resolver) readUser(ctx context.Context, number uint32) (*User, error) {
 	return &User{ID: "user:" + stored.Key, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL}, nil
 }
 
-// readCopy reads a copy of a fact: digits, of version and epoch, and JSON.
+// readCopy reads a copy of a fact. Its text is digits, which are its version and epoch, and then JSON.
 func (r *Resolver) readCopy(ctx context.Context, key string, into any) error {
 	text, err := r.redis.Get(ctx, key).Result()
 	if err != nil {
