@@ -101,7 +101,7 @@ func (b *bench) raceBurst(ctx context.Context, server *program) error {
 	return nil
 }
 
-// rateOf is the sample of events that together took a time.
+// rateOf is the sample of a number of events that together took a time.
 func rateOf(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.rate = float64(events) / took.Seconds()

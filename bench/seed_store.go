@@ -86,7 +86,7 @@ func each(ctx context.Context, tx *database.Tx, writes []write) error {
 	return nil
 }
 
-// inStore opens a database that no server has open, makes its tables if they are missing, and writes in one transaction.
+// inStore opens a database that no server has open, brings its tables up to date, and writes in one transaction.
 func inStore(ctx context.Context, file string, write func(*database.Tx) error) error {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + file})
 	if err != nil {

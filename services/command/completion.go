@@ -194,7 +194,7 @@ func flagOf(flags map[string]*kong.Flag, word string) (flag *kong.Flag, apart bo
 }
 
 // valuesOf lists the known values of a flag or argument; form is the placeholder of the help, which says whether the value is
-// a file. The values of the tag oneof are checked by the parser; those of the tag words have a check of their own.
+// a file or a folder. checkSetting checks the values of the tag oneof; those of the tag words have a check of their own.
 func valuesOf(value *kong.Value, form string) (list []suggestion) {
 	for _, word := range strings.Fields(value.Tag.Get("oneof") + " " + value.Tag.Get("words")) {
 		list = append(list, suggestion{word: word})

@@ -81,7 +81,7 @@ var moved = map[string]string{
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
 }
 
-// fileOf is the chapter of a type. The fields that other files add to it are in their chapters: see fieldsIn.
+// fileOf is the chapter of a type. The fields that other files add to it are in the chapters of those files: see fieldsIn.
 func fileOf(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }

@@ -35,7 +35,7 @@ func settingsOf(c node.Config) []*kong.Flag {
 }
 
 // variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
-// people. The tag variable is for names that are common on hosting platforms, such as DATABASE_URL.
+// people. The tag variable is for names that others have defined, such as DATABASE_URL.
 func variable(flag *kong.Flag) string {
 	if flag.Name == "help" || !takes("serve", flag) {
 		return ""

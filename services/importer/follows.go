@@ -26,8 +26,8 @@ var follows = form{name: "follows", lines: "CSV with the columns follower,follow
 // goes on there and doubles nothing; one that came to its end starts anew. An input that is not a regular file always starts
 // anew.
 //
-// The error is INVALID if the file cannot be read, begins with 1,000 bad lines, or is cut off. Of a file that is cut off, the
-// lines before the end are imported.
+// The error is INVALID if the file cannot be read, names its columns in the wrong order, begins with 1,000 bad lines, or is
+// cut off. Of a file that is cut off, the lines before the end are imported.
 func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, follows)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	})
 }
 
-// departing is a database that fails after the first left transactions.
+// departing is a database that takes left more transactions, and fails all later ones.
 type departing struct {
 	Store
 	left int

@@ -86,7 +86,7 @@ func planOne(row postRow, known mentioned, last map[services.PostID]services.Pos
 	if post.ID >= row.moment+services.PostsAMillisecond {
 		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
 	}
-	// Even if write refuses the batch: the plan is then made anew, with a new map.
+	// This holds even if write refuses the batch: the plan is then made anew, with a new map.
 	last[row.moment] = post.ID
 	return post, nil
 }

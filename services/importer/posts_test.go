@@ -261,8 +261,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 }
 
-// publishing is a database in which another client publishes left times in a millisecond that is imported. The import has to
-// plan new IDs, and no post may be lost or duplicated.
+// publishing is a database in which another client publishes, at most left times, in a millisecond that is imported. The
+// import has to plan new IDs, and no post may be lost or duplicated.
 type publishing struct {
 	*sql.DB
 	t    *testing.T

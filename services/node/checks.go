@@ -114,7 +114,8 @@ var Checks = map[string]func(c Config) string{
 		_, reason := services.ParseSourceExpiry(c.BadgeExpiry)
 		return reason
 	},
-	// A limit for the application's own tokens that is below everybody's would be a mistake, and it would hold only sometimes.
+	// A lower limit for the application's own tokens would be a mistake. The Front would not apply it: it checks --body-limit
+	// alone.
 	"ingest-body-limit": func(c Config) string {
 		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
 	},
@@ -266,7 +267,7 @@ func displayCaps(items []string) (caps source.Caps, reason string) {
 }
 
 // FeedKinds reads the kinds of posts that enter home feeds, or answers why they are invalid. An import reads them too,
-// because its posts enter the same feeds. Posts that are there already keep what they were listed as.
+// because its posts enter the same feeds. Existing posts stay in home feeds, or out of them, as they were published.
 func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 	for _, item := range items {
 		kind := services.PostKind(item)

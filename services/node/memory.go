@@ -35,7 +35,7 @@ func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Pro
 		go func() {
 			_ = services.Every(ctx, time.Second, func(ctx context.Context) {
 				giveBack(ctx)
-				adapt(ctx) // to the live heap that giveBack has just measured
+				adapt(ctx) // after giveBack, whose collection finds what is live
 			})
 		}()
 	}

@@ -239,7 +239,7 @@ func (r *readiness) state() (status int, text string) {
 	case r.refuses():
 		return http.StatusServiceUnavailable, "not ready: the database refuses writes\n"
 	}
-	// An unknown difference holds no node back.
+	// An unknown difference of the clocks holds no node back.
 	ahead, known := r.ahead()
 	// Its tokens would expire early or late, and its show starts and expiries come at other times than on other nodes.
 	if known && ahead.Abs() > clockTolerance {

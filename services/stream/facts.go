@@ -79,7 +79,7 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, which must be sorted and distinct. A user who is due earlier stays due earlier. The order is that of locks,
+// mark marks users, which must be sorted and distinct. A user who is due earlier keeps that time. The order is that of locks,
 // because jobs mark users at the same time.
 func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
