@@ -240,7 +240,7 @@ func rateAndCPU(values series) string {
 	return rate(values)
 }
 
-// cpuLine is the processor time of the server for one answer, which should be at most so many microseconds.
+// cpuLine is the processor time of the server for one answer, which should be at most the microseconds in most.
 func cpuLine(what string, values series, most float64) line {
 	return line{what: what + ": server CPU each", limit: "-", ours: rate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }

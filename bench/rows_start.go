@@ -14,7 +14,8 @@ import (
 // The rows of the start: the build from an empty cache, as the README's first command does it on a new machine, and the time from the
 // start of the program until it is ready, with a whole follow graph in its database.
 
-// buildFloor is what cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and GraphQL. Nothing is linked.
+// buildFloor are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and
+// GraphQL. Nothing is linked.
 var buildFloor = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
 
 func (b *bench) measureStart(ctx context.Context) error {

@@ -71,7 +71,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 	return b.raceWebhooks(ctx, servers)
 }
 
-// hookEndpoint is what the events are sent to.
+// hookEndpoint is the receiver that the events are sent to.
 type hookEndpoint struct {
 	url      string
 	received atomic.Int64

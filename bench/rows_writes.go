@@ -228,7 +228,7 @@ func openSingleWrites(ctx context.Context, address, floor string, bare *database
 
 func (w *singleWrites) close() { _, _ = w.server.conn.Close(), w.floor.conn.Close() }
 
-// round writes so many of each kind, in turns.
+// round makes count writes of each kind, in turns.
 func (w *singleWrites) round(ctx context.Context, count int) error {
 	latencies := make([][]time.Duration, len(singleKinds))
 	for range count {

@@ -207,7 +207,7 @@ func readNumbers(ctx context.Context, client *redis.Client, folder string) (numb
 func parseProfile(name, text string) (number uint32, key string, err error) {
 	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
 	value, err := strconv.ParseUint(digits, 10, 32)
-	body := strings.Index(text, "{") // before it stand digits: the version and the epoch
+	body := strings.Index(text, "{") // digits come before it: the version and the epoch
 	if err != nil || !found || body < 0 {
 		return 0, "", fmt.Errorf("%s is no copy of a user", name)
 	}

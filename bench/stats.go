@@ -36,7 +36,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// sample is what one round found out about one program.
+// sample is the result of one round for one program.
 type sample struct {
 	rate          float64       // answers or events a second
 	p50, p99      time.Duration // latency

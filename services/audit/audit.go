@@ -1,6 +1,6 @@
 // Package audit finds users' projections in Redis that differ from the facts, and rebuilds them.
 //
-// It guarantees that every active user's projection is compared with the facts at least once in each period, on whatever
+// It guarantees that every active user's projection is compared with the facts at least once in each period, by any of the
 // nodes, and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or
 // the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
 //

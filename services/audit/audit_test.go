@@ -180,7 +180,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	}
 }
 
-// The same for the other keys: missing, additional and different entries and states, and keys of another type.
+// The audit repairs the other keys too: missing, additional and different entries and states, and keys of another type.
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := served(t, nil)
 	user, _ := litUser(w)

@@ -58,7 +58,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 		return turn, false, next, err
 	}
 	now := s.Now()
-	// 0 before the first lap: the statement below has to compare with what is in the row.
+	// 0 before the first lap: the statement below has to compare with the value in the row.
 	began := lapAt
 	if lapAt == 0 {
 		lapAt = sql.Micros(now)

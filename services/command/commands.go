@@ -129,7 +129,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
 	args = twoDashes(args)
 	switch {
-	// Help is printed for a line with faults too: it is what somebody with faults asks for.
+	// Help is printed for a line with faults too, because a user asks for it after a fault.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
 		return Command{Name: "help"}, helpOn(k, args)
 	// Anywhere in the line, as people put it.
@@ -173,7 +173,7 @@ func twoDashes(args []string) []string {
 }
 
 // environment gives the flags of the command their variables. An empty one counts as not set, because an orchestrator's
-// templates set variables that they have no value for. Flags that the command does not take ignore theirs: a server's
+// templates set variables that they have no value for. A flag that the command does not take ignores its variable: a server's
 // environment may be used for an import. kong asks it for each flag that the command line does not set. The text then goes
 // through the same reader as a flag's.
 func environment(env func(string) string) kong.ResolverFunc {

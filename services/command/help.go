@@ -7,9 +7,9 @@ import (
 )
 
 // Each Help is what --help prints between the usage and the flags.
-// kong wraps these texts, but for what is indented. The books repeat some of them, and tests run their examples.
+// kong wraps these texts, except for indented lines. The books repeat some of them, and tests run their examples.
 
-// The first lines are what somebody needs who has only downloaded the program.
+// The first lines are for a user who has only downloaded the program.
 const about = `Tidings serves feeds and unread badges over GraphQL.
 
 Examples:
@@ -159,8 +159,8 @@ func helpOn(k *kong.Kong, args []string) error {
 }
 
 // printHelp prints the flags that the command takes, and the text. For import and webhooks, whose kind or act is not known yet,
-// these are the flags of all of them. kong hides a flag by a field of its model, which belongs to this one parse, so nothing
-// has to be put back.
+// these are the flags of all kinds or acts. kong hides a flag by a field of its model, which belongs to this one parse, so
+// nothing has to be put back.
 func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	command := commandOf(line)
 	for _, flag := range line.Model.Flags {

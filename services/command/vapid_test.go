@@ -7,7 +7,7 @@ import (
 	"tidings/services/devices"
 )
 
-// What the command prints are settings that the server takes, with the public key of the private one.
+// The command prints settings that the server takes, and the public key that belongs to the private one.
 func TestVAPIDPrintsAKey(t *testing.T) {
 	var out strings.Builder
 	if err := runVAPID(&out); err != nil {

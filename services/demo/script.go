@@ -39,7 +39,7 @@ type script struct {
 	planned   []int // shows that have not started
 	live      []int // oldest start first
 
-	// Each kind of text has a deck of its own, or a common one would mix what is said where.
+	// Each kind of text has a deck of its own: in a common one, posts, comments and titles would mix.
 	posts, mentions, comments, messages, titles deck
 }
 

@@ -45,8 +45,8 @@ var firstNames = []struct{ key, name string }{
 	{"zara", "Zara"}, {"ruben", "Ruben"}, {"tuva", "Tuva"}, {"selma", "Selma"}, {"arno", "Arno"},
 }
 
-// What people post, and below it what they mention the viewer with, comment, write in conversations and call their shows.
-// Some are Chinese: a text may have any script.
+// The texts of posts, and below them those of mentions of the viewer, comments, messages and titles of shows. Some are
+// Chinese: a text may have any script.
 var posts = []string{
 	"First snow on the balcony this morning.", "The night train was on time. I want this in writing.", "Fresh bread, and the whole street knows.",
 	"Anybody else up for a swim before work?", "Finished the book. Now what?", "The cat has learned to open the fridge.",

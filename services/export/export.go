@@ -147,7 +147,7 @@ func jsonOrNull(text string) any {
 }
 
 // Write passes all data that the kinds hold of a user to emit, one line each, in the order of the kinds. An error of emit
-// ends it. It has the keys and ids of others with whom the user interacted, and no data of the others.
+// ends it. The lines have the keys and ids of others with whom the user interacted, and no data of the others.
 func Write(ctx context.Context, db sql.Reader, user services.UserID, kinds []Kind, emit func(line []byte) error) error {
 	for _, kind := range kinds {
 		err := kind.each(ctx, db, user, nil, math.MaxInt64, func(line []byte, _ []any) error { return emit(line) })

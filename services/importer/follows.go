@@ -104,8 +104,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 	var inserted int
 	var users map[string]services.UserID
 	fresh := im.keys.fresh()
-	// Write may run its function again, after a conflict with another transaction: whatever the function sets it sets
-	// anew.
+	// Write may run its function again, after a conflict with another transaction: it must set every variable anew.
 	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		if users, err = people.Ensure(ctx, tx, fresh); err != nil {

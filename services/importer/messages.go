@@ -193,7 +193,7 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 		}
 		for _, row := range im.batch {
 			// The jobs deliver each row: the server's workers write the recipients' rows, however many there
-			// are, and a recipient who has the message already gets it no second time.
+			// are, and a recipient who has the message already does not get it again.
 			users := make([]services.UserID, len(row.To))
 			for i, key := range row.To {
 				users[i] = numbers[key]

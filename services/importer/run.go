@@ -130,7 +130,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 		line, err := r.source.next()
 		*lines = r.source.line
 		if err == io.EOF {
-			// What is left of the batch, and the end of the import, in one transaction.
+			// The rest of the batch and the end of the import are written in one transaction.
 			return im.commit(ctx, 0)
 		}
 		if err != nil {

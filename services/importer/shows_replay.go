@@ -253,7 +253,7 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 	if event.step == stepSchedule && exists {
 		re.report.Duplicates++
 	}
-	// Write may run its function again: what it made counts when the transaction is committed.
+	// Write may run its function again, so the show is counted once the transaction is committed.
 	var made bool
 	err = re.db.Write(ctx, func(tx *sql.Tx) error {
 		made = false

@@ -38,8 +38,8 @@ var shownMetrics = []struct {
 	{"Rebuilds and limits", []string{"rebuilds_total", "rebuilds_running", "rate_limited_total", "connections_refused_total", "unread_clamped_total"}},
 }
 
-// newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; what it has
-// from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
+// newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; the data that
+// it takes from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
 	// Without resolvers.Hot: an operator's page is rare, and needs every error.
 	local := transport.NewLocal(transport.LocalConfig{

@@ -26,8 +26,8 @@ import (
 const examineWithin = 15 * time.Second
 
 const (
-	// Below these a node works, and an operator should know what it can serve.
-	// The usual limit of a shell is 1,024, which is 24 sockets.
+	// Below these limits a node works, but an operator should know what it can serve. The usual limit of a shell is 1,024,
+	// which is 24 sockets.
 	fewFiles    = 8192      // open files; each socket needs one
 	fewMemory   = 512 << 20 // bytes
 	perSocket   = 20 << 10  // bytes of memory of a socket with one subscription: see bench/RESULTS.md

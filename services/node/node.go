@@ -73,7 +73,7 @@ type Server struct {
 	Operations  *http.Server // for operators; not started without a listener
 	Connections *transport.Connections
 	Ready       readiness
-	// Made also while they are switched off; each then says so itself.
+	// Made even if they are switched off, which each then reports itself.
 	stream    *stream.Service
 	webhooks  *webhooks.Service
 	devices   *devices.Service

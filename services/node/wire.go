@@ -55,8 +55,8 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 		change(&fanoutConfig)
 	}
 	s.Fanout = fanout.New(fanoutConfig)
-	// Background work over everything that is registered below.
-	// They find what is registered when they run, so their place in this order does not matter.
+	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their place in
+	// this order does not matter.
 	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.

@@ -79,7 +79,7 @@ func (c *Client) CloseIdle() {
 	c.plain.CloseIdleConnections()
 }
 
-// Answer is what became of a request.
+// Answer is the outcome of a request.
 type Answer struct {
 	Status int           // HTTP's; 0: there was no answer
 	Err    string        // why it counts as a failure; "" for a status of 200 to 299
@@ -88,7 +88,7 @@ type Answer struct {
 }
 
 // Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes the request anew, so
-// that what it signs has the time of this attempt; its error counts as a failure of the request.
+// that its signature has the time of this attempt; its error counts as a failure of the request.
 func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*http.Request, error)) (a Answer) {
 	began := time.Now()
 	defer func() { a.Took = time.Since(began) }()

@@ -1,8 +1,8 @@
 // Package positions holds how far each user has looked in each view: the home feed, the live board, the views of the
 // application.
 //
-// A position never moves backward: reports of it may be late, repeated and in any order. That is what lets a position
-// be projected without a stamp. The items of a view after its position are new, and are counted.
+// A position never moves backward: reports of it may be late, repeated and in any order. So a position can be projected
+// without a stamp of Redis' clock. The items of a view after its position are new, and are counted.
 package positions
 
 import (
@@ -38,8 +38,8 @@ var (
 )
 
 // Raise moves a user's position in a view forward, never back, notes the visit, and returns the current position. The
-// view defines what a position is: a post, a version, microseconds. A caller for whom the returned position is greater
-// than its own has changed nothing but the time of the visit.
+// view defines what a position is: a post, a version, microseconds. If the returned position is greater than the given one,
+// the call has changed nothing but the time of the visit.
 func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
 	var raised int64
 	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.HappenedAt()}, &raised)

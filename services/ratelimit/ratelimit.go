@@ -174,8 +174,8 @@ func (l *Limiter) Take(budget Budget, subject string, amount int) error {
 }
 
 // TakeAll spends from several budgets of one subject, each named once, or from none: RATE_LIMITED says how long to wait
-// until all of them have enough. If a refused request spent a part, a client that retries as advised would spend with each
-// try what it waits for, and would never get through. Each amount is as for Take.
+// until all of them have enough. If a refused request spent a part, a client that retries as advised would spend on each try
+// the budget that it waits for, and would never get through. Each amount is as for Take.
 func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()

@@ -30,7 +30,8 @@ type Holder struct {
 // deleted since. If the object was there before, it gets the ref if it has none. The error is CONFLICT if another user's object
 // has the ref, or the object has another ref. The label has been checked.
 //
-// Two users have one DIRECT conversation, whoever of them creates it: it is the object of both, and to create it again may reopen it.
+// Two users have one DIRECT conversation, no matter which of them creates it: it is the object of both, and to create it again
+// may reopen it.
 func OnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {

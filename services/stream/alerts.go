@@ -19,8 +19,8 @@ type items struct {
 // only shown, such as a dot, is no reason to wake a phone.
 func (s State) alerts(part Part) bool { return part.InTotal || s.of(part.Source, "").InTotal }
 
-// fallen lists the parts with an alert that are smaller than before, and show something: what is left of them is to be looked up,
-// because the counts do not say whether the item that alerted was read, or another one. They are in the order of their names.
+// fallen lists the parts with an alert that are smaller than before, and not 0. Their newest items must be looked up, because the
+// counts do not say whether the item that alerted was read, or another one. They are in the order of their names.
 func (s State) fallen(before State) (parts []Part) {
 	for _, name := range slices.Sorted(maps.Keys(before.Alerts)) {
 		alert := before.Alerts[name]
@@ -32,8 +32,9 @@ func (s State) fallen(before State) (parts []Part) {
 	return parts
 }
 
-// stillUnread are the alerts of the state before whose items are unread. An item was read if its part shows nothing, or fell and has older
-// ones only. The alert before it then counts again, for readers who have not heard of it. left has the newest items of the parts that fell.
+// stillUnread are those alerts of the state before whose items are still unread. An item was read if its part shows nothing, or
+// fell and has only older items. The alert before it then counts again, for readers who have not heard of it. left has the newest
+// items of the parts that fell.
 func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
 	unread := map[string]Cause{}
 	for name, alert := range before.Alerts {

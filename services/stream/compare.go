@@ -15,7 +15,7 @@ import (
 const (
 	batch       = 500             // users compared at once
 	newestAtOne = 8               // users whose newest items are read at once
-	retryAfter  = 2 * time.Second // until a user is tried again whose badges could not be read
+	retryAfter  = 2 * time.Second // until a user whose badges could not be read is tried again
 	alertFor    = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
 )
 

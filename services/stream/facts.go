@@ -229,8 +229,8 @@ func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[servic
 	return found, err
 }
 
-// Forget removes everything that the stream holds of a user, and answers how many rows. Readers see the user no more; the gap in
-// the order says nothing.
+// Forget removes everything that the stream holds of a user, and answers how many rows. Readers no longer see the user, and the
+// gap in the order reveals nothing.
 func Forget(ctx context.Context, tx *sql.Tx, user services.UserID) (removed int, err error) {
 	for _, st := range []sql.Statement{forgetDue, forgetChanges} {
 		n, err := tx.Run(ctx, st, user)

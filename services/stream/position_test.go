@@ -102,7 +102,7 @@ func TestAlertThatMovedBehindOthers(t *testing.T) {
 	})
 }
 
-// Whatever is changed between the pages of a reader, no alert is lost, and to a reader who had everything none comes twice.
+// No alert is lost, whatever changes between the pages of a reader, and a reader who has had everything gets none twice.
 func TestPagesLoseNoAlert(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")

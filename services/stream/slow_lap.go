@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, each for themselves
+	slowBatch = 50 // users compared at once: those who were away for long are counted in SQL, one by one
 	// slower is how many times Config.Lap it is from the begin of a slow lap to the next, unless a shared change begins it earlier.
 	slower = 10
 	// slowRest is how long a slow lap rests after a batch, as a multiple of its duration: it takes a tenth of one processor at most.

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// away is a world of users who were not seen for long, but for the last one, with a stream whose clock the test moves. Its slow lap
-// is the only thing that finds their badges.
+// away is a world of users who, except for the last one, were not seen for long. The test moves the clock of its stream, and only
+// a slow lap finds their badges.
 type away struct {
 	*world
 	clock *sqltest.Clock

@@ -187,7 +187,8 @@ func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
 	})
 }
 
-// What time alone changes is compared when it is due; a lap finds what nobody marked, and is begun by a shared change.
+// Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared
+// change begins one.
 func TestTimeAndLaps(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T

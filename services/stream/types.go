@@ -28,7 +28,7 @@ type Part struct {
 	Display string          `json:"d,omitempty"`
 	InTotal bool            `json:"t,omitempty"`
 	Changed uint64          `json:"c,omitempty"` // the version that changed it last
-	Facts   uint64          `json:"f,omitempty"` // differs after each change of what is counted; 0: not known. It is not shown
+	Facts   uint64          `json:"f,omitempty"` // differs after each change of the facts that are counted; 0: not known. It is not shown
 }
 
 // Cause is the newest item that raised a count. Its fields are short in JSON, because each change keeps some of them.
@@ -43,8 +43,8 @@ type Cause struct {
 	Earlier uint64 `json:"e,omitempty"`
 }
 
-// State is what a change shows, with what later changes are compared with. It is stored as JSON: fields that are added must have
-// a zero value that earlier states agree with.
+// State is what a change shows, and the data that later changes are compared with. It is stored as JSON: fields that are added
+// must have a zero value that earlier states agree with.
 type State struct {
 	Total   Part     `json:"total"`
 	Parts   []Part   `json:"parts"`

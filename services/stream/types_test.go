@@ -13,7 +13,7 @@ import (
 // dueNow makes all users due.
 var dueNow = sql.AdHoc("all users are due", `UPDATE stream_due SET due_at = $1`)
 
-// liked is a state with so many likes and comments.
+// liked is a state with these numbers of likes and comments.
 func liked(likes, comments int) State {
 	parts := []Part{
 		{Source: services.SourceNotifications, Name: "LIKE", Value: likes, InTotal: true},

@@ -160,7 +160,7 @@ func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) 
 
 // post sends one batch. A batch that fails is lost: to keep it would let the queue grow while the collector is away.
 func (s *sender) post(ctx context.Context, spans []*otlp.ResourceSpans) error {
-	// TracesData is encoded as the request of OTLP is, whose own type comes with gRPC.
+	// TracesData has the same encoding as the request of OTLP, whose own type comes with gRPC.
 	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
