@@ -55,8 +55,9 @@ func run() error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	// The first signal ends all parts in order. Later signals have no effect.
+	// The first signal ends all parts in order. A second one ends the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	defer stop()
 	switch flag.Arg(0) {
 	case "seed":
