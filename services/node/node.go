@@ -198,8 +198,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	s.Connections = transport.NewConnections(cfg.connectionsPerAddress(), proxies)
 	s.HTTP = s.httpServer(s.routes(graphql, cfg.Development(), cfg.Pprof && cfg.Development() && cfg.Operations == ""))
 	s.Front = transport.NewFront(graphql, s.HTTP, cfg.Development())
-	// The second handler is for operators. Profiles are on the first only in development mode, and only if there is no second
-	// address.
+	// Operations is for operators. HTTP has profiles only in development mode, and only if Operations has no address.
 	s.Operations = s.httpServer(s.routes(graphql, true, cfg.Pprof))
 	return s, nil
 }
