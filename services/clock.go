@@ -33,8 +33,8 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 const (
 	// maxAhead bounds how far a foreign ID may move our clock forward: an ID beyond it is not trusted.
 	maxAhead = 24 * time.Hour
-	// apart is the least difference from the database's clock that is corrected: the delay of a message explains a smaller one.
-	apart = 100 * time.Millisecond
+	// minClockDrift is the least difference from the database's clock that is corrected: the delay of a message explains a smaller one.
+	minClockDrift = 100 * time.Millisecond
 )
 
 // IDClock is a hybrid clock. It makes post IDs that rise strictly on this node, even if the machine's clock is set back, and
@@ -70,7 +70,7 @@ func (c *IDClock) Next() PostID {
 
 // SetAhead sets by how much the machine's clock is ahead of the database's; negative if it is behind.
 func (c *IDClock) SetAhead(ahead time.Duration) {
-	if ahead.Abs() < apart {
+	if ahead.Abs() < minClockDrift {
 		ahead = 0
 	}
 	c.ahead.Store(int64(ahead))

@@ -7,8 +7,8 @@ type pastIDs struct {
 	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made in it, node bits 0
 }
 
-// mostPast bounds each half. If an entry is forgotten, two events of one millisecond that were reported far apart may change places.
-const mostPast = 8192
+// maxPastIDs bounds each half. If an entry is forgotten, two events of one millisecond that were reported far apart may change places.
+const maxPastIDs = 8192
 
 // last is the last ID of a millisecond, 0 for none.
 func (p *pastIDs) last(first PostID) PostID {
@@ -20,8 +20,8 @@ func (p *pastIDs) last(first PostID) PostID {
 
 // keep remembers the last ID of a millisecond. The older half is dropped as a whole, so that no order of use has to be kept.
 func (p *pastIDs) keep(first, last PostID) {
-	if p.recent == nil || len(p.recent) >= mostPast {
-		p.recent, p.older = make(map[PostID]PostID, mostPast/8), p.recent
+	if p.recent == nil || len(p.recent) >= maxPastIDs {
+		p.recent, p.older = make(map[PostID]PostID, maxPastIDs/8), p.recent
 	}
 	p.recent[first] = last
 }

@@ -26,10 +26,10 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	if id := ids.NextAt(begin.Add(time.Millisecond)); id <= last {
 		t.Errorf("the next millisecond begins at %d, after it was used up to %d", id, last)
 	}
-	for i := range 2 * mostPast { // more than are remembered
+	for i := range 2 * maxPastIDs { // more than are remembered
 		ids.NextAt(begin.Add(time.Duration(i) * time.Second))
 	}
-	if kept := len(ids.past.recent) + len(ids.past.older); kept > 2*mostPast {
+	if kept := len(ids.past.recent) + len(ids.past.older); kept > 2*maxPastIDs {
 		t.Errorf("%d milliseconds are kept", kept)
 	}
 }

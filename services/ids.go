@@ -65,9 +65,9 @@ func (id PostID) Moment() time.Time {
 // PostIDAt is the smallest ID of a moment: every ID made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
-// FirstPlace is the least position that a user's notifications can have at a moment. At one millisecond the first positions of
+// FirstPosition is the least position that a user's notifications can have at a moment. At one millisecond the first positions of
 // two users are far apart. So a position also identifies the user's list, except in about one case in a million.
-func FirstPlace(t time.Time, user UserID) PostID {
+func FirstPosition(t time.Time, user UserID) PostID {
 	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits of their positions
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }

@@ -144,7 +144,7 @@ func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {
 		t.Errorf("an hour ahead of %s the id is of %s and the time %s", real.UTC(), first.Time(), ids.Now())
 	}
-	ids.SetAhead(apart / 2) // less than a message's delay
+	ids.SetAhead(minClockDrift / 2) // less than a message's delay
 	last := ids.Next()
 	if !last.Time().Equal(clock.now.UTC()) {
 		t.Errorf("as good as right at %s the id is of %s", clock.now.UTC(), last.Time())
@@ -198,7 +198,7 @@ func TestFirstPositionsDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
-		first := FirstPlace(now, user)
+		first := FirstPosition(now, user)
 		if first < PostIDAt(now) || first >= PostIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)
 		}

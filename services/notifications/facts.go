@@ -249,7 +249,7 @@ func (b *lockedCounters) place(ctx context.Context, missing []raised) error {
 			continue
 		}
 		// A new cause comes after all positions of its recipient, and not before the first position of now.
-		h.place, h.changed = max(h.place+1, services.FirstPlace(b.tx.Now, r.Recipient)), true
+		h.place, h.changed = max(h.place+1, services.FirstPosition(b.tx.Now, r.Recipient)), true
 		r.place = h.place
 	}
 	return nil

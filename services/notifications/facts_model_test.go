@@ -141,7 +141,7 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 		return cmp.Or(facts[a].Compare(facts[b]), cmp.Compare(postOf(a), postOf(b)), byName(a, b))
 	})
 	for _, c := range fresh {
-		m.head = max(m.head+1, services.FirstPlace(now, m.me))
+		m.head = max(m.head+1, services.FirstPosition(now, m.me))
 		m.known[c], m.heads[c.Category], changed[c.Category] = &applied{m.head, facts[c], true}, m.head, true
 		if m.read[m.cluster(c)] == nil {
 			m.read[m.cluster(c)] = &reading{}

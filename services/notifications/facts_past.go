@@ -23,7 +23,7 @@ func pastRange(moment services.PostID, user services.UserID) (first, last servic
 
 // rangeOf is the range of the events with one sequence. That of the last sequence goes on to the end of the millisecond.
 func rangeOf(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
-	start := services.FirstPlace(moment.Time(), user)
+	start := services.FirstPosition(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)
 	if sequence == lastSequence {
 		return first, start + services.PostsAMillisecond - 1

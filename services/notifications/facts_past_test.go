@@ -22,7 +22,7 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			first := services.FirstPlace(at, users[0])
+			first := services.FirstPosition(at, users[0])
 			var full []raised
 			for i := range services.PostID(2 * positionsPerEvent) {
 				full = append(full, raised{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, at: sql.Micros(at), place: first + i})
