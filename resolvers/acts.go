@@ -65,11 +65,11 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	}
 	before := services.MaxPostID
 	if after != nil {
-		place, err := actCursor.parse("after", 0, *after)
+		position, err := actCursor.parse("after", 0, *after)
 		if err != nil {
 			return nil, err
 		}
-		before = services.PostID(place)
+		before = services.PostID(position)
 	}
 	// One more than the page, to know whether another follows.
 	list, err := r.Acts.List(ctx, before, size+1)

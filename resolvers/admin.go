@@ -98,7 +98,7 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 // support case: the audit does the same for everybody, in laps.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
 	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
-		user, err := r.number(ctx, "userId", input.UserID)
+		user, err := r.userID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 		mode = input.Mode.String()
 	}
 	return asAdmin(ctx, r, "pinAuthorMode", targetUser(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
-		author, err := r.number(ctx, "userId", input.UserID)
+		author, err := r.userID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
 		}

@@ -9,9 +9,10 @@ import (
 	"tidings/services/announcements"
 )
 
-// host checks that the token has the scope of the host application or of operators, which operations with by: forHost need. An
-// operator may do by hand what the application does by program, such as announcing an outage; it is then recorded as an act.
-func (r *Resolver) host(ctx context.Context) error {
+// requireHostOrAdmin checks that the token has the scope of the host application or of operators, which operations with
+// by: forHost need. An operator may do by hand what the application does by program, such as announcing an outage; it is then
+// recorded as an act.
+func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
 		return err

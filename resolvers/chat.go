@@ -20,22 +20,22 @@ const (
 	messageCursor
 	memberCursor
 
-	placeLength = 1 + 8 + 8
+	positionLength = 1 + 8 + 8
 )
 
-// placeText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains
+// positionText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains
 // no secret. of is 64 bits wide, because an object may be a user, a conversation or a time.
-func placeText(kind byte, of, at uint64) string {
-	bytes := make([]byte, 0, placeLength)
+func positionText(kind byte, of, at uint64) string {
+	bytes := make([]byte, 0, positionLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(bytes, at))
 }
 
-// parsePlace reads the output of placeText. The caller compares of with the object that it lists. Both numbers are bounded,
+// parsePosition reads the output of positionText. The caller compares of with the object that it lists. Both numbers are bounded,
 // so that they fit into SQL's signed ones. Strict decoding refuses a second spelling of one position.
-func parsePlace(kind byte, text string) (of, at uint64, err error) {
+func parsePosition(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(bytes) != placeLength || bytes[0] != kind {
+	if err != nil || len(bytes) != positionLength || bytes[0] != kind {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	of, at = binary.BigEndian.Uint64(bytes[1:]), binary.BigEndian.Uint64(bytes[9:])
@@ -46,31 +46,31 @@ func parsePlace(kind byte, text string) (of, at uint64, err error) {
 	return of, at, nil
 }
 
-// talkText prints a position in a viewer's list of conversations: the viewer, followed by the output of placeText. The list is in
-// the order of the last messages. Two conversations of one microsecond differ by their IDs, so a page neither skips nor repeats
+// conversationCursorText prints a position in a viewer's list of conversations: the viewer, followed by the output of positionText. The
+// list is in the order of the last messages. Two conversations of one microsecond differ by their IDs, so a page neither skips nor repeats
 // one.
-func talkText(viewer services.UserID, state chat.State) string {
-	place := placeText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
-	return conversationsCursor.text(viewer, 0) + place
+func conversationCursorText(viewer services.UserID, state chat.State) string {
+	position := positionText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
+	return conversationsCursor.text(viewer, 0) + position
 }
 
-// parseTalk reads the output of talkText for this viewer. The position of another viewer is INVALID.
-func parseTalk(viewer services.UserID, text string) (chat.Place, error) {
+// parseConversationCursor reads the output of conversationCursorText for this viewer. The position of another viewer is INVALID.
+func parseConversationCursor(viewer services.UserID, text string) (chat.Place, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
 	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
 		return chat.Place{}, err
 	}
-	at, id, err := parsePlace(conversationCursor, text[owner:])
+	at, id, err := parsePosition(conversationCursor, text[owner:])
 	return chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
 }
 
-// placeIn is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names the
+// positionIn is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names the
 // conversation, because numbers of messages begin at 1 in each: the same number is a position in all of them.
-func placeIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
+func positionIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {
 		return start, nil
 	}
-	of, at, err := parsePlace(kind, *after)
+	of, at, err := parsePosition(kind, *after)
 	if err == nil && of != uint64(id) {
 		err = services.Errorf(services.Invalid, "after: the cursor is of another conversation")
 	}
@@ -93,7 +93,7 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	// The users in the messages are known only after the messages are read. Then all of them are read at once.
-	people, err := r.readTalkParts(ctx, talkParts{messages: ids})
+	people, err := r.readConversationParts(ctx, conversationParts{messages: ids})
 	if err != nil {
 		return nil, err
 	}

@@ -19,11 +19,11 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 		return nil, err
 	}
 	id := obj.State.ID
-	start, err := placeIn(memberCursor, id, after, 0)
+	start, err := positionIn(memberCursor, id, after, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readTalk(ctx, obj); err != nil {
+	if err := r.readSelectedParts(ctx, obj); err != nil {
 		return nil, err
 	}
 	page, loader := membersPage(id, start, size), dataloader.From(ctx)
@@ -40,7 +40,7 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 	}
 	edges := make([]graph.MemberEdge, len(numbers))
 	for i, number := range numbers {
-		edges[i] = graph.MemberEdge{Cursor: placeText(memberCursor, uint64(id), uint64(number)), Node: graphUser(users[number])}
+		edges[i] = graph.MemberEdge{Cursor: positionText(memberCursor, uint64(id), uint64(number)), Node: graphUser(users[number])}
 	}
 	info := chatPage(edges, func(e graph.MemberEdge) string { return e.Cursor }, more)
 	return &graph.MemberConnection{Edges: edges, PageInfo: info, TotalCount: obj.MemberCount}, nil
@@ -52,11 +52,11 @@ func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversa
 		return nil, err
 	}
 	id := obj.State.ID
-	before, err := placeIn(messageCursor, id, after, services.MaxMessageNumber+1)
+	before, err := positionIn(messageCursor, id, after, services.MaxMessageNumber+1)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readTalk(ctx, obj); err != nil {
+	if err := r.readSelectedParts(ctx, obj); err != nil {
 		return nil, err
 	}
 	ids, more := chat.MessagesBefore(obj.State, int64(before), size)
@@ -66,14 +66,14 @@ func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversa
 	}
 	edges := make([]graph.MessageEdge, len(messages))
 	for i, message := range messages {
-		edges[i] = graph.MessageEdge{Cursor: placeText(messageCursor, uint64(id), uint64(ids[i].Number())), Node: message}
+		edges[i] = graph.MessageEdge{Cursor: positionText(messageCursor, uint64(id), uint64(ids[i].Number())), Node: message}
 	}
 	info := chatPage(edges, func(e graph.MessageEdge) string { return e.Cursor }, more)
 	return &graph.MessageConnection{Edges: edges, PageInfo: info}, nil
 }
 
 func (r *conversationResolver) LastMessage(ctx context.Context, obj *graph.Conversation) (*graph.Message, error) {
-	if err := r.readTalk(ctx, obj); err != nil {
+	if err := r.readSelectedParts(ctx, obj); err != nil {
 		return nil, err
 	}
 	newest, _ := chat.MessagesBefore(obj.State, services.MaxMessageNumber+1, 1)
@@ -245,7 +245,7 @@ func (r *subscriptionResolver) ConversationsChanged(ctx context.Context, first *
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
 	place := chat.First
 	if after != nil {
-		if place, err = parseTalk(obj.Number, *after); err != nil {
+		if place, err = parseConversationCursor(obj.Number, *after); err != nil {
 			return nil, err
 		}
 	}

@@ -47,8 +47,8 @@ func (a *api) read(key, conversation, upTo string) answer {
 	return a.as(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
 }
 
-// waits is a user's unread messages and mentions in the badge, which must equal the sums over the list.
-func (a *api) waits(key string) string {
+// unreadCounts is a user's unread messages and mentions in the badge, which must equal the sums over the list.
+func (a *api) unreadCounts(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } conversations { total { value precision } mentions { value } } }
 		conversations(first: 100) { edges { node { unread { value inTotal } mentions { value inTotal } } } } } }`, nil)
@@ -75,30 +75,30 @@ func (a *api) waits(key string) string {
 	return fmt.Sprint(unread, "+", mentions)
 }
 
-func (a *api) wantWaits(what, key, want string) {
+func (a *api) wantUnreadCounts(what, key, want string) {
 	a.t.Helper()
-	if got := a.waits(key); got != want {
+	if got := a.unreadCounts(key); got != want {
 		a.t.Errorf("%s: %s waits for %s, want %s", what, got, key, want)
 	}
 }
 
 // Two unread messages from one conversation and three from another are five; after reading the first, three.
-func TestTwoAndThreeAreFive(t *testing.T) {
+func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a := newAPI(t)
 	b, c := a.talk("DIRECT", "a", "b"), a.talk("DIRECT", "c", "a")
-	a.wantWaits("at first", "a", "0+0")
+	a.wantUnreadCounts("at first", "a", "0+0")
 	for range 2 {
 		a.say("b", b)
 	}
 	for range 3 {
 		a.say("c", c)
 	}
-	a.wantWaits("before", "a", "5+0")
+	a.wantUnreadCounts("before", "a", "5+0")
 	if got := a.read("a", b, ""); got.at("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
 		t.Errorf("after reading: %+v", got)
 	}
-	a.wantWaits("after", "a", "3+0")
-	a.wantWaits("nobody else's reading changes mine", "b", "0+0")
+	a.wantUnreadCounts("after", "a", "3+0")
+	a.wantUnreadCounts("nobody else's reading changes mine", "b", "0+0")
 }
 
 func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
@@ -107,7 +107,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	a.Named("stranger")
 	first := a.say("b", group, "user:a", "user:stranger")
 	second := a.say("b", group)
-	a.wantWaits("two, one mentions", "a", "2+1")
+	a.wantUnreadCounts("two, one mentions", "a", "2+1")
 	mute := func(verb string, changed bool) {
 		t.Helper()
 		got := a.must("a", `mutation($c: ID!) { `+verb+`(input: {conversationId: $c}) { changed conversation { muted } } }`, map[string]any{"c": group})
@@ -117,18 +117,18 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	}
 	mute("muteConversation", true)
 	mute("muteConversation", false)
-	a.wantWaits("muted: mentions stay", "a", "1+1")
+	a.wantUnreadCounts("muted: mentions stay", "a", "1+1")
 	mute("unmuteConversation", true)
 	mute("unmuteConversation", false)
 	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).at("node", "readToken").(string)
 	a.must("b", `mutation($m: ID!) { recallMessage(input: {messageId: $m}) { message { recalled body } } }`, map[string]any{"m": first})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
-	a.wantWaits("recalled", "a", "1+0")
+	a.wantUnreadCounts("recalled", "a", "1+0")
 	a.read("a", group, second)
-	a.wantWaits("read", "a", "0+0")
+	a.wantUnreadCounts("read", "a", "0+0")
 	a.must("a", `mutation($m: ID!) { markConversationUnread(input: {fromMessageId: $m}) { badges { total { value } } } }`, map[string]any{"m": first})
-	a.wantWaits("unread again", "a", "1+0")
+	a.wantUnreadCounts("unread again", "a", "1+0")
 	late := a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { conversation { unread { value } readToken } } }`, map[string]any{"c": group, "t": token})
 	if late.at("markConversationRead", "conversation", "unread", "value") != 1.0 {
 		t.Errorf("a late mark of another device: %+v", late)
@@ -136,7 +136,7 @@ func TestMentionsMutedRecalledAndUnreadAgain(t *testing.T) {
 	token, _ = late.at("markConversationRead", "conversation", "readToken").(string)
 	third := a.say("c", group)
 	a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { badges { version } } }`, map[string]any{"c": group, "t": token})
-	a.wantWaits("what came after it was shown still counts", "a", "1+0")
+	a.wantUnreadCounts("what came after it was shown still counts", "a", "1+0")
 	if got := a.must("c", `query($id: ID!) { node(id: $id) { ... on Message { body author { key } recalled conversationId } } }`, map[string]any{"id": third}); got.at("node", "author", "key") != "c" {
 		t.Errorf("%+v", got)
 	}
@@ -152,15 +152,15 @@ func TestInsideNothingCountsAndLeavingEndsIt(t *testing.T) {
 		t.Errorf("entered: %+v", got)
 	}
 	a.say("b", group, "user:a")
-	a.wantWaits("inside", "a", "0+0")
+	a.wantUnreadCounts("inside", "a", "0+0")
 	a.must("a", leave, map[string]any{"c": group})
 	a.say("b", group)
-	a.wantWaits("outside", "a", "1+0")
+	a.wantUnreadCounts("outside", "a", "1+0")
 	a.must("a", enter, map[string]any{"c": group})
 	a.Clock.Advance(61 * time.Second)
 	a.Work(a.Fanout)
 	a.say("b", group, "user:a")
-	a.wantWaits("the lease is over", "a", "1+1")
+	a.wantUnreadCounts("the lease is over", "a", "1+1")
 }
 
 func TestMembersAlone(t *testing.T) {
@@ -177,16 +177,16 @@ func TestMembersAlone(t *testing.T) {
 	}
 	a.must("c", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { memberCount } } }`, map[string]any{"c": room})
 	a.say("a", room)
-	a.wantWaits("joined", "c", "1+0")
+	a.wantUnreadCounts("joined", "c", "1+0")
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId badges { total { value } } } }`, map[string]any{"c": room})
-	a.wantWaits("quit", "c", "0+0")
+	a.wantUnreadCounts("quit", "c", "0+0")
 	a.must("a", `mutation($c: ID!) { addMembers(input: {conversationId: $c, userIds: ["user:c", "user:b"]}) { conversation { memberCount members { edges { node { key } } } } } }`, map[string]any{"c": group})
 	a.say("b", group)
-	a.wantWaits("added", "c", "1+0")
+	a.wantUnreadCounts("added", "c", "1+0")
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.Work(a.Fanout)
-	a.wantWaits("removed", "c", "0+0")
+	a.wantUnreadCounts("removed", "c", "0+0")
 }
 
 // Every invalid input gets its code and a message with the reason, and changes nothing.
@@ -238,7 +238,7 @@ func TestBadInputInConversations(t *testing.T) {
 		}
 	}
 	a.Work(a.Fanout)
-	a.wantWaits("nothing is half-done", "b", "1+0")
+	a.wantUnreadCounts("nothing is half-done", "b", "1+0")
 }
 
 func TestListsOfConversationsArePaged(t *testing.T) {

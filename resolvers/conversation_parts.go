@@ -12,30 +12,30 @@ import (
 	"tidings/services/chat"
 )
 
-// talkParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
+// conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
 // response, and then read together. An entry that is there twice is read once: the loader knows its keys.
-type talkParts struct {
+type conversationParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
 }
 
 // add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports
 // it. It only computes keys, and reads nothing.
-func (p *talkParts) add(state chat.State, fields wanted, variables map[string]any) {
+func (p *conversationParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		// The IDs of messages follow from the conversation's count, so that no statement is needed to find them.
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
 		p.messages = append(p.messages, newest...)
 	}
 	for _, field := range fields["Conversation.messages"] {
-		size, before, err := placeOf(field, variables, messageCursor, state.ID, services.MaxMessageNumber+1)
+		size, before, err := requestedPage(field, variables, messageCursor, state.ID, services.MaxMessageNumber+1)
 		if err == nil {
 			ids, _ := chat.MessagesBefore(state, int64(before), size)
 			p.messages = append(p.messages, ids...)
 		}
 	}
 	for _, field := range fields["Conversation.members"] {
-		size, after, err := placeOf(field, variables, memberCursor, state.ID, 0)
+		size, after, err := requestedPage(field, variables, memberCursor, state.ID, 0)
 		if err == nil {
 			p.members = append(p.members, membersPage(state.ID, after, size))
 		}
@@ -48,9 +48,9 @@ func membersPage(id services.ConversationID, after uint64, size int) chat.Member
 	return chat.MembersPage{Conversation: id, After: services.UserID(after), Size: size + 1}
 }
 
-// placeOf is the page of a conversation's list that a field requests. The field itself computes the same page from its
+// requestedPage is the page of a conversation's list that a field requests. The field itself computes the same page from its
 // arguments, and then finds it in the loader.
-func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, place uint64, err error) {
+func requestedPage(field *ast.Field, variables map[string]any, kind byte, id services.ConversationID, start uint64) (size int, position uint64, err error) {
 	after, err := argument(field.ArgumentMap(variables), "after", graphql.UnmarshalString)
 	if err != nil {
 		return 0, 0, err
@@ -58,13 +58,13 @@ func placeOf(field *ast.Field, variables map[string]any, kind byte, id services.
 	if size, err = firstOf(field, variables); err != nil {
 		return 0, 0, err
 	}
-	place, err = placeIn(kind, id, after, start)
-	return size, place, err
+	position, err = positionIn(kind, id, after, start)
+	return size, position, err
 }
 
-// readTalkParts reads messages and members, with one query for each kind. It returns the people in them. The caller still has to
+// readConversationParts reads messages and members, with one query for each kind. It returns the people in them. The caller still has to
 // read these, and may have others to read with them.
-func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people []services.UserID, err error) {
+func (r *Resolver) readConversationParts(ctx context.Context, parts conversationParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
 	if err != nil {
@@ -88,29 +88,29 @@ func (r *Resolver) readTalkParts(ctx context.Context, parts talkParts) (people [
 	return people, nil
 }
 
-// readTalks reads messages, members and the people in both. Fields find them in the loader afterwards.
-func (r *Resolver) readTalks(ctx context.Context, parts talkParts) error {
-	people, err := r.readTalkParts(ctx, parts)
+// readPartsAndPeople reads messages, members and the people in both. Fields find them in the loader afterwards.
+func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationParts) error {
+	people, err := r.readConversationParts(ctx, parts)
 	if err == nil {
 		_, err = dataloader.From(ctx).Users(ctx, people)
 	}
 	return err
 }
 
-// talkKey is the key of the parts of one conversation that an operation selects. It is a type of its own, so that it never equals
+// selectedPartsKey is the key of the parts of one conversation that an operation selects. It is a type of its own, so that it never equals
 // the key of another shared value.
-type talkKey services.ConversationID
+type selectedPartsKey services.ConversationID
 
-// readTalk reads all selected parts of one conversation, unless a list has read them together with others. All its fields
+// readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. All its fields
 // call it, and the first one reads.
-func (r *Resolver) readTalk(ctx context.Context, shown *graph.Conversation) error {
+func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversation) error {
 	if shown.Read {
 		return nil
 	}
-	_, err := dataloader.Shared(ctx, talkKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
-		var parts talkParts
+	_, err := dataloader.Shared(ctx, selectedPartsKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
+		var parts conversationParts
 		parts.add(shown.State, wantedOf(ctx), graphql.GetOperationContext(ctx).Variables)
-		return struct{}{}, r.readTalks(ctx, parts)
+		return struct{}{}, r.readPartsAndPeople(ctx, parts)
 	})
 	return err
 }
@@ -128,7 +128,7 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 // conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker as many
 // conversations as it shows. A subscription has one asker, its own field.
 func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
-	var parts talkParts
+	var parts conversationParts
 	variables := graphql.GetOperationContext(ctx).Variables
 	// Two fields may show the same conversations with different selections and sizes.
 	for _, asker := range askers {
@@ -137,12 +137,12 @@ func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, a
 			parts.add(state, fields, variables)
 		}
 	}
-	if err := r.readTalks(ctx, parts); err != nil {
+	if err := r.readPartsAndPeople(ctx, parts); err != nil {
 		return nil, err
 	}
 	edges := make([]graph.ConversationEdge, len(states))
 	for i, state := range states {
-		edges[i] = graph.ConversationEdge{Cursor: talkText(viewer.Number, state), Node: graphConversation(state)}
+		edges[i] = graph.ConversationEdge{Cursor: conversationCursorText(viewer.Number, state), Node: graphConversation(state)}
 		edges[i].Node.Read = true
 	}
 	dataloader.From(ctx).MeetObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))

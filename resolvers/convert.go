@@ -89,7 +89,7 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	together := make([]services.Post, len(page.Items))
 	for i, item := range page.Items {
 		together[i] = item.Post
-		result.Edges[i] = graph.PostEdge{Cursor: cursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author, together)}
+		result.Edges[i] = graph.PostEdge{Cursor: feedCursorText(viewer.Number, item.Post.ID), Node: graphPost(item.Post, item.Author, together)}
 	}
 	if len(result.Edges) > 0 {
 		result.PageInfo.StartCursor = &result.Edges[0].Cursor
@@ -97,7 +97,7 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	// Next is the last position that was looked at. Posts that were hidden or deleted below the last edge lie between both,
 	// and the next page must not read them again.
 	if page.Next != 0 {
-		cursor, lastID := cursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
+		cursor, lastID := feedCursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID
 	}
 	if page.End != "" {

@@ -97,17 +97,17 @@ func sizeUpTo(first *int, otherwise, most int) (int, error) {
 
 // text prints a position in a viewer's own list: kind, viewer, position. It contains no secret. It contains the viewer, so that a
 // cursor shared by a link is not taken for a position in another viewer's list.
-func (k cursorKind) text(viewer services.UserID, place uint64) string {
-	return string(k.append(nil, viewer, place))
+func (k cursorKind) text(viewer services.UserID, position uint64) string {
+	return string(k.append(nil, viewer, position))
 }
 
 // append appends the text of a position; its letters need no escapes in JSON.
-func (k cursorKind) append(to []byte, viewer services.UserID, place uint64) []byte {
+func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) []byte {
 	// On the stack: a page has many cursors.
 	var bytes [cursorLength]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
-	binary.BigEndian.PutUint64(bytes[5:], place)
+	binary.BigEndian.PutUint64(bytes[5:], position)
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
@@ -122,12 +122,12 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 	if services.UserID(binary.BigEndian.Uint32(bytes[1:])) != viewer {
 		return 0, services.Errorf(services.Invalid, "%s: the cursor is another user's", field)
 	}
-	place := binary.BigEndian.Uint64(bytes[5:])
+	position := binary.BigEndian.Uint64(bytes[5:])
 	// No position is greater, and SQL has no such numbers.
-	if place > uint64(services.MaxPostID) {
+	if position > uint64(services.MaxPostID) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
-	return place, nil
+	return position, nil
 }
 
 // hostCursors is added to the ID of a category of the host application to make its number in cursors. The numbers below it are
@@ -171,30 +171,30 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 	return position, services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(text), notificationCursor)
 }
 
-// cursorText prints a position in a viewer's own feed.
-func cursorText(viewer services.UserID, place services.PostID) string {
-	return feedCursor.text(viewer, uint64(place))
+// feedCursorText prints a position in a viewer's own feed.
+func feedCursorText(viewer services.UserID, position services.PostID) string {
+	return feedCursor.text(viewer, uint64(position))
 }
 
-func parseCursor(viewer services.UserID, text string) (services.PostID, error) {
-	place, err := feedCursor.parse("after", viewer, text)
-	return services.PostID(place), err
+func parseFeedCursor(viewer services.UserID, text string) (services.PostID, error) {
+	position, err := feedCursor.parse("after", viewer, text)
+	return services.PostID(position), err
 }
 
 // newerOf is the position of newerThan, which cannot be combined with the other two arguments. given is false without it. The
 // post itself need not exist. A client sends the newest post that it has, and the author may have deleted that post since: a
 // missing post must not make the client reload its whole list.
-func newerOf(after, lastID, newerThan *string) (place services.PostID, given bool, err error) {
+func newerOf(after, lastID, newerThan *string) (position services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
 		return 0, false, nil
 	case after != nil || lastID != nil:
 		return 0, true, services.Errorf(services.Invalid, "newerThan: it cannot be given together with after or lastId")
 	}
-	if place, err = services.ParsePostGlobalID("newerThan", *newerThan); services.CodeOf(err) == services.NotFound {
+	if position, err = services.ParsePostGlobalID("newerThan", *newerThan); services.CodeOf(err) == services.NotFound {
 		err = nil // only the position is needed, and a position before every post is valid here
 	}
-	return place, true, err
+	return position, true, err
 }
 
 // startOf is the position below which a page starts: that of after or lastId, which exclude each other, or the newest without
@@ -204,7 +204,7 @@ func startOf(viewer services.UserID, after, lastID *string) (services.PostID, er
 	case after != nil && lastID != nil:
 		return 0, services.Errorf(services.Invalid, "after and lastId: only one of them can be given")
 	case after != nil:
-		return parseCursor(viewer, *after)
+		return parseFeedCursor(viewer, *after)
 	case lastID != nil:
 		return services.ParsePostGlobalID("lastId", *lastID)
 	}

@@ -16,12 +16,12 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		viewer := services.UserID(rapid.Uint32().Draw(t, "viewer"))
 		place := services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "place"))
-		text := cursorText(viewer, place)
-		if got, err := parseCursor(viewer, text); got != place || err != nil {
+		text := feedCursorText(viewer, place)
+		if got, err := parseFeedCursor(viewer, text); got != place || err != nil {
 			t.Fatalf("%d became %d, %v", place, got, err)
 		}
 		stranger := viewer + services.UserID(rapid.Uint32Range(1, ^uint32(0)).Draw(t, "distance"))
-		if _, err := parseCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
+		if _, err := parseFeedCursor(stranger, text); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "another user") {
 			t.Fatalf("a stranger reads it: %v", err)
 		}
 	})
@@ -31,14 +31,14 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
 		for _, kind := range []byte{publishedCursor, hostedCursor, memberCursor} {
-			if of, got, err := parsePlace(kind, placeText(kind, 7, at)); of != 7 || got != at || err != nil {
+			if of, got, err := parsePosition(kind, positionText(kind, 7, at)); of != 7 || got != at || err != nil {
 				t.Errorf("%d became %d of %d, %v", at, got, of, err)
 			}
 		}
 	}
 	// SQL's signed integers cannot hold these numbers.
-	for _, text := range []string{placeText(memberCursor, 7, 1<<63), placeText(memberCursor, 1<<63, 7)} {
-		if _, _, err := parsePlace(memberCursor, text); services.CodeOf(err) != services.Invalid {
+	for _, text := range []string{positionText(memberCursor, 7, 1<<63), positionText(memberCursor, 1<<63, 7)} {
+		if _, _, err := parsePosition(memberCursor, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -46,14 +46,14 @@ func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 
 // Every text that is sent as a cursor is parsed, or refused with the reason; a parsed one prints the same again.
 func FuzzCursor(f *testing.F) {
-	good := cursorText(7, 99)
+	good := feedCursorText(7, 99)
 	for _, seed := range []string{"", good, good + "=", good[:len(good)-1], good + "A", "!!!", "é", "AAAA", strings.Repeat("A", 18), strings.Repeat("_", 18), "\x00", strings.Repeat("A", 10_000)} {
 		f.Add(uint32(7), seed)
 	}
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
-		place, err := parseCursor(services.UserID(viewer), text)
+		place, err := parseFeedCursor(services.UserID(viewer), text)
 		switch {
-		case err == nil && (place > services.MaxPostID || cursorText(services.UserID(viewer), place) != text):
+		case err == nil && (place > services.MaxPostID || feedCursorText(services.UserID(viewer), place) != text):
 			t.Errorf("%q was read as %d", text, place)
 		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "after: ") || len(err.Error()) > 500):
 			t.Errorf("%q: %v", text, err)
@@ -62,7 +62,7 @@ func FuzzCursor(f *testing.F) {
 }
 
 func TestACursorOfAnotherKindIsRefused(t *testing.T) {
-	bytes, err := base64.RawURLEncoding.DecodeString(cursorText(7, 99))
+	bytes, err := base64.RawURLEncoding.DecodeString(feedCursorText(7, 99))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 		"a place past it": func(b []byte) []byte { b[5] |= 0x80; return b },
 	} {
 		text := base64.RawURLEncoding.EncodeToString(spoil(append([]byte{}, bytes...)))
-		if _, err := parseCursor(7, text); services.CodeOf(err) != services.Invalid {
+		if _, err := parseFeedCursor(7, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestPageSize(t *testing.T) {
 }
 
 func TestAPageStartsAtOnePlace(t *testing.T) {
-	after, lastID, broken := cursorText(7, 99), "post:"+services.PostID(98).String(), "post:x"
+	after, lastID, broken := feedCursorText(7, 99), "post:"+services.PostID(98).String(), "post:x"
 	for _, start := range []struct {
 		what          string
 		after, lastID *string

@@ -19,7 +19,7 @@ func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishP
 	post := ifRead[graph.Post](r.Resolver)(r.post(ctx, done))
 	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
 	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
-		payload.Edge = &graph.PostEdge{Cursor: cursorText(done.viewer.Number, id), Node: *post}
+		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.Number, id), Node: *post}
 	}
 	return payload, nil
 }

@@ -90,11 +90,11 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	case *ask.last < 1 || *ask.last > maxFirst:
 		return feed.Page{}, services.Errorf(services.Invalid, "last: 1 to %d are allowed, got %d", maxFirst, *ask.last)
 	}
-	place, err := feedCursor.parse("before", viewer, *ask.before)
+	position, err := feedCursor.parse("before", viewer, *ask.before)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	return r.Feed.Above(ctx, viewer, services.PostID(place), *ask.last)
+	return r.Feed.Above(ctx, viewer, services.PostID(position), *ask.last)
 }
 
 // versionOf is the version of badges that a client holds, "" for none. A version from another user or of the future is

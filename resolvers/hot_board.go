@@ -105,7 +105,7 @@ func liveBoardPart(field *ast.Field) *part {
 			}
 			// Hosts repeat on a board, and each is asked for once.
 			if related {
-				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
+				c.board.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.board.Items, func(item *live.Item) *services.User { return &item.Host }))
 			}
 			return err
 		},

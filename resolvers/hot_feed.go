@@ -115,7 +115,7 @@ func homeFeedPart(field *ast.Field) *part {
 			}
 			// Authors repeat within a page, and each is asked for once.
 			if related {
-				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, numbersOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
+				c.page.relations, err = r.Social.Relations(ctx, viewer.Number, userIDsOf(c.page.Items, func(item *feed.Item) *services.User { return &item.Author }))
 			}
 			return err
 		},
@@ -139,8 +139,8 @@ func appendPostID(to []byte, id services.PostID) []byte {
 }
 
 // appendFeedCursor writes a position in the viewer's feed.
-func appendFeedCursor(to []byte, viewer services.UserID, place services.PostID) []byte {
-	return append(feedCursor.append(append(to, '"'), viewer, uint64(place)), '"')
+func appendFeedCursor(to []byte, viewer services.UserID, position services.PostID) []byte {
+	return append(feedCursor.append(append(to, '"'), viewer, uint64(position)), '"')
 }
 
 // eachItem is a list with one entry for each post of a page. One shownEdge serves all entries, because a writer keeps

@@ -31,11 +31,11 @@ const (
 	jointBoard                   // first pages of live boards
 )
 
-// mostJoint bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
-const mostJoint = 50
+// maxJointPage bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
+const maxJointPage = 50
 
 // topPage is the size of a page from the top, whose field has no argument but first. ok is false for any other page, and for one
-// larger than mostJoint. An argument that is a variable is not known here, so ok is false.
+// larger than maxJointPage. An argument that is a variable is not known here, so ok is false.
 func topPage(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
@@ -46,7 +46,7 @@ func topPage(field *ast.Field) (first int, ok bool) {
 	if err == nil {
 		first, err = pageSize(asked)
 	}
-	return first, err == nil && first <= mostJoint
+	return first, err == nil && first <= maxJointPage
 }
 
 // Joint returns the plan of a query whose parts can all be read jointly: see transport.JointSchema.

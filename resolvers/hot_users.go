@@ -45,8 +45,8 @@ func (w wanted) relations() bool {
 	return false
 }
 
-// numbersOf are the IDs of the users of a page's items, each once: an author may have written half of a page.
-func numbersOf[I any](items []I, user func(*I) *services.User) []services.UserID {
+// userIDsOf are the IDs of the users of a page's items, each once: an author may have written half of a page.
+func userIDsOf[I any](items []I, user func(*I) *services.User) []services.UserID {
 	numbers := make([]services.UserID, len(items))
 	for i := range items {
 		numbers[i] = user(&items[i]).Number

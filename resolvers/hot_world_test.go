@@ -160,7 +160,7 @@ func drawArguments(t *rapid.T, s *sides, places []services.PostID) (declared, gi
 		"first": func() any { return rapid.SampledFrom([]int{0, -1, 1, 2, 5, 7, 20, 99, 100, 101}).Draw(t, "size") },
 		"after": func() any {
 			whose := s.number(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
-			own := cursorText(whose, rapid.SampledFrom(places).Draw(t, "place"))
+			own := feedCursorText(whose, rapid.SampledFrom(places).Draw(t, "place"))
 			return rapid.SampledFrom([]string{own, own, own, announcementCursor.text(whose, 5), "no\"cursor", ""}).Draw(t, "cursor")
 		},
 		"lastId":    func() any { return rapid.SampledFrom([]any{id(), id(), "user:named", "post:short", 7}).Draw(t, "id") },
@@ -256,7 +256,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	page := func(arguments string) string {
 		return "{ viewer { homeFeed" + arguments + " { edges { cursor node { id author { id name } } } pageInfo { hasNextPage startCursor endCursor } lastId end } } }"
 	}
-	foreign := cursorText(s.number("full"), services.MaxPostID)
+	foreign := feedCursorText(s.number("full"), services.MaxPostID)
 	for _, one := range []struct {
 		viewer, arguments string
 		want              []string
@@ -306,8 +306,8 @@ func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 	places := s.populate()
 	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`
 	for _, variables := range []map[string]any{
-		{"last": json.Number("2"), "before": cursorText(s.number("reader"), places[0])},
-		{"first": nil, "last": json.Number("2"), "before": cursorText(s.number("reader"), places[0])},
+		{"last": json.Number("2"), "before": feedCursorText(s.number("reader"), places[0])},
+		{"first": nil, "last": json.Number("2"), "before": feedCursorText(s.number("reader"), places[0])},
 		{"first": json.Number("2")},
 		{},
 	} {

@@ -50,7 +50,7 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
 	}
-	ctx = byHost(ctx)
+	ctx = creatingUsers(ctx)
 	ctx, cancel := withTimeFor(ctx, len(events))
 	defer cancel()
 	// All users that the events name are made or found at once, so that no event needs a statement of its own for it.

@@ -138,7 +138,7 @@ func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.In
 		return services.Errorf(services.Invalid, "as: %s needs the ID of the acting user", action.name)
 	case action.by == forUser:
 		c.as = *event.As
-		if c.actor, err = c.r.number(ctx, "as", c.as); err != nil {
+		if c.actor, err = c.r.userID(ctx, "as", c.as); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-func told(ref string, to ...string) event {
+func notifyEvent(ref string, to ...string) event {
 	users := make([]string, len(to))
 	for i, key := range to {
 		users[i] = "user:" + key
@@ -72,13 +72,13 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 		a := newAPIOn(t, w, 3, 5)
 		read, unread := "markSiteMessagesRead", "markSiteMessagesUnread"
 		got := a.codes(
-			told("a", "alice", "bob"), told("b", "alice", "bob"),
+			notifyEvent("a", "alice", "bob"), notifyEvent("b", "alice", "bob"),
 			markedBy(read, "alice", event{"ids": siteMessageRefs("b")}),
 			markedBy(read, "carol", event{"ids": siteMessageRefs("b")}),
 			markedBy(read, "carol", event{"upTo": siteMessageRefs("b")[0]}),
 			markedBy(unread, "carol", event{"ids": siteMessageRefs("b")}),
 			markedBy(read, "carol", event{"ids": []string{"siteMessage:7ZZZZZZZZZZZZ"}}),
-			told("c", "alice", "carol"),
+			notifyEvent("c", "alice", "carol"),
 			markedBy(read, "alice", event{"ids": siteMessageRefs("b", "c")}),
 			markedBy(unread, "alice", event{"ids": siteMessageRefs("c")}),
 			markedBy(read, "carol", event{"ids": siteMessageRefs("c", "b")}),
@@ -107,10 +107,10 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)
-		a.codes(told("a", "alice"))
+		a.codes(notifyEvent("a", "alice"))
 		w.Quiet(w.Fanout)
 		w.Clock.Advance(time.Second)
-		got := a.codes(told("b", "bob"), told("c", "alice", "bob"), told("d", "alice"), told("e", "alice"), told("f", "bob"),
+		got := a.codes(notifyEvent("b", "bob"), notifyEvent("c", "alice", "bob"), notifyEvent("d", "alice"), notifyEvent("e", "alice"), notifyEvent("f", "bob"),
 			markedBy("markSiteMessagesRead", "alice", event{"upTo": siteMessageRefs("d")[0]}))
 		if fmt.Sprint(got) != fmt.Sprint(make([]any, 6)) {
 			t.Fatalf("the events answer %v", got)

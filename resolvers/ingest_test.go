@@ -250,7 +250,7 @@ func TestIngestIsTheHostsAlone(t *testing.T) {
 }
 
 // An event without an action, or with two, is refused, alone or with its batch, and has no effect.
-func TestAnEventNamesExactlyOneThing(t *testing.T) {
+func TestEventNeedsExactlyOneAction(t *testing.T) {
 	a := newAPI(t)
 	two := publish("user:alice")
 	two["follow"] = event{"as": "user:bob", "userId": "user:alice"}

@@ -30,22 +30,24 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 }
 
 // The mark is in the context and not a parameter, because it would pass through many commands that do not use it.
-type byHostKey struct{}
+type creatingUsersKey struct{}
 
-// byHost marks a context in which the host application names users: users that do not exist are then created.
-func byHost(ctx context.Context) context.Context { return context.WithValue(ctx, byHostKey{}, true) }
+// creatingUsers marks a context in which the host application names users: users that do not exist are then created.
+func creatingUsers(ctx context.Context) context.Context {
+	return context.WithValue(ctx, creatingUsersKey{}, true)
+}
 
-// byScope is byHost if the token has the scope of the host application; with the scope of operators alone no user is created. A
-// key that an operator mistyped must not become a user.
-func byScope(ctx context.Context) context.Context {
+// creatingUsersIfHost is creatingUsers if the token has the scope of the host application; with the scope of operators alone
+// no user is created. A key that an operator mistyped must not become a user.
+func creatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
-		return byHost(ctx)
+		return creatingUsers(ctx)
 	}
 	return ctx
 }
 
-// hosts reports whether the host application names the users: see byHost.
-func hosts(ctx context.Context) bool { return ctx.Value(byHostKey{}) != nil }
+// createsUsers reports whether the host application names the users: see creatingUsers.
+func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{}) != nil }
 
 type refusedKey struct{}
 
@@ -62,19 +64,19 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, refusedKey{}, refused)
 }
 
-// number is the user of a global ID. NOT_FOUND if there is none, unless the context comes from byHost, which creates the user.
-func (r *Resolver) number(ctx context.Context, field, id string) (services.UserID, error) {
-	numbers, err := r.numbers(ctx, field, []string{id})
+// userID is the user of a global ID. NOT_FOUND if there is none, unless the context comes from creatingUsers, which creates the user.
+func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserID, error) {
+	numbers, err := r.userIDs(ctx, field, []string{id})
 	if err != nil {
 		return 0, err
 	}
 	return numbers[0], nil
 }
 
-// numbers are the users of up to 500 global IDs, as number finds each, with one query. The order is that of the IDs. field
+// userIDs are the users of up to 500 global IDs, as userID finds each, with one query. The order is that of the IDs. field
 // names the argument in errors. The bound is that of the longest list of users in an input, and keeps the statement's
 // parameters few.
-func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
+func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
 		return nil, services.Errorf(services.Invalid, "%s: up to %d are allowed, got %d", field, most, len(ids))
@@ -91,7 +93,7 @@ func (r *Resolver) numbers(ctx context.Context, field string, ids []string) ([]s
 		}
 	}
 	find := r.Social.KnownAll
-	if hosts(ctx) {
+	if createsUsers(ctx) {
 		find = r.Social.Make
 	}
 	known, err := find(ctx, keys)

@@ -16,12 +16,12 @@ import (
 // reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// host is the subject of all tokens with the scope ingest, and admins the subject of all with the scope admin. The subjects
+// hostSubject is the subject of all tokens with the scope ingest, and adminSubject the subject of all with the scope admin. The subjects
 // are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a key
 // shares nothing with them.
 const (
-	host   = "host"
-	admins = "admins"
+	hostSubject  = "host"
+	adminSubject = "admins"
 )
 
 // fieldBudgets are the budgets of mutations that are charged to a second one beside WRITES, because they cost others more than a
@@ -52,10 +52,10 @@ func (l Limits) Operation(ctx context.Context, address string, operation *graphq
 	switch {
 	case err != nil:
 	case viewer.Has(services.ScopeIngest):
-		subject, reads, writes = host, ratelimit.HostReads, ratelimit.HostWrites
+		subject, reads, writes = hostSubject, ratelimit.HostReads, ratelimit.HostWrites
 	// An operator is charged twice: as an operator, and then like any user.
 	case viewer.Has(services.ScopeAdmin):
-		if err := l.Limiter.Take(ratelimit.Admin, admins, 1); err != nil {
+		if err := l.Limiter.Take(ratelimit.Admin, adminSubject, 1); err != nil {
 			return err
 		}
 		subject = viewer.Key

@@ -189,11 +189,11 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	talks, err := r.talkNodes(ctx, viewer, ids, found)
+	talks, err := r.conversationNodes(ctx, viewer, ids, found)
 	if err != nil {
 		return nil, err
 	}
-	people, err := r.readTalkParts(ctx, talks)
+	people, err := r.readConversationParts(ctx, talks)
 	if err != nil {
 		return nil, err
 	}

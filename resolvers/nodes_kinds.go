@@ -12,10 +12,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// talkNodes adds the viewer's conversations. It returns those parts of them and those messages that are still to be read. A
+// conversationNodes adds the viewer's conversations. It returns those parts of them and those messages that are still to be read. A
 // message is found only for a member of its conversation: the others are removed from ids.messages, because messageNodes, which
 // comes later, does not check again.
-func (r *Resolver) talkNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts talkParts, err error) {
+func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
 	// The states tell which conversations the viewer is in, also of single messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {

@@ -252,11 +252,11 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 		// The device is part of the actor: some operations concern one device alone.
 		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), device(ctx)
 	} else {
-		if err = r.host(ctx); err != nil {
+		if err = r.requireHostOrAdmin(ctx); err != nil {
 			return nil, err
 		}
 		// The application may name users who do not exist yet, also in a mutation.
-		ctx = byScope(ctx)
+		ctx = creatingUsersIfHost(ctx)
 	}
 	key := takeKey(input)
 	cmd, err := c.prepare(ctx, o, input, key)
@@ -315,7 +315,7 @@ func idOf(cmd *jobs.Command) string {
 
 func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
 	c.subject = id
-	c.user, err = c.r.number(ctx, "userId", id)
+	c.user, err = c.r.userID(ctx, "userId", id)
 	return c.user, err
 }
 

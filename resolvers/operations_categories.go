@@ -16,7 +16,7 @@ import (
 var notify = &operation[graph.NotifyInput]{
 	spec: spec{name: "notify", by: forHost, makes: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
-		told := notifications.HostNotification{
+		sent := notifications.HostNotification{
 			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
 		}
 		// Checked before the IDs are parsed, because a great number of IDs is expensive.
@@ -25,7 +25,7 @@ var notify = &operation[graph.NotifyInput]{
 		}
 		for i, id := range in.To {
 			var err error
-			if told.To[i], err = services.ParseUserID("to", id); err != nil {
+			if sent.To[i], err = services.ParseUserID("to", id); err != nil {
 				return nil, err
 			}
 		}
@@ -34,26 +34,26 @@ var notify = &operation[graph.NotifyInput]{
 		if in.GroupKey != nil && *in.GroupKey == "" {
 			return nil, services.CheckText("groupKey", "", 1, notifications.MaxGroupKey)
 		}
-		// The application names the actor: after byScope, a user who does not exist is created.
+		// The application names the actor: after creatingUsersIfHost, a user who does not exist is created.
 		if in.ActorID != nil {
 			var err error
-			if told.Actor, err = c.r.number(ctx, "actorId", *in.ActorID); err != nil {
+			if sent.Actor, err = c.r.userID(ctx, "actorId", *in.ActorID); err != nil {
 				return nil, err
 			}
 		}
 		// An order or a parcel cannot be the subject: the application shows such things by the address and the data of the label.
 		if in.SubjectID != nil {
 			var err error
-			if told.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
+			if sent.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
 				return nil, err
 			}
 		}
-		if !hosts(ctx) { // with the scope of operators alone no user is created
-			if err := c.r.allKnown(ctx, "to", told.To); err != nil {
+		if !createsUsers(ctx) { // with the scope of operators alone no user is created
+			if err := c.r.allKnown(ctx, "to", sent.To); err != nil {
 				return nil, err
 			}
 		}
-		return c.r.Notifications.Notify(told)
+		return c.r.Notifications.Notify(sent)
 	},
 }
 
@@ -121,8 +121,8 @@ func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) er
 	return nil
 }
 
-// told reads the notification that notify sent, for its payload. If it was deleted with its category, it is NOT_FOUND.
-func (r *Resolver) told(ctx context.Context, id string) (notifications.Told, error) {
+// sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is NOT_FOUND.
+func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.Told, error) {
 	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
 		return notifications.Told{}, err

@@ -16,7 +16,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
-		others, err := c.r.numbers(ctx, "memberIds", in.MemberIds)
+		others, err := c.r.userIDs(ctx, "memberIds", in.MemberIds)
 		if err != nil {
 			return nil, err
 		}
@@ -178,6 +178,6 @@ func (c *call) conversationAndUsers(ctx context.Context, id, field string, userI
 	if err != nil {
 		return 0, nil, err
 	}
-	users, err := c.r.numbers(ctx, field, userIDs)
+	users, err := c.r.userIDs(ctx, field, userIDs)
 	return conversation, users, err
 }

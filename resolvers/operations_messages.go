@@ -26,7 +26,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 				return nil, err
 			}
 		}
-		if hosts(ctx) {
+		if createsUsers(ctx) {
 			return c.r.Messages.Send(message) // recipients who do not exist are created
 		}
 		// With the scope of operators alone no user is created.

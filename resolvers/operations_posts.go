@@ -71,8 +71,8 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 // a new post and an edit, which has no parent.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	// For users, a mention of an unknown user is NOT_FOUND in the commit.
-	if hosts(ctx) {
-		if _, err := c.r.numbers(ctx, "mentions", mentions); err != nil {
+	if createsUsers(ctx) {
+		if _, err := c.r.userIDs(ctx, "mentions", mentions); err != nil {
 			return draft, err
 		}
 	}

@@ -113,7 +113,7 @@ func result(got answer) string {
 
 // A key remembers that its request named a missing object, even if the object exists later: the request does not succeed late, in
 // the middle of what has happened since. As an event and as a mutation it is the same request.
-func TestAKeyRemembersWhatWasNotThere(t *testing.T) {
+func TestKeyRemembersNotFound(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}
 		for i, of := range earlyRequests(s) {

@@ -214,7 +214,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 		}
 	}
 	for list, cursor := range map[string]string{"comments": foreign["likes"], "likes": foreign["comments"]} {
-		for _, after := range []string{cursor, "", "x", "!", cursorText(1, 5)} {
+		for _, after := range []string{cursor, "", "x", "!", feedCursorText(1, 5)} {
 			got := a.as("alice", "query($id: ID!, $after: String) { node(id: $id) { ... on Post { likeCount "+list+"(after: $after) { edges { cursor } } } } }", map[string]any{"id": post, "after": after})
 			if got.code() != services.Invalid || got.at("node", "likeCount") != 9.0 {
 				t.Errorf("%s after %q: %+v", list, after, got)

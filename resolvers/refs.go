@@ -212,7 +212,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 	}
 	seen := map[services.Object]bool{}
 	for kind, list := range numbers {
-		if err := r.see(ctx, viewer, kind, list, seen); err != nil {
+		if err := r.addVisible(ctx, viewer, kind, list, seen); err != nil {
 			return nil, err
 		}
 	}
@@ -222,7 +222,7 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 		if err != nil {
 			return nil, err
 		}
-		note(seen, services.ConversationType, rooms)
+		addFound(seen, services.ConversationType, rooms)
 	}
 	// A ref that is left out here looks like one that does not exist.
 	for ref, holder := range found {
@@ -233,9 +233,9 @@ func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []ser
 	return found, nil
 }
 
-// see adds the objects of one type that the viewer may see. Each type is checked as its own reads check it; nobody sees a type
-// without a case. A new type with refs needs a case, and until then its refs are for its creator and the host application.
-func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
+// addVisible adds the objects of one type that the viewer may see. Each type is checked as its own reads check it; nobody sees a
+// type without a case. A new type with refs needs a case, and until then its refs are for its creator and the host application.
+func (r *Resolver) addVisible(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
 	switch kind {
 	case services.PostType, services.ShowType:
 		keys := visibleKeys{}
@@ -248,24 +248,24 @@ func (r *Resolver) see(ctx context.Context, viewer services.UserID, kind string,
 		if err != nil {
 			return err
 		}
-		note(seen, kind, visible.posts)
-		note(seen, kind, visible.shows)
+		addFound(seen, kind, visible.posts)
+		addFound(seen, kind, visible.shows)
 	// Only conversations that the viewer is in.
 	case services.ConversationType:
 		states, err := r.Chat.ByID(ctx, viewer, numbersAs[services.ConversationID](numbers))
-		note(seen, kind, states)
+		addFound(seen, kind, states)
 		return err
 	case services.MessageType:
 		found, err := r.Chat.ReadMessages(ctx, viewer, numbersAs[services.MessageID](numbers))
-		note(seen, kind, found)
+		addFound(seen, kind, found)
 		return err
 	case services.SiteMessageType:
 		found, err := r.Messages.ByID(ctx, viewer, numbersAs[messages.ID](numbers))
-		note(seen, kind, found)
+		addFound(seen, kind, found)
 		return err
 	case services.AnnouncementType:
 		found, err := r.Announcements.Visible(ctx, viewer, numbersAs[services.PostID](numbers))
-		note(seen, kind, found)
+		addFound(seen, kind, found)
 		return err
 	}
 	return nil
@@ -281,8 +281,8 @@ func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	return list
 }
 
-// note adds the objects of one type that were found. Only the keys of found matter.
-func note[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
+// addFound adds the objects of one type that were found. Only the keys of found matter.
+func addFound[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
 	for number := range found {
 		seen[services.Object{Type: kind, Number: uint64(number)}] = true
 	}

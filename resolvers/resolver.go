@@ -112,7 +112,7 @@ type JobQueue interface {
 // The keys of values that the fields of a response share: see dataloader.Shared. A type of its own for each keeps them apart:
 // if two fields used one key for values of two types, the second read would panic.
 type (
-	numberKey    string // of the ID of a user, by the user's key
+	userIDKey    string // of the ID of a user, by the user's key
 	badgesKey    struct{}
 	explainedKey struct{}
 	itemsKey     struct{} // the objects behind the counts
@@ -135,7 +135,7 @@ func (r *Resolver) viewer(ctx context.Context) (*graph.Viewer, error) {
 	// Nearly always the node knows the user ID; else one read serves all fields of the response.
 	number, known := r.Social.Remembered(viewer.Key)
 	if !known {
-		number, err = dataloader.Shared(ctx, numberKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
+		number, err = dataloader.Shared(ctx, userIDKey(viewer.Key), func(ctx context.Context) (services.UserID, error) {
 			return r.Social.Number(ctx, viewer.Key)
 		})
 	}

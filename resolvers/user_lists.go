@@ -27,7 +27,7 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 	if page.Size, err = pageSize(first); err != nil || after == nil {
 		return page, err
 	}
-	of, before, err := parsePlace(kind, *after)
+	of, before, err := parsePosition(kind, *after)
 	if err == nil && of != uint64(user.Number) {
 		err = services.Errorf(services.Invalid, "after: the cursor is of another user's list")
 	}
@@ -44,7 +44,7 @@ func userPageInfo[T any](kind byte, page services.UserPage, list services.UserLi
 		info.StartCursor, info.EndCursor = cursor(0), cursor(n-1)
 	}
 	if list.More {
-		end := placeText(kind, uint64(page.Owner), list.Next)
+		end := positionText(kind, uint64(page.Owner), list.Next)
 		info.EndCursor = &end
 	}
 	return info
@@ -75,14 +75,14 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 		return nil, err
 	}
 	// The position is the user ID, the order of the index: a follow that is made between two pages moves no other row.
-	place := func(i int) *string {
-		cursor := placeText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
+	cursorAt := func(i int) *string {
+		cursor := positionText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
 		return &cursor
 	}
-	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userPageInfo(kind, page, list, place)}
+	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userPageInfo(kind, page, list, cursorAt)}
 	for i, other := range list.Items {
 		if other.Key != "" { // a user without a key is being erased
-			shown.Edges = append(shown.Edges, graph.UserEdge{Cursor: *place(i), Node: graphUser(other)})
+			shown.Edges = append(shown.Edges, graph.UserEdge{Cursor: *cursorAt(i), Node: graphUser(other)})
 		}
 	}
 	return shown, nil
@@ -108,7 +108,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	}
 	shown := &graph.PostConnection{Edges: make([]graph.PostEdge, len(list.Items))}
 	for i, post := range list.Items {
-		shown.Edges[i] = graph.PostEdge{Cursor: placeText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
+		shown.Edges[i] = graph.PostEdge{Cursor: positionText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
 	}
 	shown.PageInfo = userPageInfo(publishedCursor, page, list.UserList, func(i int) *string { return &shown.Edges[i].Cursor })
 	// A feed says why it ends; this one ends because there are no more posts.
@@ -140,7 +140,7 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 		// The host is the owner of the list, and is not read again.
 		node := r.graphShow(show, services.User{})
 		node.Host = *user
-		shown.Edges[i] = graph.ShowEdge{Cursor: placeText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}
+		shown.Edges[i] = graph.ShowEdge{Cursor: positionText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}
 	}
 	shown.PageInfo = userPageInfo(hostedCursor, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
 	return shown, nil

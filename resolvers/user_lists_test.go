@@ -162,7 +162,7 @@ func TestListsOfAUserArePaged(t *testing.T) {
 		if got := a.as("alice", query(list), map[string]any{"id": "user:carol", "after": some}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
 			t.Errorf("a cursor of bob's %s among carol's: %+v", list, got)
 		}
-		foreign := []string{"", "no cursor", commentCursorText(1, 1), cursorText(2, 1), placeText(memberCursor, 2, 1), placeText(39, 2, 1), some.(string) + "A"}
+		foreign := []string{"", "no cursor", commentCursorText(1, 1), feedCursorText(2, 1), positionText(memberCursor, 2, 1), positionText(39, 2, 1), some.(string) + "A"}
 		for _, cursor := range foreign {
 			if got := a.as("alice", query(list), map[string]any{"id": "user:bob", "after": cursor}); got.code() != services.Invalid {
 				t.Errorf("%s after %q: %+v", list, cursor, got)
