@@ -19,8 +19,8 @@ type tokenClaims struct {
 	Scope scopeClaim
 }
 
-// errTwice refuses a token with a repeated claim: two readers could understand it differently.
-var errTwice = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
+// errDuplicateClaim refuses a token with a repeated claim: two readers could understand it differently.
+var errDuplicateClaim = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
 // UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub,
 // which an issuer may let anyone put into a token, and would use the last of two equal names.
@@ -41,7 +41,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 		}
 		claim, _ := name.(string) // the decoder guarantees that a key is a string
 		if seen[claim] {
-			return errTwice
+			return errDuplicateClaim
 		}
 		seen[claim] = true
 		// Each value is read, known or not: a claim that is not JSON makes the whole token malformed.

@@ -18,7 +18,7 @@ const (
 
 // cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of
 // variables. One unit is about a microsecond of the server's time. It is computed once for a document, and then for each request
-// with the variables that it brings: the document is not walked again. All sums stop at manyOf, so that none overflows.
+// with the variables that it brings: the document is not walked again. All sums stop at maxCount, so that none overflows.
 type cost struct {
 	fixed    int
 	multiple []multiple
@@ -42,18 +42,18 @@ type amount struct {
 	most      int // the greatest value of the argument; 0: maxItems
 }
 
-// in returns the cost for given values of the variables, at most manyOf.
+// in returns the cost for given values of the variables, at most maxCount.
 func (c cost) in(variables map[string]any) int {
 	sum := c.fixed
 	for _, part := range c.multiple {
-		sum = min(sum+part.items.in(variables)*part.each.in(variables), manyOf)
+		sum = min(sum+part.items.in(variables)*part.each.in(variables), maxCount)
 	}
 	return sum
 }
 
 // add adds the cost of a sibling.
 func (c *cost) add(other cost) {
-	c.fixed = min(c.fixed+other.fixed, manyOf)
+	c.fixed = min(c.fixed+other.fixed, maxCount)
 	c.multiple = append(c.multiple, other.multiple...)
 }
 
@@ -62,7 +62,7 @@ func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
 		if len(c.multiple) == 0 {
-			return cost{fixed: min(count*c.fixed, manyOf)}
+			return cost{fixed: min(count*c.fixed, maxCount)}
 		}
 	}
 	return cost{multiple: []multiple{{items, c}}}

@@ -18,15 +18,15 @@ const headRoom = 10
 // maxReason is the most bytes of a close reason: two of a control frame are the code.
 const maxReason = maxControl - 2
 
-// roomed appends the room for the head of a frame. The payload must follow.
-func roomed(to []byte) []byte {
+// appendHeadRoom appends the room for the head of a frame. The payload must follow.
+func appendHeadRoom(to []byte) []byte {
 	var room [headRoom]byte
 	return append(to, room[:]...)
 }
 
-// sealed writes the head of a frame right before its payload, which stands behind headRoom bytes, and returns the frame. Each
+// prependHead writes the head of a frame right before its payload, which stands behind headRoom bytes, and returns the frame. Each
 // frame of the server is a whole message, and has no mask.
-func sealed(opcode int, message []byte) []byte {
+func prependHead(opcode int, message []byte) []byte {
 	var from int
 	switch length := len(message) - headRoom; {
 	case length <= maxControl:
@@ -54,7 +54,7 @@ const (
 // frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
 // frame. It is safe for concurrent use.
 //
-// Its lock is held for moments. Whoever writes has the turn: see take. Thousands of sockets wait for nothing, so what it takes to
+// Its lock is held for moments. Whoever writes has the turn: see acquire. Thousands of sockets wait for nothing, so what it takes to
 // wait for a turn is made by the first that waits.
 type frameWriter struct {
 	conn net.Conn
@@ -80,8 +80,8 @@ func (w *frameWriter) changed() {
 	}
 }
 
-// take waits for the turn. After nil the caller must call put. The error is ErrCloseSent if nothing may be sent any more.
-func (w *frameWriter) take() error {
+// acquire waits for the turn. After nil the caller must call write. The error is ErrCloseSent if nothing may be sent any more.
+func (w *frameWriter) acquire() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.taken && w.state == wireOpen {
@@ -94,8 +94,8 @@ func (w *frameWriter) take() error {
 	return nil
 }
 
-// takeFree takes the turn if nobody has it. After true the caller must call put.
-func (w *frameWriter) takeFree() bool {
+// tryAcquire takes the turn if nobody has it. After true the caller must call write.
+func (w *frameWriter) tryAcquire() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken || w.state != wireOpen {
@@ -105,21 +105,21 @@ func (w *frameWriter) takeFree() bool {
 	return true
 }
 
-// put writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The client has the time within
+// write writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The client has the time within
 // to take it, and less if the connection is closed meanwhile. After an error the connection must be cut.
-func (w *frameWriter) put(opcode int, message []byte, within time.Duration) error {
+func (w *frameWriter) write(opcode int, message []byte, within time.Duration) error {
 	w.mu.Lock()
 	if w.state == wireOpen { // else close has set a deadline, which is shorter
 		_ = w.conn.SetWriteDeadline(deadline(within)) // the write finds what is wrong
 	}
 	w.mu.Unlock()
-	_, err := w.conn.Write(sealed(opcode, message))
-	w.free(err != nil)
+	_, err := w.conn.Write(prependHead(opcode, message))
+	w.release(err != nil)
 	return err
 }
 
-// free gives the turn back. over: nothing may be written any more.
-func (w *frameWriter) free(over bool) {
+// release gives the turn back. over: nothing may be written any more.
+func (w *frameWriter) release(over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken = false
@@ -153,8 +153,8 @@ func (w *frameWriter) close(code int, reason string) error {
 	}
 	w.taken = true
 	w.mu.Unlock()
-	_, err := w.conn.Write(sealed(websocket.CloseMessage, appendClose(roomed(nil), code, reason)))
-	w.free(true)
+	_, err := w.conn.Write(prependHead(websocket.CloseMessage, appendClose(appendHeadRoom(nil), code, reason)))
+	w.release(true)
 	return err
 }
 

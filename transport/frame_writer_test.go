@@ -40,10 +40,10 @@ func payloadOf(length int) []byte { return bytes.Repeat([]byte("0123456789"), le
 
 // send writes one message through the writer.
 func (w *frameWriter) send(opcode int, payload []byte, within time.Duration) error {
-	if err := w.take(); err != nil {
+	if err := w.acquire(); err != nil {
 		return err
 	}
-	return w.put(opcode, append(roomed(nil), payload...), within)
+	return w.write(opcode, append(appendHeadRoom(nil), payload...), within)
 }
 
 // The heads are spelled out, as section 5.2 of RFC 6455 has them. Each frame is one write.
@@ -71,11 +71,11 @@ func TestAFrameBuffersRoomIsUsedAgain(t *testing.T) {
 	writer := frameWriter{conn: conn}
 	var buffer []byte
 	for _, length := range []int{65536, 3, 126, 0} {
-		buffer = append(roomed(buffer[:0]), payloadOf(length)...)
-		if err := writer.take(); err != nil {
+		buffer = append(appendHeadRoom(buffer[:0]), payloadOf(length)...)
+		if err := writer.acquire(); err != nil {
 			t.Fatal(err)
 		}
-		if err := writer.put(websocket.PongMessage, buffer, time.Second); err != nil {
+		if err := writer.write(websocket.PongMessage, buffer, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestNothingFollowsTheLastFrame(t *testing.T) {
 			if err := writer.send(websocket.TextMessage, nil, 0); !errors.Is(err, websocket.ErrCloseSent) {
 				t.Errorf("a message after it: %v", err)
 			}
-			if writer.takeFree() {
+			if writer.tryAcquire() {
 				t.Error("a ping after it has the turn")
 			}
 			if err := writer.close(1001, ""); !errors.Is(err, websocket.ErrCloseSent) {
@@ -218,10 +218,12 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, client := piped(t)
-				if err := w.take(); err != nil {
+				if err := w.acquire(); err != nil {
 					t.Fatal(err)
 				}
-				write := func() error { return w.put(websocket.TextMessage, append(roomed(nil), "much"...), 10*time.Second) }
+				write := func() error {
+					return w.write(websocket.TextMessage, append(appendHeadRoom(nil), "much"...), 10*time.Second)
+				}
 				var message func() (time.Duration, error)
 				if !late {
 					message = later(write)

@@ -51,7 +51,7 @@ type Front struct {
 	pause    time.Duration // the longest wait for the rest of a request
 
 	// Atomic, because each request reads them. Drain sets the first, Shutdown the second, and nothing resets either.
-	lasts    atomic.Bool // each answer is the last one of its connection
+	draining atomic.Bool // each answer is the last one of its connection
 	endsIdle atomic.Bool // connections without a request are closed
 
 	// Guarded by mu. A connection is in conns or counts in handed, from the moment that it is accepted until it is closed or
@@ -60,7 +60,7 @@ type Front struct {
 	conns     map[*frontConn]struct{}
 	handed    int // connections of the HTTP server
 	listeners []*frontListener
-	idleUntil time.Time     // until when idle connections stay open while lasts
+	idleUntil time.Time     // until when idle connections stay open while draining
 	closing   bool          // no connection is taken
 	empty     chan struct{} // closed when no connection of the front is left after closing; nil until then
 	quiet     chan struct{} // closed when the HTTP server has none either
@@ -91,7 +91,7 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 		}
 	}
 	// The HTTP server's side of a drain, of the count of connections, and of what the front has charged already.
-	next.Handler = f.lastly(next.Handler)
+	next.Handler = f.closeWhenDraining(next.Handler)
 	next.ConnState = f.count
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if handed, ok := conn.(*handedConn); ok && handed.paid {
@@ -102,11 +102,11 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	return f
 }
 
-// lastly makes the HTTP server's answers the last ones of their connections during a drain. net/http does so by itself only
+// closeWhenDraining makes the HTTP server's answers the last ones of their connections during a drain. net/http does so by itself only
 // once Shutdown was called, and that is after the sockets have been drained.
-func (f *Front) lastly(handler http.Handler) http.Handler {
+func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.lasts.Load() {
+		if f.draining.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		handler.ServeHTTP(w, r)
@@ -145,7 +145,7 @@ func (f *Front) accept(from *frontListener) {
 		}
 		if err != nil {
 			// An error ends Serve, as it would without a front.
-			if !f.lasts.Load() { // Drain has closed the listener, and the HTTP server may still be handed connections
+			if !f.draining.Load() { // Drain has closed the listener, and the HTTP server may still be handed connections
 				from.failed <- err
 			}
 			return
@@ -187,12 +187,12 @@ func (f *Front) leave(one *frontConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.conns, one)
-	f.tell()
+	f.signalWaiters()
 }
 
-// tell closes the channels of whoever waits for the end of the connections, once each. The caller holds the lock. A nil channel
+// signalWaiters closes the channels of whoever waits for the end of the connections, once each. The caller holds the lock. A nil channel
 // means that nobody waits, or that they have been told.
-func (f *Front) tell() {
+func (f *Front) signalWaiters() {
 	if f.empty != nil && len(f.conns) == 0 {
 		close(f.empty)
 		f.empty = nil
@@ -224,7 +224,7 @@ func (f *Front) add(handed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handed += handed
-	f.tell()
+	f.signalWaiters()
 }
 
 // Drain takes no more connections, so that a proxy, whose request has not left yet, turns to another node, and says with each
@@ -233,7 +233,7 @@ func (f *Front) add(handed int) {
 func (f *Front) Drain(idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.lasts.CompareAndSwap(false, true) {
+	if !f.draining.CompareAndSwap(false, true) {
 		return
 	}
 	f.idleUntil = time.Now().Add(idle)
@@ -250,7 +250,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	// First the time in which idle connections may still be used, unless all of them end by themselves.
 	f.quiet = make(chan struct{})
 	quiet, last := f.quiet, time.NewTimer(time.Until(f.idleUntil))
-	f.tell()
+	f.signalWaiters()
 	f.mu.Unlock()
 	defer last.Stop()
 	select {

@@ -129,7 +129,7 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	// The answer is rendered behind room for its head, whose length is known only when the body is.
 	out := answerBuffers.Get().(*[]byte)
 	defer answerBuffers.Put(out)
-	text, ok := tried(quick, one, append((*out)[:answerHead], answerStart...))
+	text, ok := tryQuick(quick, one, append((*out)[:answerHead], answerStart...))
 	// A longer buffer is left to the collector: a few long answers would otherwise pin megabytes in the pool.
 	if cap(text) <= answerKept {
 		*out = text[:0]
@@ -138,7 +138,7 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	if !ok || len(text)-answerHead > c.front.queries.cfg.AnswerLimit {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
-	last := c.front.lasts.Load()
+	last := c.front.draining.Load()
 	return outcome(last, c.send(finished(h, append(text, '}'), last)))
 }
 
@@ -154,9 +154,9 @@ func finished(h *head, text []byte, last bool) []byte {
 	return framed(h, text, "", last)
 }
 
-// tried calls quick. A panic is for the executor, which meets it again and presents it. Without recovery here it would end the
+// tryQuick calls quick. A panic is for the executor, which meets it again and presents it. Without recovery here it would end the
 // process, because no HTTP server is around this goroutine.
-func tried(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
+func tryQuick(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
 	defer func() {
 		if recover() != nil {
 			text, ok = to, false
@@ -249,7 +249,7 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	// A handler may change the headers of its request, and the head is shared.
 	r.Header = maps.Clone(r.Header)
 	handle(w, r)
-	last := c.front.lasts.Load()
+	last := c.front.draining.Load()
 	if last {
 		w.header.Set("Connection", "close")
 	}

@@ -172,7 +172,7 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 	// No method of c: it need not live as long as the connection.
 	conn, front, to, stays := c.conn, c.front, c.to, max(c.stays, 1)
 	handed := newHanded(conn, before, stays, func(before []byte) bool {
-		return front.take(&frontConn{front: front, conn: conn, to: to, stays: min(2*stays, mostAnswers)}, before)
+		return front.take(&frontConn{front: front, conn: conn, to: to, stays: min(2*stays, maxHandedAnswers)}, before)
 	})
 	handed.paid = paid
 	c.to.give(handed)

@@ -69,7 +69,7 @@ type handedConn struct {
 	// with the HTTP server.
 	takeBack func(before []byte) bool
 	stays    int // answers after which it returns
-	use      atomic.Int32
+	state    atomic.Int32
 	room     int // of the HTTP server's buffer when nothing is in it; only the reader uses it
 
 	mu       sync.Mutex
@@ -78,9 +78,9 @@ type handedConn struct {
 	closed   bool
 }
 
-// mostAnswers bounds for how long a connection stays with the HTTP server. The way there and back takes some 25 us, so one that is
+// maxHandedAnswers bounds for how long a connection stays with the HTTP server. The way there and back takes some 25 us, so one that is
 // handed on again and again stays for twice as many answers each time, until the front has answered on it.
-const mostAnswers = 64
+const maxHandedAnswers = 64
 
 // What the HTTP server does with a handedConn.
 const (
@@ -104,30 +104,30 @@ func (c *handedConn) became(state http.ConnState) {
 	switch {
 	case c.takeBack == nil:
 	case state == http.StateActive:
-		c.use.Store(handedActive)
+		c.state.Store(handedActive)
 	case state == http.StateHijacked: // a socket, whose reads of one byte are no looks
-		c.use.Store(handedReading)
+		c.state.Store(handedReading)
 	case state == http.StateIdle:
 		after := int32(handedReading)
 		if c.stays--; c.stays <= 0 {
 			after = handedAnswered
 		}
-		c.use.CompareAndSwap(handedActive, after)
+		c.state.CompareAndSwap(handedActive, after)
 	}
 }
 
 // SetReadDeadline sets the deadline. The HTTP server sets one before it waits for a next request, and another when that has begun,
 // which may be at once: it has read on behind the last one.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
-	if !c.use.CompareAndSwap(handedAnswered, handedWaiting) {
-		c.use.CompareAndSwap(handedWaiting, handedReading)
+	if !c.state.CompareAndSwap(handedAnswered, handedWaiting) {
+		c.state.CompareAndSwap(handedWaiting, handedReading)
 	}
-	c.tell(func() { c.deadline = at })
+	c.update(func() { c.deadline = at })
 	return c.Conn.SetReadDeadline(at)
 }
 
-// tell changes what a look waits for, and wakes it up.
-func (c *handedConn) tell(change func()) {
+// update changes what a look waits for, and wakes it up.
+func (c *handedConn) update(change func()) {
 	if c.takeBack == nil { // nobody looks
 		return
 	}
@@ -139,10 +139,10 @@ func (c *handedConn) tell(change func()) {
 
 // Close closes the connection, or returns it to the front. A second call, as that of a shutdown, finds it closed.
 func (c *handedConn) Close() error {
-	if c.use.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
+	if c.state.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
 		return nil
 	}
-	c.tell(func() { c.closed = true })
+	c.update(func() { c.closed = true })
 	return c.Conn.Close()
 }
 
@@ -152,7 +152,7 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	case c.takeBack == nil:
 	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there. While it reads a body,
 	// which may end one byte before its buffer does, there is a deadline.
-	case len(to) == 1 && c.use.Load() == handedActive && !c.readsBody():
+	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
 		return c.look(to)
 	case c.returns(len(to)):
 		return 0, io.EOF
@@ -199,7 +199,7 @@ func (c *handedConn) returns(room int) bool {
 	if c.room == 0 {
 		c.room = room
 	}
-	return room == c.room && len(c.before) < frontBuffer && c.use.CompareAndSwap(handedWaiting, handedReturned)
+	return room == c.room && len(c.before) < frontBuffer && c.state.CompareAndSwap(handedWaiting, handedReturned)
 }
 
 // CloseWrite closes the sending side, as the HTTP server does before it closes a connection that it has not read to the end.
@@ -236,8 +236,8 @@ func chargedOperation(ctx context.Context) bool {
 	return ok && paid.operation
 }
 
-// as is the caller with the bearer of a token. The application's own tokens may send longer bodies.
-func (c caller) as(viewer services.Viewer, expires time.Time, cfg Config) caller {
+// withViewer is the caller with the bearer of a token. The application's own tokens may send longer bodies.
+func (c caller) withViewer(viewer services.Viewer, expires time.Time, cfg Config) caller {
 	if viewer.Has(services.ScopeIngest) {
 		c.limit = cfg.IngestBodyLimit
 	}

@@ -71,7 +71,7 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", stays), returned)
 	}
 	for range 2 {
-		for _, stays := range []int{1, 2, 4, 8, 16, 32, mostAnswers, mostAnswers} {
+		for _, stays := range []int{1, 2, 4, 8, 16, 32, maxHandedAnswers, maxHandedAnswers} {
 			rest(stays)
 		}
 		ask(raw(query("{ who }")))

@@ -30,7 +30,7 @@ type head struct {
 	caller *frontCaller // nil until the token was checked
 }
 
-// frontCaller is the caller that the token of a request names. It is good as long as Identity.holds says so.
+// frontCaller is the caller that the token of a request names. It is good as long as Identity.stillValid says so.
 type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
@@ -43,7 +43,7 @@ type frontCaller struct {
 // away, so that identified checks the token again: a key may be back, and the refusal is the same as for a new head.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
-		if known.caller == nil || f.queries.cfg.Identity.holds(known.caller) {
+		if known.caller == nil || f.queries.cfg.Identity.stillValid(known.caller) {
 			return known
 		}
 		unchecked := *known
@@ -138,7 +138,7 @@ func (f *Front) readHead(text []byte) *head {
 	w := newRequest(answer, r)
 	h.id = w.id
 	f.queries.origins.grant(w, r)
-	if _, err := f.queries.refuses(r); err != nil || checkMedia(r) != nil {
+	if _, err := f.queries.checkRequest(r); err != nil || checkMedia(r) != nil {
 		return nil
 	}
 	// An answer as an event stream is left to the HTTP server.

@@ -149,7 +149,7 @@ func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
 		return false
 	}
 	h, ok := front.heads.get(data[:end])
-	if !ok || h.caller == nil || h.length != len(data)-end || !front.queries.cfg.Identity.holds(h.caller) {
+	if !ok || h.caller == nil || h.length != len(data)-end || !front.queries.cfg.Identity.stillValid(h.caller) {
 		return false
 	}
 	known, ok := front.requests.get(data[end:])
@@ -236,7 +236,7 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 		return
 	}
 	slot.request.end()
-	last := front.lasts.Load()
+	last := front.draining.Load()
 	text := finished(h, append(request.Text, '}'), last)
 	if r.count = 0; len(text) <= smallAnswer {
 		r.text = text

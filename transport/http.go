@@ -48,7 +48,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	w := newRequest(writer, r)
 	// Before any refusal: a page can read an error only if the answer permits its origin.
 	q.origins.grant(w, r)
-	if status, err := q.refuses(r); err != nil {
+	if status, err := q.checkRequest(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", q.methods())
 		}
@@ -101,14 +101,14 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	q.execute(w, r, exec, request, who, answering{accepted, events})
 }
 
-// refuses returns the error and the status of a request with a wrong method or header. The Front asks it too.
-func (q *queries) refuses(r *http.Request) (status int, err error) {
+// checkRequest returns the error and the status of a request with a wrong method or header. The Front asks it too.
+func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
 		return http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not accept it")
 	case r.Method == http.MethodOptions:
 		return 0, nil
-	case !q.takes(r.Method):
+	case !q.allowsMethod(r.Method):
 		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
 	case !q.origins.allows(r):
 		return http.StatusForbidden, foreignPage(r)
@@ -116,8 +116,8 @@ func (q *queries) refuses(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// takes reports whether the server has a meaning for a method.
-func (q *queries) takes(method string) bool {
+// allowsMethod reports whether the server has a meaning for a method.
+func (q *queries) allowsMethod(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodGet:
 		return true
@@ -148,7 +148,7 @@ type caller struct {
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
-		return who.as(paid.caller.viewer, paid.caller.expires, q.cfg), nil
+		return who.withViewer(paid.caller.viewer, paid.caller.expires, q.cfg), nil
 	}
 	token, err := bearer(r.Header)
 	if err != nil || token == "" {
@@ -158,7 +158,7 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	if err != nil {
 		return who, err
 	}
-	return who.as(viewer, expires, q.cfg), nil
+	return who.withViewer(viewer, expires, q.cfg), nil
 }
 
 // answering is the form of the answer that a client accepts.

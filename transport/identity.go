@@ -165,9 +165,9 @@ func (i *Identity) keysNow() any {
 	return nil
 }
 
-// holds reports whether a token that was good is so still: the keys are the same, and it has not expired. The other headers need
+// stillValid reports whether a token that was good is so still: the keys are the same, and it has not expired. The other headers need
 // no check: the caller has found the same bytes.
-func (i *Identity) holds(one *frontCaller) bool {
+func (i *Identity) stillValid(one *frontCaller) bool {
 	return one.keys == i.keysNow() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 

@@ -42,12 +42,12 @@ type operation struct {
 	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source
 	// without waiting, moves an event from source to feed. write, if the schema has given it, makes the data of an event from
 	// source. Then there is no feed and no next.
-	source    reflect.Value
-	write     func(to []byte, event any) []byte
-	following *operation // in the list of the workers
-	state     atomic.Int32
-	ended     atomic.Bool // by cancel
-	lasts     bool        // whether it is a subscription: its end in a drain is no end for the client
+	source         reflect.Value
+	write          func(to []byte, event any) []byte
+	following      *operation // in the list of the workers
+	state          atomic.Int32
+	ended          atomic.Bool // by cancel
+	isSubscription bool        // whether it is a subscription: its end in a drain is no end for the client
 }
 
 // execution is what it takes to ask for responses. A subscription whose events the schema writes needs it for its start alone.
@@ -158,9 +158,9 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 func (o *operation) run(parsed *graphql.OperationContext) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()
-	o.lasts = parsed.Operation.Operation == ast.Subscription
+	o.isSubscription = parsed.Operation.Operation == ast.Subscription
 	switch {
-	case !o.lasts:
+	case !o.isSubscription:
 		o.answer(parsed)
 	case o.peer.sockets.waking[rootField(parsed)]:
 		o.listen(parsed)
@@ -266,7 +266,7 @@ func (o *operation) failWith(err error) { o.fail(asList(err)) }
 // a subscription while the server drains: it is not over then, and the client continues it on another node. In both cases
 // whoever removes it from the list, or has, releases what it holds.
 func (o *operation) finish(last []byte) {
-	if o.lasts && o.peer.sockets.isDraining() {
+	if o.isSubscription && o.peer.sockets.isDraining() {
 		return
 	}
 	// The ID is free again before the client can know it, so that the client may use it at once.

@@ -93,7 +93,7 @@ func (o *operation) turn() (stay bool) {
 	// Not ok with a valid event means that the channel was closed.
 	event, ok := o.source.TryRecv()
 	if !ok && !event.IsValid() { // there is no event yet
-		o.rest()
+		o.endTurn()
 		return true
 	}
 	frame, last := frames.Get().(*[]byte), true
@@ -117,13 +117,13 @@ func (o *operation) turn() (stay bool) {
 	stay = workers.enter()
 	// After the write, so that events which come while a client is slow replace each other in the channel.
 	if !last {
-		o.rest()
+		o.endTurn()
 	}
 	return stay
 }
 
-// rest ends a turn, and submits another if a wake-up came in the meantime. The state then stays stateAgain until that turn.
-func (o *operation) rest() {
+// endTurn ends a turn, and submits another if a wake-up came in the meantime. The state then stays stateAgain until that turn.
+func (o *operation) endTurn() {
 	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
 		o.peer.sockets.workers.submit(o)
 	}

@@ -32,8 +32,8 @@ func (s *socket) tick() {
 	case expired:
 		s.close(closeForbidden, "token: has expired")
 	case ping:
-		if s.wire.takeFree() {
-			_ = s.put(websocket.PingMessage, roomed(nil), controlTime)
+		if s.wire.tryAcquire() {
+			_ = s.put(websocket.PingMessage, appendHeadRoom(nil), controlTime)
 			return
 		}
 		// A message is being written, and its deadline finds out whether the client is dead. But a client that took it in time must be
@@ -62,8 +62,8 @@ func (s *socket) pinged(payload []byte) {
 		s.close(closeTooMany, "too many messages")
 		return
 	}
-	if s.renew() && s.wire.take() == nil {
-		_ = s.put(websocket.PongMessage, append(roomed(nil), payload...), controlTime)
+	if s.renew() && s.wire.acquire() == nil {
+		_ = s.put(websocket.PongMessage, append(appendHeadRoom(nil), payload...), controlTime)
 	}
 }
 

@@ -29,8 +29,8 @@ const (
 	maxFragments = 12 // levels of fragments, inline or spread
 
 	maxName = 100 // bytes of a name in a document
-	// manyOf keeps sums and products far from the greatest number, and is far above every limit.
-	manyOf = 1e12 // counts stop here
+	// maxCount keeps sums and products far from the greatest number, and is far above every limit.
+	maxCount = 1e12 // counts stop here
 )
 
 // withDefaults sets the bounds that are zero to their defaults.
@@ -68,7 +68,7 @@ func (e *extent) add(other extent) {
 		e.names = make(map[string]int, len(other.names))
 	}
 	for name, times := range other.names {
-		times = min(e.names[name]+times, manyOf)
+		times = min(e.names[name]+times, maxCount)
 		e.names[name], e.repeats = times, max(e.repeats, times)
 	}
 	for _, sum := range []struct {
@@ -82,7 +82,7 @@ func (e *extent) add(other extent) {
 		{&e.askedFields, other.askedFields},
 		{&e.asked, other.asked},
 	} {
-		*sum.to = min(*sum.to+sum.by, manyOf)
+		*sum.to = min(*sum.to+sum.by, maxCount)
 	}
 }
 
@@ -187,7 +187,7 @@ func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 
 // inFragment returns the extent that a fragment has where it is spread: one level of fragments more.
 func inFragment(inner extent) extent {
-	inner.fragments = min(inner.fragments+1, manyOf)
+	inner.fragments = min(inner.fragments+1, maxCount)
 	return inner
 }
 
@@ -199,7 +199,7 @@ func (g *guard) field(field *ast.Field) extent {
 	g.arguments(field.Arguments)
 	whole := g.selections(field.SelectionSet)
 	// The field itself is one level and one field above what is below it, and the only root.
-	whole.depth, whole.fields, whole.roots = min(whole.depth+1, manyOf), min(whole.fields+1, manyOf), 1
+	whole.depth, whole.fields, whole.roots = min(whole.depth+1, maxCount), min(whole.fields+1, maxCount), 1
 	whole.names = map[string]int{field.Alias: 1}
 	// What is below does not count against the bounds of ordinary fields.
 	if field.Name == "__schema" || field.Name == "__type" {
@@ -207,7 +207,7 @@ func (g *guard) field(field *ast.Field) extent {
 		whole.depth, whole.fields = 1, 1
 	}
 	if field.Alias != field.Name {
-		whole.aliases = min(whole.aliases+1, manyOf)
+		whole.aliases = min(whole.aliases+1, maxCount)
 	}
 	whole.add(g.directives(field.Directives))
 	return whole

@@ -113,7 +113,7 @@ func TestFragmentsAreMeasuredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGuard(doc)
-	if got := g.operation(doc.Operations[0]); got.fields != manyOf || got.repeats != manyOf {
+	if got := g.operation(doc.Operations[0]); got.fields != maxCount || got.repeats != maxCount {
 		t.Errorf("2^60 fields are %+v", got)
 	}
 	if g.parts > len(text) {

@@ -196,7 +196,7 @@ func (s *socket) received(kind int, text []byte) {
 	case messageInit:
 		s.init(read.object)
 	case messagePing:
-		answer := appendHead(roomed(nil), messagePong, "")
+		answer := appendHead(appendHeadRoom(nil), messagePong, "")
 		if read.raw != nil {
 			answer = append(append(answer, `,"payload":`...), read.raw...)
 		}
@@ -246,7 +246,7 @@ func (s *socket) init(payload map[string]any) {
 	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
 	s.schedule()
 	s.mu.Unlock()
-	_ = s.send(append(appendHead(roomed(nil), messageAck, ""), '}'))
+	_ = s.send(append(appendHead(appendHeadRoom(nil), messageAck, ""), '}'))
 }
 
 // closeCodeOf is the close code for an error of connection_init. Clients connect again after 1013 and 1011, and not after 4403 or
@@ -293,12 +293,12 @@ func (s *socket) subscribe(read message) {
 
 // The messages of graphql-transport-ws, each behind the room for the head of its frame. to is empty.
 func (s *socket) next(to []byte, id string, response *graphql.Response) []byte {
-	return appendNext(roomed(to), id, response)
+	return appendNext(appendHeadRoom(to), id, response)
 }
 func (s *socket) failed(to []byte, id string, errors gqlerror.List) []byte {
-	return appendError(roomed(to), id, errors)
+	return appendError(appendHeadRoom(to), id, errors)
 }
-func (s *socket) complete(to []byte, id string) []byte { return appendComplete(roomed(to), id) }
+func (s *socket) complete(to []byte, id string) []byte { return appendComplete(appendHeadRoom(to), id) }
 
 // finished does nothing: a socket outlives its operations.
 func (s *socket) finished() {}
@@ -310,7 +310,7 @@ func (s *socket) send(message []byte) error {
 	if s.isClosing() {
 		return websocket.ErrCloseSent
 	}
-	if err := s.wire.take(); err != nil {
+	if err := s.wire.acquire(); err != nil {
 		return err
 	}
 	return s.put(websocket.TextMessage, message, s.sockets.backlog.within(len(message), s.sockets.cfg.WriteTimeout))
@@ -319,7 +319,7 @@ func (s *socket) send(message []byte) error {
 // put writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The caller
 // has the turn.
 func (s *socket) put(opcode int, message []byte, within time.Duration) error {
-	err := s.wire.put(opcode, message, within)
+	err := s.wire.write(opcode, message, within)
 	if err == nil {
 		return nil
 	}
