@@ -30,8 +30,8 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.Single(&badges.Announcements, i)
 }
 
-// Carry keeps the earlier dots.
-func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
+// CopyNonCounts keeps the earlier dots.
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
 	badges.Dots = earlier.Badges.Dots
 }
 
@@ -75,8 +75,8 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
 	v.Expires(services.SourceAnnouncements, count)
 	// Changes and ends are counted apart, because each node passes the ends by itself.
-	v.Learned(state.sequence() - state.Ended)
-	v.Passed(int64(state.Ended))
+	v.AddSequence(state.sequence() - state.Ended)
+	v.AddBoundaries(int64(state.Ended))
 	v.ChangesAt(ends)
 	badges.Announcements = source.Exact(count)
 	badges.Dots = state.lights(own, segments, v.Document.DotsSeen)
@@ -121,6 +121,6 @@ func (b Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 			count++
 		}
 	}
-	source.Brings(digest, services.SourceAnnouncements, "", count, maxListed)
+	source.AddDigestPart(digest, services.SourceAnnouncements, "", count, maxListed)
 	return nil
 }

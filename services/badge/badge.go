@@ -5,7 +5,7 @@
 // read from SQL.
 //
 // One read (readInto) first takes the moment and the state that all users share. It then reads the documents of all users in
-// one round trip, and takes out items that have become too old. The sources add the state of this node's caches (Remember),
+// one round trip, and takes out items that have become too old. The sources add the state of this node's caches (AddCached),
 // and each writes its part of the badges (Render); then the totals are summed. Users without a usable document are read
 // concurrently: each is rebuilt (readMissing), or they are counted in SQL in groups (readFacts).
 //
@@ -67,19 +67,19 @@ type Service struct {
 	clock     services.Clock
 	log       *slog.Logger
 
-	sources  sourceList
-	agers    []source.Ager   // of sources
-	waiters  []source.Waiter // of sources
-	settings source.Settings
+	sources    sourceList
+	agers      []source.Ager      // of sources
+	sqlReaders []source.SQLReader // of sources
+	settings   source.Settings
 	// Holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must still
 	// serve commands.
-	fallback chan struct{}
-	patience time.Duration
-	visits   *visits
-	behind   behind
-	known    *lastKnown
-	beyond   *beyond
-	latest   atomic.Int64 // the latest moment at which badges were shown, in microseconds
+	fallbackSlots chan struct{}
+	patience      time.Duration
+	visits        *visits
+	shownStale    shownStale
+	known         *lastKnown
+	overflow      *overflowCounts
+	latest        atomic.Int64 // the latest moment at which badges were shown, in microseconds
 
 	fallbacks fallbackVersions
 }
@@ -97,11 +97,11 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
-		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallback: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
-		beyond: newBeyond(),
+		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallbackSlots: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), known: newLastKnown(cfg.Remembered),
+		overflow: newOverflowCounts(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
-	s.agers, s.waiters = s.sources.agers(), s.sources.waiters()
+	s.agers, s.sqlReaders = s.sources.agers(), s.sources.sqlReaders()
 	return s
 }
 
@@ -193,7 +193,7 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		s.logNotRebuilt(err)
 	}
 	var aside errgroup.Group
-	aside.SetLimit(cap(s.fallback))
+	aside.SetLimit(cap(s.fallbackSlots))
 	for places := range inGroups(counted) {
 		aside.Go(func() error {
 			found, failed := s.readFacts(ctx, pick(users, places))
@@ -278,7 +278,7 @@ func (s *Service) render(user services.UserID, document rdb.Document, at source.
 	}()
 	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
-	s.markBehind(user, v, badges)
+	s.markStale(user, v, badges)
 	s.known.keep(user, s.shown(v, badges))
 	return badges
 }

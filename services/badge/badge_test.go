@@ -18,12 +18,12 @@ import (
 func TestReadEqualsTheFacts(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.fan(3)
+		author, reader := n.likedAuthor(3)
 		stranger := n.Strangers(1)[0]
 		badges, errs := n.ReadMany(t.Context(), []services.UserID{author, stranger, reader})
 		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
 			w.Must(errs[i])
-			n.holds(badges[i])
+			n.checkInvariants(badges[i])
 			got := badges[i]
 			if got.HomeFeed.Value != want.feed || got.Notifications.Like.Value != want.likes || got.Total.Precision != services.Exact {
 				t.Errorf("user %d of 3: %+v", i, got)
@@ -72,7 +72,7 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 // A lost document is rebuilt before it is answered: no read shows less than the true count, and none shows 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(5)
+	author, reader := n.likedAuthor(5)
 	before := n.read(reader)
 	for range 3 {
 		n.Server.Flush()
@@ -111,7 +111,7 @@ func documentKey(n node, user services.UserID) string {
 // Fifty readers of a lost document wait for one rebuild.
 func TestReadersShareARebuild(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(5)
+	_, reader := n.likedAuthor(5)
 	n.Server.Flush()
 	n.read(reader)
 	if _, errs := n.ReadMany(t.Context(), []services.UserID{reader}); errs[0] != nil {
@@ -143,7 +143,7 @@ func TestReadersShareARebuild(t *testing.T) {
 
 func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(4)
+	author, reader := n.likedAuthor(4)
 	exact := map[services.UserID]*services.Badges{author: n.read(author), reader: n.read(reader)}
 	n.Server.Kill()
 	for user, want := range exact {
@@ -180,7 +180,7 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 	n.Posts(users[0], services.Retention+5)
 	facts, err := n.ReadFacts(t.Context(), users[1])
 	n.Must(err)
-	n.holds(facts)
+	n.checkInvariants(facts)
 	if facts.HomeFeed.Value != services.Retention || facts.HomeFeed.Display != "99+" {
 		t.Errorf("from SQL: %+v", facts.HomeFeed)
 	}
@@ -193,7 +193,7 @@ func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
 // A caller whose time is up gets an error and no fallback badges.
 func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if badges, err := n.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
@@ -202,7 +202,7 @@ func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 	full := n.with(func(cfg *Config) {
 		cfg.FallbackReaders = 1
 	})
-	full.fallback <- struct{}{} // occupies the only slot, for long
+	full.fallbackSlots <- struct{}{} // occupies the only slot, for long
 	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("in the queue: got %+v, %v", badges, err)
 	}
@@ -211,7 +211,7 @@ func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 // Marking the feed seen lowers the count of that user alone.
 func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(3)
+	author, reader := n.likedAuthor(3)
 	other := n.Users(1)[0]
 	n.Follow(author, other)
 	n.Quiet(n.World.Fanout)
@@ -232,7 +232,7 @@ func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 // A user's read is recorded once a day: in SQL, which fan-out reads, and on the user's keys.
 func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	written := func() int {
 		t.Helper()
 		count, err := n.WriteVisits(t.Context())
@@ -272,7 +272,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 // Visits extend the keys' lifetime, but by less than the user counts as active: fan-out pushes to every user with keys.
 func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.Clock.Advance(day)
 	n.read(reader)
 	_, err := n.WriteVisits(t.Context())
@@ -292,7 +292,7 @@ func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 // A visit that could not be written is not lost: the next read records it again.
 func TestAVisitThatCouldNotBeWrittenIsRecordedAgain(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(0)
+	_, reader := n.likedAuthor(0)
 	n.Clock.Advance(day)
 	n.read(reader)
 	ctx, end := context.WithCancel(t.Context())
@@ -328,7 +328,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // Likes that expire leave the count without a write, in Redis and in SQL.
 func TestLikesExpireInBothEngines(t *testing.T) {
 	n := served(t)
-	author, _ := n.fan(2)
+	author, _ := n.likedAuthor(2)
 	for passed := 0; passed <= 9; passed++ {
 		want := 2
 		if passed > 7 {

@@ -16,8 +16,8 @@ import (
 	"tidings/services/redis"
 )
 
-// waits is one item that a reader may not have seen. The model of expiry is a list of such items for each count.
-type waits struct {
+// sentItem is one item that a reader may not have seen. The model of expiry is a list of such items for each count.
+type sentItem struct {
 	at            time.Time
 	seen          bool
 	mentions, own bool // of messages
@@ -30,8 +30,8 @@ type agingModel struct {
 	ages                              services.SourceExpiry
 	reader, small, huge, host, friend services.UserID
 	rooms                             [2]services.ConversationID // one counted when written, and one counted when read
-	feed, letters, news, shows        []waits
-	talk                              [2][]waits
+	feed, letters, news, shows        []sentItem
+	talk                              [2][]sentItem
 	muted                             bool
 	last                              *services.Badges
 }
@@ -60,13 +60,13 @@ func newAgingModel(n node, ages services.SourceExpiry) *agingModel {
 }
 
 // counts reports whether an item still waits: it is unseen and not older than the oldest day that counts.
-func (m *agingModel) counts(source services.Source, one waits) bool {
+func (m *agingModel) counts(source services.Source, one sentItem) bool {
 	today, days := services.DayOf(m.Clock.Now()), m.settings.Ages[source]
 	return !one.seen && !one.own && (days == 0 || services.DayOf(one.at) >= today-int64(days))
 }
 
 func (m *agingModel) truth() (feed, letters, news, talk, mentions, live int) {
-	number := func(source services.Source, list []waits) (n int) {
+	number := func(source services.Source, list []sentItem) (n int) {
 		for _, one := range list {
 			if m.counts(source, one) {
 				n++
@@ -102,10 +102,10 @@ func (m *agingModel) say(room int, author services.UserID, mention bool) {
 	if author == m.reader {
 		markAll(m.talk[room])
 	}
-	m.talk[room] = append(m.talk[room], waits{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
+	m.talk[room] = append(m.talk[room], sentItem{at: sent[id].SentAt, mentions: mention, own: author == m.reader})
 }
 
-func markAll(list []waits) {
+func markAll(list []sentItem) {
 	for i := range list {
 		list[i].seen = true
 	}
@@ -120,7 +120,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 	room := random.IntN(2)
 	post := func(author services.UserID) {
 		id := m.Post(author)
-		m.feed = append(m.feed, waits{at: id.Time(), post: id})
+		m.feed = append(m.feed, sentItem{at: id.Time(), post: id})
 	}
 	return []func(){
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
@@ -133,7 +133,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 		func() { post(m.huge) },
 		func() {
 			id := m.send(m.reader)
-			m.letters = append(m.letters, waits{at: id.Time(), post: services.PostID(id)})
+			m.letters = append(m.letters, sentItem{at: id.Time(), post: services.PostID(id)})
 		},
 		func() {
 			id := m.announce(0)
@@ -142,7 +142,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 			// the position may be a microsecond ahead of the clock, and therefore on the next day
 			for _, announced := range state.Announcements {
 				if announced.ID == id {
-					m.news = append(m.news, waits{at: time.UnixMicro(int64(announced.Position))})
+					m.news = append(m.news, sentItem{at: time.UnixMicro(int64(announced.Position))})
 				}
 			}
 		},
@@ -153,7 +153,7 @@ func (m *agingModel) arrivals(random *rand.Rand) []func() {
 			show := livetest.Schedule(m.World, m.host, time.Minute)
 			m.Quiet(m.World.Fanout)
 			livetest.Start(m.World, show)
-			m.shows = append(m.shows, waits{at: m.Clock.Now()})
+			m.shows = append(m.shows, sentItem{at: m.Clock.Now()})
 		},
 	}
 }

@@ -47,7 +47,7 @@ func (n node) explained(user services.UserID) map[string][]services.Item {
 func TestTheFeedIsExplained(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.fan(0)
+		author, reader := n.likedAuthor(0)
 		if got := n.explained(reader); len(got) != 0 {
 			t.Errorf("nothing waits, and it is explained by %+v", got)
 		}
@@ -93,7 +93,7 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 
 func TestNotificationsAreExplained(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(2) // with a like each
+	author, reader := n.likedAuthor(2) // with a like each
 	follower := n.Users(1)[0]
 	post := n.Post(author)
 	notificationstest.Like(n.World, post, author, reader)

@@ -65,7 +65,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 		_, err = s.awaitTurn(ctx, false)
 	}
 	if err == nil {
-		defer func() { <-s.fallback }()
+		defer func() { <-s.fallbackSlots }()
 		err = s.countBadges(ctx, due, users, earlier, badges)
 	}
 	for _, i := range due {
@@ -109,7 +109,7 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 		enough = timer.C
 	}
 	select {
-	case s.fallback <- struct{}{}:
+	case s.fallbackSlots <- struct{}{}:
 		return true, nil
 	case <-enough:
 		return false, nil
@@ -132,7 +132,7 @@ func (s *Service) renderFallback(user services.UserID, document rdb.Document, at
 	badges := v.render()
 	// A time takes the place of the shared half: later answers are newer, and the next version of the document is newer than
 	// all of them.
-	badges.Version = services.StaleVersion(document.N, s.fallbacks.after(at.Risen))
+	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.Risen))
 	// The counts are right at this moment, but may not stay so: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {

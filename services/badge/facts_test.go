@@ -313,7 +313,7 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, damaged := n.fan(2)
+		author, damaged := n.likedAuthor(2)
 		users := append(n.Users(2), damaged, author)
 		n.send(damaged)
 		n.settle()
@@ -354,7 +354,7 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 // for a slot.
 func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(3)
+	_, reader := n.likedAuthor(3)
 	stranger := n.Users(1)[0]
 	shown := n.read(reader)
 	full := n.with(func(cfg *Config) {
@@ -363,7 +363,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	})
 	_, err := full.Read(t.Context(), reader)
 	n.Must(err)
-	full.fallback <- struct{}{}
+	full.fallbackSlots <- struct{}{}
 	var badges []*services.Badges
 	var errs []error
 	counted := make(chan struct{})
@@ -379,7 +379,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	}
 	n.send(reader)
 	n.settle()
-	<-full.fallback
+	<-full.fallbackSlots
 	<-counted
 	n.Must(errs[0])
 	n.Must(errs[1])
@@ -389,7 +389,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	if badges[1].Total.Precision != services.Stale || badges[1].Total.Value != 0 {
 		t.Errorf("who is not: %+v", badges[1].Total)
 	}
-	full.fallback <- struct{}{} // succeeds only if readFacts gave the slot back
+	full.fallbackSlots <- struct{}{} // succeeds only if readFacts gave the slot back
 	ctx, end := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer end()
 	badges, errs = full.readFacts(ctx, []services.UserID{reader, stranger + 1})

@@ -24,9 +24,9 @@ type fallbackVersions struct {
 // maxFallbackVersions bounds the memory. Beyond it clients accept a document again only after its next change.
 const maxFallbackVersions = 100_000
 
-// after returns the time for the version of an answer that is given now. It is later than those of all earlier answers, even
+// nextTime returns the time for the version of an answer that is given now. It is later than those of all earlier answers, even
 // if the clock was set back or has stopped.
-func (f *fallbackVersions) after(now time.Time) time.Time {
+func (f *fallbackVersions) nextTime(now time.Time) time.Time {
 	const apart = 10 // the least distance between two versions, in microseconds
 	for {
 		latest := f.latest.Load()
@@ -84,14 +84,16 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// passFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
+// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many it raised. A missing
 // document waits for its rebuild.
-func (s *Service) passFallbacks(ctx context.Context) (int, error) { return s.pass(ctx, nil) }
+func (s *Service) raiseFallbacks(ctx context.Context) (int, error) {
+	return s.raiseFallbacksOf(ctx, nil)
+}
 
-// pass raises the documents of some users, if they were answered from SQL; nil means all users. It does not raise a document
-// that lacks a command that this node has acknowledged, because such a document would replace the newer counts that its user
-// was shown.
-func (s *Service) pass(ctx context.Context, of []services.UserID) (int, error) {
+// raiseFallbacksOf raises the documents of some users, if they were answered from SQL; nil means all users. It does not raise
+// a document that lacks a command that this node has acknowledged, because such a document would replace the newer counts that
+// its user was shown.
+func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
 	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.jobs.OwesUpdate(user) })
 	if len(passed) == 0 {
@@ -161,7 +163,7 @@ func (s *Service) newerThan(ctx context.Context, before map[services.UserID]uint
 	if len(older) == 0 {
 		return documents, nil
 	}
-	_, err := s.pass(ctx, older)
+	_, err := s.raiseFallbacksOf(ctx, older)
 	if err == nil {
 		if documents, err = s.redis.Documents(ctx, users); err != nil {
 			return nil, err
@@ -192,9 +194,9 @@ func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []ui
 	return err
 }
 
-// Holds records that a client holds a version. If the version came from SQL, perhaps through a node that is gone, the
+// NoteClientVersion records that a client holds a version. If the version came from SQL, perhaps through a node that is gone, the
 // document is raised above it, as it is above this node's own answers.
-func (s *Service) Holds(user services.UserID, version string) {
+func (s *Service) NoteClientVersion(user services.UserID, version string) {
 	own, stale := services.StaleHalf(version)
 	// A client may send any version. One from the future is made up, and would raise the document out of reach.
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {

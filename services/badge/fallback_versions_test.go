@@ -21,7 +21,7 @@ import (
 // started, and whatever its clock shows.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(2)
+	_, reader := n.likedAuthor(2)
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
 		nodes := map[string]node{"a node that has shown it": n}
@@ -41,7 +41,7 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 			if exact.HomeFeed.Value != 2 || exact.Total.Precision != services.Exact || fallback.Total.Precision != services.Stale {
 				t.Errorf("%s: %+v and then %+v", what, fallback, exact)
 			}
-			if passed, err := node.passFallbacks(t.Context()); passed != 0 || err != nil {
+			if passed, err := node.raiseFallbacks(t.Context()); passed != 0 || err != nil {
 				t.Errorf("%s: %d documents are still to be raised, %v", what, passed, err)
 			}
 		}
@@ -54,7 +54,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())
 	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -69,7 +69,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 		read <- badges
 	}()
 	<-arrived
-	if passed, err := n.passFallbacks(t.Context()); passed != 1 || err != nil {
+	if passed, err := n.raiseFallbacks(t.Context()); passed != 1 || err != nil {
 		t.Errorf("%d documents were raised, %v; want 1", passed, err)
 	}
 	release()
@@ -82,7 +82,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 // who began before the update of the actor's views failed.
 func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -117,13 +117,13 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 // fallback version of a node that is gone gets a newer one too, and no client can raise a document into the future.
 func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.Clock.Advance(2000 * day)
 	before := n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	for _, want := range []int{1, 0} {
-		if passed, err := n.passFallbacks(t.Context()); passed != want || err != nil {
+		if passed, err := n.raiseFallbacks(t.Context()); passed != want || err != nil {
 			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
 		}
 	}
@@ -132,13 +132,13 @@ func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 	}
 	fallback, err = n.restarted().ReadFacts(t.Context(), reader) // by a node that is gone afterwards
 	n.Must(err)
-	n.Holds(reader, fallback.Version)
+	n.NoteClientVersion(reader, fallback.Version)
 	if exact := n.read(reader); exact.Version <= fallback.Version {
 		t.Errorf("after %s comes %s", fallback.Version, exact.Version)
 	}
 	own := n.read(reader).Version
 	for _, version := range []string{before.Version, services.StaleVersion(1<<52, n.Clock.Now())} {
-		n.Holds(reader, version)
+		n.NoteClientVersion(reader, version)
 	}
 	if exact := n.read(reader); exact.Version != own {
 		t.Errorf("what a client says has changed %s to %s", own, exact.Version)
@@ -148,7 +148,7 @@ func TestDocumentsAreRaisedAboveFallbacksWithoutARead(t *testing.T) {
 // If Redis answers reads and refuses writes, a document that cannot be raised is not shown, and the counts stay those of SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
@@ -168,7 +168,7 @@ func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
 	n := served(t)
 	histories.Fewer(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		author, reader := n.fan(1)
+		author, reader := n.likedAuthor(1)
 		last, posts := n.read(reader), 1
 		take := func(got *services.Badges, want services.Precision) {
 			same := shownAs(got) == shownAs(last) && got.Total.Precision == last.Total.Precision

@@ -65,7 +65,7 @@ func (k known) stale() *services.Badges {
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
 	badges.Notifications.Hosts = slices.Clone(badges.Notifications.Hosts)
 	for count := range k.sources.counts(&badges) {
-		k.age(count)
+		k.makeStale(count)
 	}
 	badges.Notifications.Version, badges.Conversations.List = 0, services.ListVersion{} // the lists may have changed since
 	v := view{sources: k.sources, View: source.View{Settings: k.settings}}
@@ -74,8 +74,8 @@ func (k known) stale() *services.Badges {
 	return &badges
 }
 
-// age makes a count STALE, as of the time at which it was right.
-func (k known) age(count *services.Count) {
+// makeStale makes a count STALE, as of the time at which it was right.
+func (k known) makeStale(count *services.Count) {
 	if count.AsOf.IsZero() {
 		// It was shown without an age, so it was right at that moment.
 		count.AsOf = k.At
@@ -98,10 +98,10 @@ func (k known) fillIn(v *view, badges *services.Badges, source Source) {
 			continue
 		}
 		*count = *had[i]
-		k.age(count)
+		k.makeStale(count)
 	}
 	if k.Badges != nil {
 		// Everything that is not a count, such as the dots.
-		source.Carry(&v.View, badges, k.Shown)
+		source.CopyNonCounts(&v.View, badges, k.Shown)
 	}
 }

@@ -52,7 +52,7 @@ func (n node) restarted() node {
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
 func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(2)
+	_, reader := n.likedAuthor(2)
 	shown := n.read(reader)
 	n.Server.Kill()
 	n.Must(n.Store.Close())
@@ -68,7 +68,7 @@ func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 // A node that has shown badges shows them again with their time: clients that have them see no change.
 func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(2)
+	_, reader := n.likedAuthor(2)
 	shown := n.read(reader)
 	at := n.Clock.Now()
 	n.Server.Kill()
@@ -96,7 +96,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 	for what, with := range map[string]func(context.Context) error{"broken": broken, "too slow": hanging} {
 		t.Run(what, func(t *testing.T) {
 			n := served(t)
-			author, reader := n.fan(4)
+			author, reader := n.likedAuthor(4)
 			n.Follow(reader, author)
 			n.Quiet(n.World.Fanout)
 			n.Post(reader)
@@ -136,7 +136,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 // Every source fails alone, and all but one fail: each missing part is marked, and the total stays the sum of its parts.
 func TestAnySourcesMayFail(t *testing.T) {
 	n := served(t)
-	author, _ := n.fan(3)
+	author, _ := n.likedAuthor(3)
 	n.read(author)
 	n.Server.Kill()
 	for _, remembers := range []bool{true, false} {
@@ -171,7 +171,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 // The policy decides which counts are in the total: if it cannot be read, the last one holds.
 func TestThePolicyIsRemembered(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(3)
+	_, reader := n.likedAuthor(3)
 	cmd, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(t.Context(), cmd)[0])
@@ -188,7 +188,7 @@ func TestThePolicyIsRemembered(t *testing.T) {
 // A user whose badges are remembered waits for a turn in SQL no longer than a count may take; other users wait on.
 func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(3)
+	_, reader := n.likedAuthor(3)
 	n.read(reader)
 	full := n.with(func(cfg *Config) {
 		cfg.FallbackReaders = 1
@@ -197,7 +197,7 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 	if _, err := full.Read(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	full.fallback <- struct{}{} // occupies the only slot, for long
+	full.fallbackSlots <- struct{}{} // occupies the only slot, for long
 	got, err := full.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	if got.Total.Value != 3 || got.Total.Precision != services.Stale {
@@ -246,7 +246,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := shownView(source.Settings{}, lit(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), shownAt(noon))
+		v := shownView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), shownAt(noon))
 		v.Document.FeedMore = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
 			v.Document.Policy.Turned = map[services.Source]bool{services.SourceSiteMessages: true}

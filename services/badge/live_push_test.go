@@ -60,15 +60,15 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 	}
 	next("at first", 0)
 	n.Server.Do("ACL", "SETUSER", "default", "-hgetall", "-hget")
-	for range cap(n.fallback) {
-		n.fallback <- struct{}{}
+	for range cap(n.fallbackSlots) {
+		n.fallbackSlots <- struct{}{}
 	}
 	livetest.Start(n.World, shows[0])
 	n.Must(n.live.Memory.Refresh(t.Context()))
 	<-stale
 	n.Server.Do("ACL", "SETUSER", "default", "+hgetall", "+hget")
-	for range cap(n.fallback) {
-		<-n.fallback
+	for range cap(n.fallbackSlots) {
+		<-n.fallbackSlots
 	}
 	next("when Redis answers again", 1)
 }

@@ -137,7 +137,7 @@ func (n node) read(user services.UserID) *services.Badges {
 	ready := n.ready(user)
 	badges, err := n.Read(n.TB.Context(), user)
 	n.Must(err)
-	n.holds(badges)
+	n.checkInvariants(badges)
 	if ready != nil {
 		if diff := cmp.Diff(badges, ready); diff != "" {
 			n.TB.Errorf("what was ready is not what is read (-read +ready):\n%s", diff)
@@ -146,8 +146,8 @@ func (n node) read(user services.UserID) *services.Badges {
 	return badges
 }
 
-// holds checks what is true of any badges: a valid version, a total that is the sum of its parts, no negative count.
-func (n node) holds(badges *services.Badges) {
+// checkInvariants checks what is true of any badges: a valid version, a total that is the sum of its parts, no negative count.
+func (n node) checkInvariants(badges *services.Badges) {
 	n.TB.Helper()
 	if err := services.CheckVersion("version", badges.Version); err != nil {
 		n.TB.Error(err)
@@ -167,8 +167,8 @@ func (n node) holds(badges *services.Badges) {
 	}
 }
 
-// fan makes an author with posts and with likes on them, and a follower of the author; both have no unread items.
-func (n node) fan(posts int) (author, reader services.UserID) {
+// likedAuthor makes an author with posts and with likes on them, and a follower of the author; both have no unread items.
+func (n node) likedAuthor(posts int) (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.Users(2)
 	n.Follow(users[0], users[1])

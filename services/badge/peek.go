@@ -39,7 +39,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 		}
 	}
 	var group errgroup.Group
-	group.SetLimit(cap(s.fallback))
+	group.SetLimit(cap(s.fallbackSlots))
 	for places := range inGroups(counted) {
 		group.Go(func() error {
 			s.peekFacts(ctx, places, users, at, badges, errs)
@@ -59,7 +59,7 @@ func (s *Service) peekFacts(ctx context.Context, places []int, users []services.
 		}
 		return
 	}
-	defer func() { <-s.fallback }()
+	defer func() { <-s.fallbackSlots }()
 	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
 	for k, i := range places {
 		if len(failed[k]) > 0 {

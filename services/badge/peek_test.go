@@ -34,7 +34,7 @@ func TestPeekIsNoVisit(t *testing.T) {
 				t.Errorf("%s: %+v, %v", what, badges, errs)
 				return
 			}
-			n.holds(badges[0])
+			n.checkInvariants(badges[0])
 			found, err := n.Newest(t.Context(), reader, badges[0], []services.Source{services.SourceHomeFeed, services.SourceSiteMessages}, time.Time{})
 			if err != nil || len(found) != 1 || found[0].Items[0].ID != services.GlobalID(services.PostType, newest.String()) {
 				t.Errorf("%s: the newest item is %+v, %v", what, found, err)

@@ -20,7 +20,7 @@ func (n node) setPolicy(user services.UserID, change PolicyChange) {
 func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		_, reader := n.fan(3)
+		_, reader := n.likedAuthor(3)
 		before := n.read(reader)
 		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 		after := n.read(reader)
@@ -58,7 +58,7 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 // A rebuild restores the policy in a lost document, and a late job of an earlier change does not bring the earlier one back.
 func TestAPolicySurvivesALostDocument(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(3)
+	_, reader := n.likedAuthor(3)
 	n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Server.Flush()
 	if got := n.read(reader).Total.Value; got != 0 {

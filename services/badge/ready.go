@@ -25,7 +25,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		owed[i] = s.jobs.OwesUpdate(user)
 	}
 	before := s.answered(users)
-	documents, err := s.redis.DocumentsOfReaders(ctx, users)
+	documents, err := s.redis.DocumentsCached(ctx, users)
 	if err != nil {
 		return badges, err
 	}
@@ -35,7 +35,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 		_, still := after[user]
 		document := &documents[i]
 		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.Away(*document) &&
-			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.waits(user, document, today)
+			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.needsSQL(user, document, today)
 		if !ready { // for an empty document withMemory looks nothing up
 			*document = rdb.Document{}
 		}
@@ -50,22 +50,22 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	return badges, nil
 }
 
-// waits reports whether a source would ask SQL for a document.
-func (s *Service) waits(user services.UserID, document *rdb.Document, today int64) bool {
-	for _, one := range s.waiters {
-		if one.Waits(user, document, today) {
+// needsSQL reports whether a source would ask SQL for a document.
+func (s *Service) needsSQL(user services.UserID, document *rdb.Document, today int64) bool {
+	for _, one := range s.sqlReaders {
+		if one.NeedsSQL(user, document, today) {
 			return true
 		}
 	}
 	return false
 }
 
-// waiters returns the sources that may ask SQL for a document.
-func (l sourceList) waiters() (waiters []source.Waiter) {
+// sqlReaders returns the sources that may ask SQL for a document.
+func (l sourceList) sqlReaders() (sqlReaders []source.SQLReader) {
 	for _, one := range l {
-		if waiter, waits := one.(source.Waiter); waits {
-			waiters = append(waiters, waiter)
+		if reader, reads := one.(source.SQLReader); reads {
+			sqlReaders = append(sqlReaders, reader)
 		}
 	}
-	return waiters
+	return sqlReaders
 }

@@ -19,7 +19,7 @@ import (
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
-	_, reader := n.fan(2)
+	_, reader := n.likedAuthor(2)
 	n.read(reader)
 	stranger := n.Strangers(1)[0]
 	before := statements.Load()
@@ -53,9 +53,9 @@ func (n node) unready(what string, user services.UserID) {
 	}
 }
 
-func TestReadLeavesToReadWhatIsNotReady(t *testing.T) {
+func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
 	n := served(t)
-	_, reader := n.fan(1)
+	_, reader := n.likedAuthor(1)
 	n.read(reader)
 	n.Must(n.Redis.Reset(t.Context(), reader))
 	n.unready("a document that is lost", reader)
@@ -94,7 +94,7 @@ func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	other := newNode(n.AnotherNode())
 	other.unready("a room that another node has not cached", users[1])
 
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))

@@ -23,8 +23,8 @@ func (displayPolicy) Key() services.Source { return "" }
 // Part is nil: the policy has no count.
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }
 
-// Carry takes the earlier policy, without which the earlier counts would make another total.
-func (displayPolicy) Carry(v *source.View, badges *services.Badges, earlier source.Shown) {
+// CopyNonCounts takes the earlier policy, without which the earlier counts would make another total.
+func (displayPolicy) CopyNonCounts(v *source.View, badges *services.Badges, earlier source.Shown) {
 	v.Document.Policy, badges.Quiet = earlier.Policy, earlier.Badges.Quiet
 }
 
@@ -57,6 +57,6 @@ func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	badges.Quiet = quiet
 	v.ChangesAt(changesAt)
 	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each is a boundary once a day
-		v.Passed(v.Risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
+		v.AddBoundaries(v.Risen.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }

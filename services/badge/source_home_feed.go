@@ -32,10 +32,10 @@ func (h homeFeed) Follow(user services.UserID, document *rdb.Document) {
 	h.s.pulled.Follow(user, document.Pulled)
 }
 
-// Remember adds the counts of pulled authors' posts, and counts in SQL the posts beyond an inbox.
-func (h homeFeed) Remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
+// AddCached adds the counts of pulled authors' posts, and counts in SQL the posts beyond an inbox.
+func (h homeFeed) AddCached(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	h.addPulled(ctx, documents, today)
-	h.countBeyond(ctx, users, documents, today)
+	h.countOverflow(ctx, users, documents, today)
 }
 
 func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
@@ -73,7 +73,7 @@ func (h homeFeed) Age(ctx context.Context, users []services.UserID, today int64)
 // SQL's count.
 func (homeFeed) Render(v *source.View, badges *services.Badges) {
 	pulled := v.Document.PulledCount
-	v.Learned(pulled.Sequence)
+	v.AddSequence(pulled.Sequence)
 	value, more := v.Document.FeedCount+pulled.New, v.Document.FeedMore || pulled.More || pulled.Behind
 	// SQL has counted them all, pushed and pulled.
 	if v.Document.UnreadKnown {
@@ -152,7 +152,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	for _, entry := range entries {
 		posts[entry.Author]++
 	}
-	source.Brings(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
+	source.AddDigestPart(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
@@ -188,8 +188,8 @@ func (h homeFeed) endsBefore(document *rdb.Document) bool {
 	return (document.FeedMore || document.PulledCount.More) && document.FeedCount+document.PulledCount.New < h.s.settings.Caps.FeedLimit()
 }
 
-// Waits reports whether authors of the document are not cached, or new posts beyond the inbox are not counted for its state.
-func (h homeFeed) Waits(user services.UserID, document *rdb.Document, today int64) bool {
+// NeedsSQL reports whether authors of the document are not cached, or new posts beyond the inbox are not counted for its state.
+func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool {
 	if len(document.Pulled) == 0 && !document.FeedMore { // most documents
 		return false
 	}
@@ -199,13 +199,13 @@ func (h homeFeed) Waits(user services.UserID, document *rdb.Document, today int6
 	if counted.PulledCount.Behind || !h.endsBefore(&counted) {
 		return counted.PulledCount.Behind
 	}
-	_, known := h.s.beyond.of(user, &counted, aged)
+	_, known := h.s.overflow.of(user, &counted, aged)
 	return !known
 }
 
-// countBeyond continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
+// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of a
 // document; if SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
-func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
+func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.Mark(services.SourceHomeFeed, today)
 	var places []int
 	for i := range documents {
@@ -213,7 +213,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 		if !document.Ready || !h.endsBefore(document) {
 			continue
 		}
-		if document.Unread, document.UnreadKnown = h.s.beyond.of(users[i], document, aged); !document.UnreadKnown {
+		if document.Unread, document.UnreadKnown = h.s.overflow.of(users[i], document, aged); !document.UnreadKnown {
 			places = append(places, i)
 		}
 	}
@@ -221,7 +221,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 		return
 	}
 	var parallel errgroup.Group
-	parallel.SetLimit(cap(h.s.fallback))
+	parallel.SetLimit(cap(h.s.fallbackSlots))
 	// Each goroutine has documents of its own, so they need no lock.
 	for group := range inGroups(places) {
 		parallel.Go(func() error {
@@ -238,7 +238,7 @@ func (h homeFeed) countBeyond(ctx context.Context, users []services.UserID, docu
 			}
 			for at, i := range group {
 				documents[i].Unread, documents[i].UnreadKnown = counts[at], true
-				h.s.beyond.keep(users[i], &documents[i], aged)
+				h.s.overflow.keep(users[i], &documents[i], aged)
 			}
 			return nil
 		})

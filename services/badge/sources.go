@@ -27,13 +27,13 @@ type Source interface {
 	Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error
 	// Empty fills the source's part of the document for a user without items, if that is not the zero value.
 	Empty(document *rdb.Document)
-	// Carry copies from earlier badges, if the facts are unknown, everything that is not a count.
-	Carry(v *source.View, badges *services.Badges, earlier source.Shown)
+	// CopyNonCounts copies from earlier badges, if the facts are unknown, everything that is not a count.
+	CopyNonCounts(v *source.View, badges *services.Badges, earlier source.Shown)
 
 	// Follow makes this node's cache report changes of the counts of a user with subscriptions here.
 	Follow(user services.UserID, document *rdb.Document)
-	// Remember adds to documents the state of this node's cache.
-	Remember(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
+	// AddCached adds to documents the state of this node's cache.
+	AddCached(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64)
 
 	// Render writes the source's part of the badges from the document, without the sum, and notes when time alone changes it.
 	Render(v *source.View, badges *services.Badges)
@@ -152,8 +152,8 @@ func (l sourceList) restingOn(source Source, badges *services.Badges) iter.Seq[*
 // withMemory adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) withMemory(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
-	// First Follow and then Remember, for all: a change in between wakes the hub, and an earlier one is in the state that
-	// Remember reads.
+	// First Follow and then AddCached, for all: a change in between wakes the hub, and an earlier one is in the state that
+	// AddCached reads.
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {
@@ -162,6 +162,6 @@ func (s *Service) withMemory(ctx context.Context, users []services.UserID, docum
 		}
 	}
 	for _, source := range s.sources {
-		source.Remember(ctx, users, documents, today)
+		source.AddCached(ctx, users, documents, today)
 	}
 }

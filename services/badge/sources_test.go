@@ -81,7 +81,7 @@ func (t toy) Explain(context.Context, source.Explained) ([]services.Explanation,
 }
 
 func (t toy) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
-	source.Brings(digest, t.Key(), "", t.count, source.MostExplained)
+	source.AddDigestPart(digest, t.Key(), "", t.count, source.MostExplained)
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// lit is a document with unread items of every source.
-func lit(feed, like, message, conversations int) rdb.Document {
+// unreadDocument is a document with unread items of every source.
+func unreadDocument(feed, like, message, conversations int) rdb.Document {
 	document := liked(noon, 0, like)
 	document.FeedCount = feed
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: message}, {Type: "billing", Unread: 1}}
@@ -23,7 +23,7 @@ func lit(feed, like, message, conversations int) rdb.Document {
 }
 
 func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
-	document := lit(2, 3, 4, 5)
+	document := unreadDocument(2, 3, 4, 5)
 	if got := render(document, noon).Total; got.Value != 2+3+5+5 {
 		t.Errorf("all of it: %+v", got)
 	}
@@ -53,7 +53,7 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 // Badges are summed again when counts turn STALE or UNKNOWN after rendering.
 func TestASecondSumChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
-		document := lit(2, 3, 4, 5)
+		document := unreadDocument(2, 3, 4, 5)
 		document.Policy.Turned = map[services.Source]bool{key: true}
 		v := shownView(source.Settings{}, document, shownAt(noon))
 		badges := v.render()
@@ -67,12 +67,12 @@ func TestASecondSumChangesNothing(t *testing.T) {
 
 func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 	for value, want := range map[int]string{0: "0", 1: "1", 98: "98", 99: "99", 100: "99+", 300: "99+"} {
-		badges := render(lit(value, 0, 0, 0), noon)
+		badges := render(unreadDocument(value, 0, 0, 0), noon)
 		if badges.HomeFeed.Display != want || badges.HomeFeed.Value != value {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, lit(200, 3, 4, 5), shownAt(noon))
+	v := shownView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), shownAt(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
@@ -84,7 +84,7 @@ func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 	const most = services.MessagesCounted
 	for _, limit := range []int{99, 9999} {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
-			document := lit(0, 0, unread, 0)
+			document := unreadDocument(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
 			v := shownView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, shownAt(noon))
 			badges := v.render()
@@ -105,7 +105,7 @@ func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 }
 
 func TestADotReplacesTheNumber(t *testing.T) {
-	document := lit(200, 0, 4, 5)
+	document := unreadDocument(200, 0, 4, 5)
 	document.Policy.AsDot = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true}
 	badges := render(document, noon)
 	if badges.HomeFeed.Display != services.DisplayDot || badges.HomeFeed.Value != 200 || badges.Notifications.Like.Display != "" || badges.Notifications.Total.Display != "" {
@@ -117,7 +117,7 @@ func TestADotReplacesTheNumber(t *testing.T) {
 }
 
 func TestQuietHoursHideEveryCount(t *testing.T) {
-	document := lit(2, 3, 4, 5)
+	document := unreadDocument(2, 3, 4, 5)
 	document.Policy.QuietFrom, document.Policy.QuietTo, document.Policy.OffsetEast = 22*60, 7*60, 60
 	at := func(hour, minute int) time.Time { return time.Date(2026, 1, 31, hour, minute, 0, 0, time.UTC) }
 	last := ""
@@ -155,7 +155,7 @@ func TestQuietHoursHideEveryCount(t *testing.T) {
 // makes a version older.
 func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		document := lit(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
+		document := unreadDocument(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)
 		document.Policy = services.DisplayPolicy{
 			Turned: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),

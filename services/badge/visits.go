@@ -65,8 +65,8 @@ func (s *Service) Run(ctx context.Context) error {
 		if left := s.jobs.UpdateStaleViews(ctx); left > 0 {
 			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
-		s.passBehind()
-		if _, err := s.passFallbacks(ctx); err != nil && ctx.Err() == nil {
+		s.queueShownStale()
+		if _, err := s.raiseFallbacks(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis does not have the users yet that were answered from SQL", "error", err)
 		}
 	})

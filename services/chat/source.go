@@ -110,7 +110,7 @@ func (c Source) Age(ctx context.Context, users []services.UserID, today int64) e
 // Render adds the counts made when a message is written to the counts made when a user reads.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	sums := v.Document.Conversations
-	v.Learned(sums.ReadSequence)
+	v.AddSequence(sums.ReadSequence)
 	precision := services.Exact
 	if sums.ReadBehind {
 		precision = services.AtLeast
@@ -127,8 +127,8 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// Carry forgets the version of the list that came with earlier counts, because the list may have changed since.
-func (Source) Carry(_ *source.View, badges *services.Badges, _ source.Shown) {
+// CopyNonCounts forgets the version of the list that came with earlier counts, because the list may have changed since.
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.Shown) {
 	badges.Conversations.List = services.ListVersion{}
 }
 
@@ -185,19 +185,19 @@ func (c Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		}
 		return recent && count < source.MostExplained
 	})
-	source.Brings(digest, services.SourceConversations, "", count, source.MostExplained)
+	source.AddDigestPart(digest, services.SourceConversations, "", count, source.MostExplained)
 	return err
 }
 
-// Waits reports whether this node has not cached a conversation of the document that is counted when read.
-func (c Source) Waits(_ services.UserID, document *rdb.Document, _ int64) bool {
+// NeedsSQL reports whether this node has not cached a conversation of the document that is counted when read.
+func (c Source) NeedsSQL(_ services.UserID, document *rdb.Document, _ int64) bool {
 	places := document.Conversations.ReadSide
 	return len(places) > 0 && !c.s.Sequences.readSide(places, c.s.Clock.Now()).Known
 }
 
-// Remember adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
+// AddCached adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for those
 // that this node has not cached.
-func (c Source) Remember(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
+func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
 	var lists [][]services.ReadSidePlace
 	for _, document := range documents {
 		if len(document.Conversations.ReadSide) > 0 {

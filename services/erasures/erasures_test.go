@@ -124,7 +124,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	_, err := w.Projector.RebuildDocument(t.Context(), w.user)
 	w.Must(err)
 	read := func() error {
-		_, err := w.Redis.DocumentsOfReaders(t.Context(), []services.UserID{w.user})
+		_, err := w.Redis.DocumentsCached(t.Context(), []services.UserID{w.user})
 		return err
 	}
 	w.Must(read())

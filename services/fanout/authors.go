@@ -118,7 +118,7 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	// The zero state lacks the author's ID, by which the row is written.
 	known.Number = author
 	again := known.CountedAt.Add(countAgain)
-	if !has || known.Followers < countedAtOnce || !f.clock.Now().Before(again) || settled(known) != known.Mode {
+	if !has || known.Followers < alwaysCountedBelow || !f.clock.Now().Before(again) || modeWithoutCount(known) != known.Mode {
 		return known, false, nil
 	}
 	job := jobs.UserKeyed(jobMode, author)
@@ -126,13 +126,13 @@ func (f *Fanout) author(ctx context.Context, author services.UserID) (known serv
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// countedAtOnce is the size up to which an audience is counted at each change. A count of so few
+// alwaysCountedBelow is the size up to which an audience is counted at each change. A count of so few
 // rows of one index takes milliseconds.
-const countedAtOnce = 10_000
+const alwaysCountedBelow = 10_000
 
-// settled is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
+// modeWithoutCount is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
 // documents of all followers name the author. Where it differs from the stored mode, a count must not be put off.
-func settled(author services.Author) services.AuthorMode {
+func modeWithoutCount(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
 		return *author.Pinned

@@ -57,7 +57,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 		return f.redis.PutCopies(ctx, []services.Post{post}, nil)
 	}
 	// The author first: they look at their own post now, and it is one script.
-	if err := f.own(ctx, kind, post); err != nil || post.Pull {
+	if err := f.serveAuthor(ctx, kind, post); err != nil || post.Pull {
 		return err
 	}
 	chunks, err := f.chunks(ctx, kind, post)
@@ -69,7 +69,7 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	default:
 		// One chunk is as short as the other jobs of this class. Another job for it would only add its wait.
 		chunks[0].OnlineFirst = true
-		return f.chunk(ctx, kind, chunks[0])
+		return f.serveChunk(ctx, kind, chunks[0])
 	}
 }
 
@@ -115,9 +115,9 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 		return err
 	}
 	if job.Kind == jobDrop {
-		return f.chunk(ctx, jobDrop, chunk)
+		return f.serveChunk(ctx, jobDrop, chunk)
 	}
-	if err := f.chunk(ctx, jobPush, chunk); err != nil {
+	if err := f.serveChunk(ctx, jobPush, chunk); err != nil {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
@@ -142,9 +142,9 @@ func (s postChunk) appendEnd(ctx context.Context, tx *sql.Tx) error {
 	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
-// own updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
+// serveAuthor updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
 // its text in Redis.
-func (f *Fanout) own(ctx context.Context, kind string, post services.Post) error {
+func (f *Fanout) serveAuthor(ctx context.Context, kind string, post services.Post) error {
 	if err := f.redis.PutCopies(ctx, []services.Post{post}, nil); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (f *Fanout) DropOwn(ctx context.Context, author services.UserID, id service
 // chunks splits the author's followers into chunks of the post's fan-out. The number of queries grows with the
 // audience: one for each chunk.
 func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]postChunk, error) {
-	since, err := f.reach(ctx, kind, post)
+	since, err := f.cutoff(ctx, kind, post)
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +184,9 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// reach is the cutoff of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is
+// cutoff is the cutoff of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is
 // not dormant, because an author may have been small when the post was published.
-func (f *Fanout) reach(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
+func (f *Fanout) cutoff(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
 	if kind == jobDrop {
 		return f.Projector.ActiveSince(), nil
 	}
@@ -260,8 +260,8 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 	}
 }
 
-// chunk serves one chunk of followers, as SQL has them when it runs.
-func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error {
+// serveChunk serves one chunk of followers, as SQL has them when it runs.
+func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) error {
 	// The stamp comes before every read of SQL below. An inbox that loses something after it refuses the post, see push.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
@@ -282,7 +282,7 @@ func (f *Fanout) chunk(ctx context.Context, kind string, chunk postChunk) error 
 	if chunk.Shards > 0 {
 		return f.pushOnline(ctx, stamp, post, chunk)
 	}
-	since, err := f.reach(ctx, kind, post)
+	since, err := f.cutoff(ctx, kind, post)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
 		return err
 	}
-	return f.chunk(ctx, jobPush, chunk)
+	return f.serveChunk(ctx, jobPush, chunk)
 }
 
 // Name lets followers' documents name the author, with a stamp and edges that were read before.

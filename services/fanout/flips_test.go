@@ -47,23 +47,23 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 			h.Quiet(h.Fanout)
 			for range rapid.IntRange(5, 25).Draw(t, "steps") {
 				h.step()
-				h.named()
+				h.checkNames()
 			}
 			h.Clock.Advance(31 * time.Second)
 			h.Quiet(h.Another())
 			clear(h.unsure)
-			h.named()
+			h.checkNames()
 			for _, user := range users {
 				if difference := h.Difference(user); difference != "" {
 					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
 				}
-				h.whole(user)
+				h.checkFeed(user)
 			}
 			if _, dead := h.Jobs(); dead > 0 {
 				t.Fatalf("%d jobs are dead", dead)
 			}
-			if bySQL, byLog := onTheWay(h.World); len(bySQL)+len(byLog) > 0 {
-				t.Fatalf("%v and %v are still on their way", bySQL, byLog)
+			if bySQL, byLog := inFlight(h.World); len(bySQL)+len(byLog) > 0 {
+				t.Fatalf("%v and %v are still in flight", bySQL, byLog)
 			}
 		})
 	})
@@ -96,7 +96,7 @@ func (h *flips) step() {
 	case "work":
 		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), -1)
 	case "crash":
-		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), rapid.IntRange(1, 60).Draw(h.t, "looks"))
+		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), rapid.IntRange(1, 60).Draw(h.t, "checks"))
 	case "later":
 		h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(h.t, "by"))
 	case "return":
@@ -110,15 +110,15 @@ func (h *flips) step() {
 	}
 }
 
-// work lets a worker run some jobs. It dies after the given number of checks of its context, or never if looks is negative.
-func (h *flips) work(count, looks int) {
-	if err := h.RunSome(count, looks); err != nil {
+// work lets a worker run some jobs. It dies after the given number of checks of its context, or never if checks is negative.
+func (h *flips) work(count, checks int) {
+	if err := h.RunSome(count, checks); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// named checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's followers name the author.
-func (h *flips) named() {
+// checkNames checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's followers name the author.
+func (h *flips) checkNames() {
 	for pair := range h.follows {
 		if reader, author := pair[0], pair[1]; !h.unsure[pair] && mode(h.World, author) == services.AuthorHuge && !names(h.World, reader, author) {
 			h.t.Fatalf("author %d is huge, and the document of their follower %d does not name them", author, reader)
@@ -126,8 +126,8 @@ func (h *flips) named() {
 	}
 }
 
-// whole compares the feed merged from inbox and pulled posts with that of SQL.
-func (h *flips) whole(user services.UserID) {
+// checkFeed compares the feed merged from inbox and pulled posts with that of SQL.
+func (h *flips) checkFeed(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)
 	document := h.Document(user)

@@ -15,16 +15,16 @@ import (
 	"tidings/tests/eventually"
 )
 
-// two is a world on PostgreSQL, and the store of another node on the same database.
-func two(t *testing.T) (w *fanouttest.World, other *sql.DB) {
+// withOtherNode is a world on PostgreSQL, and the store of another node on the same database.
+func withOtherNode(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	w = fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here", Redis: "embedded"})
 	return w, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
 }
 
-// takes lets the other node claim everything that is due. The heartbeat before that is its last.
-func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
+// claimOnOther lets the other node claim everything that is due. The heartbeat before that is its last.
+func claimOnOther(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	w.TB.Helper()
 	_, err := jobs.Beat(w.TB.Context(), other, false)
 	w.Must(err)
@@ -36,13 +36,13 @@ func takes(w *fanouttest.World, other *sql.DB) []jobs.Job {
 // While a node that holds jobs is silent, the counts that these jobs change are behind, and no others. Then the jobs are freed, and the
 // counts are behind until the jobs are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
-	w, other := two(t)
+	w, other := withOtherNode(t)
 	users := w.Strangers(4)
 	heart := w.Fanout.Heartbeat()
 	w.Must(heart.Begin(t.Context()))
 	enqueue(w, fanout.MuteEndJob(users[0], users[3], time.Time{}), fanout.SeenJob(users[1]), fanout.FollowJob(users[1], users[2]))
 	made := w.Clock.Now()
-	held := takes(w, other)
+	held := claimOnOther(w, other)
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
@@ -91,12 +91,12 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 
 // A job that reaches an unknown number of users makes its counts behind for everybody.
 func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
-	w, other := two(t)
+	w, other := withOtherNode(t)
 	users := w.Strangers(2)
 	heart := w.Fanout.Heartbeat()
 	w.Must(heart.Begin(t.Context()))
 	w.Post(users[0])
-	takes(w, other)
+	claimOnOther(w, other)
 	eventually.Holds(t, "the node is silent", func() bool {
 		w.Must(heart.RunOnce(t.Context()))
 		return w.Fanout.SomeBehind()

@@ -54,7 +54,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	if err := f.chunk(ctx, jobPush, chunk); err != nil {
+	if err := f.serveChunk(ctx, jobPush, chunk); err != nil {
 		// An engine that does not answer would not answer the other chunks either. On its last try the job ends as if
 		// it had served.
 		if services.IsUnavailable(err) || job.Tries+1 < jobs.MaxTries {

@@ -114,7 +114,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		if claimed := turn(w, bulk); claimed != 0 {
 			t.Fatalf("%d chunks of others are there before the online followers have the post", claimed)
 		}
-		if bySQL, byLog := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+		if bySQL, byLog := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
 			t.Errorf("%v and %v are on their way", bySQL, byLog)
 		}
 		turn(w, online)
@@ -123,7 +123,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		}
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
-		if bySQL, byLog := onTheWay(w); len(bySQL)+len(byLog) != 0 {
+		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
 	})
@@ -180,8 +180,8 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.Agree(users...)
 }
 
-// onTheWay are the posts that all nodes consider in flight, according to SQL and to the log.
-func onTheWay(w *fanouttest.World) (bySQL, byLog []services.PostID) {
+// inFlight are the posts that all nodes consider in flight, according to SQL and to the log.
+func inFlight(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
 	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
 	w.Must(err)
@@ -208,7 +208,7 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		w.Quiet(w.Fanout)
 		known := func(when string, want ...services.PostID) {
 			t.Helper()
-			bySQL, byLog := onTheWay(w)
+			bySQL, byLog := inFlight(w)
 			if !slices.Equal(bySQL, want) || !slices.Equal(byLog, want) {
 				t.Errorf("%s: on their way are %v by SQL and %v by the log, want %v", when, bySQL, byLog, want)
 			}
@@ -266,7 +266,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 			}
 			die()
 		}
-		if bySQL, byLog := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+		if bySQL, byLog := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
 			t.Errorf("after the crash %v and %v are on their way", bySQL, byLog)
 		}
 		w.Clock.Advance(31 * time.Second)
@@ -279,14 +279,14 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
 			if waiting, _ := w.Jobs(); waiting > 0 {
-				if bySQL, _ := onTheWay(w); !slices.Equal(bySQL, []services.PostID{post}) {
+				if bySQL, _ := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) {
 					t.Errorf("%d chunks wait, and %v are on their way", waiting, bySQL)
 				}
 			}
 		}
 		w.Quiet(w.Fanout)
 		w.Agree(users...)
-		if bySQL, byLog := onTheWay(w); len(bySQL)+len(byLog) != 0 {
+		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
 		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {

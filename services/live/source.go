@@ -36,7 +36,7 @@ func (l Source) Follow(user services.UserID, document *rdb.Document) {
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. The
-// count is made here too: Remember, which otherwise makes it, runs only for documents from Redis.
+// count is made here too: AddCached, which otherwise makes it, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
 	hosts, err := hostsByEach(ctx, l.s.store, users)
 	if err != nil || len(hosts) == 0 {
@@ -61,7 +61,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
 	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises it without
 	// a write anywhere.
-	v.Learned(live.Sequence)
+	v.AddSequence(live.Sequence)
 	badges.LiveSequence = live.Sequence
 	v.Expires(services.SourceLiveBoard, live.New)
 	badges.LiveBoard = source.Exact(live.New)
@@ -119,12 +119,12 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 			}
 		}
 	}
-	source.Brings(digest, services.SourceLiveBoard, "", len(came), services.Retention)
+	source.AddDigestPart(digest, services.SourceLiveBoard, "", len(came), services.Retention)
 	return nil
 }
 
-// Remember adds the node cache's state of the shows of the documents' hosts.
-func (l Source) Remember(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
+// AddCached adds the node cache's state of the shows of the documents' hosts.
+func (l Source) AddCached(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
 	after := l.s.ages.Mark(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {

@@ -139,7 +139,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		if older < 0 {
 			older = len(messages)
 		}
-		source.Brings(digest, services.SourceSiteMessages, kind, older, source.MostExplained)
+		source.AddDigestPart(digest, services.SourceSiteMessages, kind, older, source.MostExplained)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
-		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.Holds,
+		Learned: s.Memory.Log.Learned, Raise: s.Badge.Raise, Held: s.Badge.NoteClientVersion,
 		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
 	})
 	s.Memory.Log.OnShared(s.Hub.HintShared)

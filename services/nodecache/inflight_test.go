@@ -26,7 +26,7 @@ func (m *Caches) inFlightAre(t *testing.T, what string, want ...services.PostID)
 func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 	e := newEngines()
 	e.unfinished = []posts.InFlightFanout{{Post: 3, Author: 7}}
-	m := newMirror(e)
+	m := newCaches(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
 		if _, err := m.Log.RunOnce(t.Context()); err != nil {
@@ -95,7 +95,7 @@ func TestManyPostsThatWait(t *testing.T) {
 		e.posts[i+1] = services.Post{ID: i + 1, Author: 7}
 		e.waiting = append(e.waiting, (i + 1).String())
 	}
-	m := newMirror(e)
+	m := newCaches(e)
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,10 @@ import (
 
 // Each cache of shared data contributes to the learned sums of the watched users that it concerns. Without a contribution, a
 // change whose hint was lost would never be pushed.
-func TestTheSequenceRisesWithEachMemory(t *testing.T) {
+func TestTheSequenceRisesWithEachCache(t *testing.T) {
 	s := newEngines()
 	s.pulled = map[services.UserID]posts.PulledPosts{huge: {Posts: []services.PostID{5}, Version: 1}}
-	m := newMirror(s)
+	m := newCaches(s)
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

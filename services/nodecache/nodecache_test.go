@@ -142,7 +142,7 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 	return found
 }
 
-func newMirror(e *engines) *Caches {
+func newCaches(e *engines) *Caches {
 	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
 }
 
@@ -163,7 +163,7 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 	e := newEngines()
 	e.posts[1], e.posts[2], e.copied[2] = post(1, 1), post(2, 1), post(2, 1)
 	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: at(1)}
-	m := newMirror(e)
+	m := newCaches(e)
 	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserID{7})
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
 		t.Fatalf("got %v, %v, %v", posts, users, err)
@@ -183,7 +183,7 @@ func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
 func TestReadsWithoutRedis(t *testing.T) {
 	e := newEngines()
 	e.posts[1], e.redis = post(1, 1), errors.New("no Redis")
-	if posts := read(t, newMirror(e), 1); posts[1].Body != "body" {
+	if posts := read(t, newCaches(e), 1); posts[1].Body != "body" {
 		t.Errorf("got %v", posts)
 	}
 }
@@ -191,7 +191,7 @@ func TestReadsWithoutRedis(t *testing.T) {
 func TestReadReportsThatSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.sqlDown = services.Errorf(services.Unavailable, "no SQL")
-	if _, _, err := newMirror(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
+	if _, _, err := newCaches(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 	e := newEngines()
 	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
 	e.log = []changelog.Entry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
-	m := newMirror(e)
+	m := newCaches(e)
 	if changes, err := m.Log.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
 	}
@@ -224,7 +224,7 @@ func TestTheLogInvalidatesChangedCopies(t *testing.T) {
 func TestProfilesFollowTheLog(t *testing.T) {
 	e := newEngines()
 	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: at(1)}
-	m := newMirror(e)
+	m := newCaches(e)
 	name := func() string {
 		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserID{7})
 		if err != nil {
@@ -249,7 +249,7 @@ func TestProfilesFollowTheLog(t *testing.T) {
 func TestANodesOwnDeletionIsVisibleAtOnce(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
-	m := newMirror(e)
+	m := newCaches(e)
 	m.Posts.Keep(1, post(1, 1))
 	if m.Posts.Changed(1, at(2)); e.sqlPosts != 0 {
 		t.Fatal("SQL was asked too early")
@@ -266,7 +266,7 @@ func TestANodesOwnDeletionIsVisibleAtOnce(t *testing.T) {
 func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
-	m := newMirror(e)
+	m := newCaches(e)
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestAGapInTheLogEmptiesMemory(t *testing.T) {
 func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
-	m := newMirror(e)
+	m := newCaches(e)
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -298,10 +298,10 @@ func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
 	}
 }
 
-func TestNumbers(t *testing.T) {
+func TestUserIDsAreCached(t *testing.T) {
 	e := newEngines()
 	e.users[7] = services.User{Number: 7, Key: "g"}
-	m := newMirror(e)
+	m := newCaches(e)
 	for range 3 {
 		if number, ok, err := m.People.Number(t.Context(), "g"); number != 7 || !ok || err != nil {
 			t.Fatalf("got %d, %t, %v", number, ok, err)

@@ -21,7 +21,7 @@ func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newEngines()
 	e.posts[1] = post(1, 1)
-	m := newMirror(e)
+	m := newCaches(e)
 	m.Log.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
 	reports := 0
 	m.Log.OnShared(func() { reports++ })

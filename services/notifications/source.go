@@ -51,8 +51,8 @@ func (s Source) Empty(document *rdb.Document) {
 // Sum is the count of all categories, which the total takes.
 func (Source) Sum(badges *services.Badges) *services.Count { return &badges.Notifications.Total }
 
-// Carry keeps the position of the newest notification. The version of the list is not known: a watcher of the list then reads it again.
-func (Source) Carry(_ *source.View, badges *services.Badges, earlier source.Shown) {
+// CopyNonCounts keeps the position of the newest notification. The version of the list is not known: a watcher of the list then reads it again.
+func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier source.Shown) {
 	badges.Notifications.Newest, badges.Notifications.Version = earlier.Badges.Notifications.Newest, 0
 }
 
@@ -89,9 +89,9 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 // change at the next midnight.
 func (s Source) Render(v *source.View, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
-	v.Passed(today)
+	v.AddBoundaries(today)
 	// The version of the definitions is a part of the badges' version.
-	v.Learned(hosts.At())
+	v.AddSequence(hosts.At())
 	shown := &badges.Notifications
 	shown.Version, shown.Defined = 1, hosts // a version is known even for a user without notifications
 	// A category without a field has never had a notification: it is 0, and known.
@@ -185,7 +185,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		}
 	}
 	for _, category := range all {
-		source.Brings(digest, services.SourceNotifications, string(category), counts[category], source.MostExplained)
+		source.AddDigestPart(digest, services.SourceNotifications, string(category), counts[category], source.MostExplained)
 	}
 	return nil
 }

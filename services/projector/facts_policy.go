@@ -10,9 +10,9 @@ import (
 // The column out_of_total is older than its meaning: it has the sources that are turned, see services.DisplayPolicy.
 const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {user user_number}`
 
-// A user without a row has the default policy. bearPolicy makes the row that a change locks.
+// A user without a row has the default policy. insertPolicy makes the row that a change locks.
 var (
-	bearPolicy = sql.NewStatement("make a display policy", `INSERT INTO display_policies
+	insertPolicy = sql.NewStatement("make a display policy", `INSERT INTO display_policies
 		(user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east) VALUES ($1, 0, 0, 0, 0, 0, 0)
 		ON CONFLICT (user_number) DO NOTHING`)
 
@@ -27,7 +27,7 @@ var (
 // ChangePolicy changes a user's display policy of badges and returns the new one. Changes of one user run one after the other,
 // and each raises the version by one. An error of change leaves everything as it was.
 func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change func(*services.DisplayPolicy) error) (services.DisplayPolicy, error) {
-	if _, err := tx.Run(ctx, bearPolicy, user); err != nil {
+	if _, err := tx.Run(ctx, insertPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
 	policies, err := policiesBy(ctx, tx.Runner, lockPolicies, []services.UserID{user})

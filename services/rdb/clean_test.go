@@ -70,14 +70,14 @@ func TestTrimInboxes(t *testing.T) {
 	})
 }
 
-// standing is a feed's content by the facts. Nothing runs concurrently in its history.
-type standing struct {
+// feedModel is a feed's content by the facts. Nothing runs concurrently in its history.
+type feedModel struct {
 	entries map[services.PostID]services.FeedEntry
 	seen    services.PostID
 }
 
 // check compares a snapshot with the facts, as the audit does.
-func (s standing) check(shown Snapshot) error {
+func (s feedModel) check(shown Snapshot) error {
 	if shown.Wholeness != Whole {
 		return fmt.Errorf("it is %d", shown.Wholeness)
 	}
@@ -121,7 +121,7 @@ func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 	v := view{t, connect(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
 		v.lose(DocumentKey(reader), inboxKey(reader))
-		facts := standing{entries: map[services.PostID]services.FeedEntry{}}
+		facts := feedModel{entries: map[services.PostID]services.FeedEntry{}}
 		v.build(FeedFacts{})
 		next := services.PostID(1)
 		for range rapid.IntRange(3, 12).Draw(r, "steps") {

@@ -78,7 +78,7 @@ func (t *talk) move(row *services.Membership, base int64) {
 	row.Version++
 }
 
-func (w *talks) carry(id services.ConversationID, users ...services.UserID) {
+func (w *talks) queueStates(id services.ConversationID, users ...services.UserID) {
 	for _, user := range users {
 		state := w.facts[id].snapshot(user)
 		w.waits = append(w.waits, func() error {
@@ -152,15 +152,15 @@ func (w *talks) step() error {
 			}
 		}
 		t.move(row, head+1)
-		w.carry(id, w.people...)
+		w.queueStates(id, w.people...)
 	case action < 8 && !row.Left && head > 0:
 		if to := 1 + w.random.Int64N(head); to > row.Base {
 			t.move(row, to)
-			w.carry(id, user)
+			w.queueStates(id, user)
 		}
 	case action == 8 && !row.Left:
 		t.move(row, w.random.Int64N(head+1))
-		w.carry(id, user)
+		w.queueStates(id, user)
 	case action == 9 && head > 0:
 		w.recall(id, w.random.Int64N(head))
 	case action == 10:
@@ -169,18 +169,18 @@ func (w *talks) step() error {
 			t.move(row, head)
 		}
 		row.Version++
-		w.carry(id, user)
+		w.queueStates(id, user)
 	case action == 11:
 		row.Muted = !row.Muted
 		row.Version++
-		w.carry(id, user)
+		w.queueStates(id, user)
 	case action == 12 && !row.Left:
 		row.Inside = !row.Inside
 		t.move(row, head)
-		w.carry(id, user)
+		w.queueStates(id, user)
 	case action == 13:
 		t.readSide, t.way = !t.readSide, t.way+1
-		w.carry(id, w.people...)
+		w.queueStates(id, w.people...)
 	case action == 14:
 		return w.lose(user)
 	case action < 17:
@@ -207,7 +207,7 @@ func (w *talks) recall(id services.ConversationID, at int64) {
 			row.Version++
 		}
 	}
-	w.carry(id, w.people...)
+	w.queueStates(id, w.people...)
 }
 
 // lose deletes a user's document, all their states, or one state.

@@ -93,10 +93,10 @@ func (c *Projections) ForgetDocuments() {
 // ForgetDocument drops a user's document, if this node keeps it.
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
-// DocumentsOfReaders is Documents for users who may have been read before on this node: of a kept document Redis is asked
+// DocumentsCached is Documents for users who may have been read before on this node: of a kept document Redis is asked
 // only for the fields that show whether it has changed. A document that has changed costs a second round trip, and is not
 // ready if that fails.
-func (c *Projections) DocumentsOfReaders(ctx context.Context, users []services.UserID) ([]Document, error) {
+func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.Trusted(); err != nil {
 		return nil, err
 	}
@@ -170,15 +170,15 @@ func (l *layout) current(kept *keptDocument, texts []string) Document {
 	p := &parser{texts: texts[3:]}
 	document := kept.document
 	document.Day = int64(p.number())
-	l.expiring(p, &document)
+	l.readExpiryFields(p, &document)
 	if p.failed {
 		return Document{}
 	}
 	return document
 }
 
-// expiring reads the plain fields that a document has where items leave the counts by age.
-func (l *layout) expiring(p *parser, d *Document) {
+// readExpiryFields reads the plain fields that a document has where items leave the counts by age.
+func (l *layout) readExpiryFields(p *parser, d *Document) {
 	if l.expiry.Expires(services.SourceHomeFeed) {
 		d.FeedAged = p.place(p.next())
 	}

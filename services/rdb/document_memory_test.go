@@ -16,7 +16,7 @@ import (
 func (v view) kept(what string, trips int) Document {
 	v.Helper()
 	ctx, counted := redis.WithRoundTrips(v.Context())
-	documents, err := v.c.DocumentsOfReaders(ctx, []services.UserID{reader})
+	documents, err := v.c.DocumentsCached(ctx, []services.UserID{reader})
 	v.must(err)
 	if counted.Count() != trips {
 		v.Errorf("%s: %d round trips, want %d", what, counted.Count(), trips)
@@ -92,7 +92,7 @@ func TestKeptDocumentsEndWithWhatTheyWereReadBy(t *testing.T) {
 			v.build(FeedFacts{Entries: posts(1, 3, counted)})
 			v.kept("built", 1+v.outdated())
 			lost()
-			documents, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader})
+			documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 			v.must(err)
 			if documents[0].Ready {
 				v.Errorf("a document %s is ready", what)
@@ -171,11 +171,11 @@ func TestKeptDocumentsAreNotReadWhole(t *testing.T) {
 	v.build(FeedFacts{Entries: posts(1, 3, counted)})
 	v.kept("the first read", 1)
 	v.must(v.c.Commands().Do(v.Context(), "ACL", "SETUSER", "default", "-hgetall").Err())
-	documents, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader})
+	documents, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 	if err != nil || !documents[0].Ready || documents[0].FeedCount != 3 {
 		t.Errorf("%+v, %v", documents, err)
 	}
-	if _, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader, reader + 1}); err == nil {
+	if _, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader, reader + 1}); err == nil {
 		t.Error("a document that is not kept was read without HGETALL")
 	}
 }

@@ -133,7 +133,7 @@ func (v view) document() Document {
 		if !documents[0].Ready {
 			break
 		}
-		kept, err := v.c.DocumentsOfReaders(v.Context(), []services.UserID{reader})
+		kept, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
 		v.must(err)
 		if diff := cmp.Diff(documents[0], kept[0]); diff != "" {
 			v.Errorf("from memory (-whole +kept):\n%s", diff)

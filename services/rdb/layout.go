@@ -15,27 +15,27 @@ import (
 // the existing dots and on the categories of the host application. It never changes after newLayout: a change makes a
 // new one.
 type layout struct {
-	// late and mayLack have one value for each field except the dots, which come last. births has three values for each field
-	// except plainFields and the dots.
-	types, dots []string
-	hosts       *services.HostCategories
-	expiry      services.SourceExpiry
-	plain       int // the number of fields before the versioned ones
-	fields      []string
-	read        *redis.Fields // the read of fields
-	readBorn    *redis.Fields // the read of fields and bornField, see documentMemory
-	check       *redis.Fields // the read of checkedFields and those that follow them
-	births      []any         // triples for rebuild_begin: field, value at birth ("": none; mayLack), pattern of a valid value
-	late        []bool        // of fields: whether it exists exactly if the field before it does
-	mayLack     []bool        // of fields: whether it may be absent
+	// paired and optional have one value for each field except the dots, which come last. initialFields has three values for
+	// each field except plainFields and the dots.
+	types, dots   []string
+	hosts         *services.HostCategories
+	expiry        services.SourceExpiry
+	plain         int // the number of fields before the versioned ones
+	fields        []string
+	read          *redis.Fields // the read of fields
+	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
+	check         *redis.Fields // the read of checkedFields and those that follow them
+	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; optional), pattern of a valid value
+	paired        []bool        // of fields: whether it exists exactly if the field before it does
+	optional      []bool        // of fields: whether it may be absent
 }
 
-// unborn is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is short, so
-// that the document of a user without any items stays small.
-const unborn = "0"
+// initialValue is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is
+// short, so that the document of a user without any items stays small.
+const initialValue = "0"
 
-// mayLack is the value at birth of a field that may be absent.
-const mayLack = "?"
+// optional is the value at birth of a field that may be absent.
+const optional = "?"
 
 // The fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st and e
 // come first, because it looks at them before all others.
@@ -51,46 +51,46 @@ const (
 
 // newLayout lists the fields, and for each how it is born. registers and parseTexts read them in the same order.
 func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
-	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), late: make([]bool, len(plainFields)), mayLack: make([]bool, len(plainFields))}
-	// value "" makes a field late: it is born with the first version of the field before it.
+	l := &layout{types: types, dots: dots, hosts: hosts, expiry: expiry, fields: slices.Clone(plainFields), paired: make([]bool, len(plainFields)), optional: make([]bool, len(plainFields))}
+	// value "" makes a field paired: it is born with the first version of the field before it.
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
-		l.births = append(l.births, field, value, pattern)
-		l.late, l.mayLack = append(l.late, value == ""), append(l.mayLack, value == mayLack)
+		l.initialFields = append(l.initialFields, field, value, pattern)
+		l.paired, l.optional = append(l.paired, value == ""), append(l.optional, value == optional)
 	}
 	// A document keeps these fields only where items leave the counts by age: each byte counts in millions of
 	// documents.
 	if expiry.Expires(services.SourceHomeFeed) {
-		register(feedAgedField, unborn, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
+		register(feedAgedField, initialValue, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
 	}
 	if expiry.Expires(services.SourceConversations) {
-		register(leavesOnField, unborn, `^%d+$`)
+		register(leavesOnField, initialValue, `^%d+$`)
 	}
 	// From here on the fields have versions. Their order is that of parser.registers.
 	l.plain = len(l.fields)
 	for _, fixed := range fixedRegisters {
-		birth := unborn
-		if fixed.mayLack {
-			birth = mayLack
+		birth := initialValue
+		if fixed.optional {
+			birth = optional
 		}
 		register(fixed.field, birth, fixed.pattern)
 	}
 	for _, category := range services.Categories {
-		register(countsField(category), unborn, countsPattern)
+		register(countsField(category), initialValue, countsPattern)
 		register(newestField(category), "", placePattern) // both are written together
 	}
 	// A category of the host application may be new: documents from before lack its fields, which means that they have no
 	// notification of it.
 	for _, host := range hosts.All() {
 		counts, newest := hostFields(host.ID)
-		register(counts, mayLack, countsPattern)
-		register(newest, mayLack, placePattern)
+		register(counts, optional, countsPattern)
+		register(newest, optional, placePattern)
 	}
 	for _, kind := range types {
 		if expiry.Expires(services.SourceSiteMessages) {
-			register(messagesField(kind), unborn, countsPattern)
+			register(messagesField(kind), initialValue, countsPattern)
 		} else {
-			register(messagesField(kind), unborn, `^%d+;%d+$`)
+			register(messagesField(kind), initialValue, `^%d+;%d+$`)
 		}
 	}
 	// A dot is absent until the user dismisses it, and has no pattern: rebuild_begin leaves it alone.
@@ -171,18 +171,18 @@ func (p *parser) place(text string) services.PostID {
 
 // parsePlace reads a position, or the "0" that stands for the position before all others.
 func parsePlace(text string) (services.PostID, error) {
-	if text == unborn {
+	if text == initialValue {
 		return 0, nil
 	}
 	return services.ParsePostID(text)
 }
 
-// parts splits a versioned field into exactly as many parts as into has; an unborn field has "0" in each.
+// parts splits a versioned field into exactly as many parts as into has; a field with the initial value has "0" in each.
 func (p *parser) parts(into ...*string) {
 	text := p.next()
-	if text == unborn {
+	if text == initialValue {
 		for _, part := range into {
-			*part = unborn
+			*part = initialValue
 		}
 		return
 	}
@@ -215,18 +215,18 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
 		return Document{}
 	}
-	// A missing field that may be absent reads as unborn; any other missing field was lost. Dots come last and may all be
+	// A missing field that may be absent reads as initialValue; any other missing field was lost. Dots come last and may all be
 	// absent: they are read at the end.
 	fixed := len(texts) - len(l.dots)
 	for i, text := range texts[:fixed] {
 		if text != redis.Absent {
 			continue
 		}
-		// late needs no check of i: the first fields are plain, and never late.
-		if lacks := l.late[i] && texts[i-1] == unborn || l.mayLack[i]; !lacks {
+		// paired needs no check of i: the first fields are plain, and never paired.
+		if lacks := l.paired[i] && texts[i-1] == initialValue || l.optional[i]; !lacks {
 			return Document{}
 		}
-		texts[i] = unborn
+		texts[i] = initialValue
 	}
 	p := &parser{texts: texts[2:fixed]}
 	d := Document{Ready: true, Categories: l.hosts}
@@ -239,7 +239,7 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
 	d.Conversations.ReadSide = p.unpack(p.next())
 	d.Conversations.Version = p.number()
-	l.expiring(p, &d)
+	l.readExpiryFields(p, &d)
 	p.registers(l, &d)
 	for i, dot := range l.dots {
 		if text := texts[fixed+i]; text != redis.Absent {
@@ -268,7 +268,7 @@ func (p *parser) registers(l *layout, d *Document) {
 		d.Notifications = append(d.Notifications, p.category(category))
 	}
 	for _, host := range hosts {
-		p.failed = p.failed || (p.texts[0] == unborn) != (p.texts[1] == unborn) // one without the other: the other was lost
+		p.failed = p.failed || (p.texts[0] == initialValue) != (p.texts[1] == initialValue) // one without the other: the other was lost
 		counts := p.category(host.Name)
 		counts.Host = host.ID
 		d.Notifications = append(d.Notifications, counts)
@@ -287,7 +287,7 @@ func (p *parser) registers(l *layout, d *Document) {
 // category reads the two fields of a category of notifications: its counts, and its newest notification. The second field's
 // own version is only for the script.
 func (p *parser) category(name services.Category) (counts services.CategoryCounts) {
-	if text := p.next(); text != unborn {
+	if text := p.next(); text != initialValue {
 		var err error
 		counts, err = parseCounts(text)
 		p.failed = p.failed || err != nil
@@ -296,7 +296,7 @@ func (p *parser) category(name services.Category) (counts services.CategoryCount
 	p.parts(&version, &newest)
 	p.numberOf(version)
 	counts.Category = name
-	if newest != unborn {
+	if newest != initialValue {
 		counts.Newest = p.place(newest)
 	}
 	return counts
@@ -306,7 +306,7 @@ func (p *parser) category(name services.Category) (counts services.CategoryCount
 func (p *parser) messageDays(kind string) services.MessageTypeState {
 	state := services.MessageTypeState{Type: kind}
 	text := p.next()
-	if text == unborn {
+	if text == initialValue {
 		return state
 	}
 	counts, err := parseCounts(text)

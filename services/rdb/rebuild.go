@@ -26,7 +26,7 @@ var (
 // ends.
 func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID, refill bool) ([]redis.Stamp, error) {
 	// All users share the arguments: how a field is born does not depend on the user.
-	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().births...)
+	args := append([]any{"0", c.EpochToBuild(ctx)}, c.layout.Load().initialFields...)
 	if refill {
 		args[0] = "1"
 	}

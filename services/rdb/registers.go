@@ -53,10 +53,10 @@ const (
 // that few users have may be absent until its first version, like a dot: each byte counts in the document of an idle user.
 type fixedRegister struct {
 	field, pattern string
-	mayLack        bool
+	optional       bool
 }
 
-// fixedRegisters are the versioned fields of every document. Add a new one at the end, with mayLack: documents of the release
+// fixedRegisters are the versioned fields of every document. Add a new one at the end, with optional: documents of the release
 // before do not have it.
 var fixedRegisters = []fixedRegister{
 	{announcementField, `^%d+;%d+;%d+$`, false},
@@ -253,11 +253,11 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 	return mode, false
 }
 
-// modes and the parsers below read one fixed versioned field each. An unborn field reads as the zero value. If its version or
+// modes and the parsers below read one fixed versioned field each. The initial value reads as the zero value. If its version or
 // a part is broken, p remembers that.
 func (p *parser) modes() (modes services.CategoryModes) {
 	text := p.next()
-	if text == unborn {
+	if text == initialValue {
 		return modes
 	}
 	version, list, whole := strings.Cut(text, ";")
@@ -297,7 +297,7 @@ func (p *parser) segments() services.SegmentState {
 // liveSeen reads a field that has a version and nothing else.
 func (p *parser) liveSeen() (version uint64) {
 	text := p.next()
-	if text == unborn {
+	if text == initialValue {
 		return 0
 	}
 	text, whole := strings.CutSuffix(text, ";")

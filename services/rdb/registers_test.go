@@ -141,7 +141,7 @@ func FuzzRegisterParts(f *testing.F) {
 		p := &parser{texts: []string{text}}
 		var a, b, c string
 		p.parts(&a, &b, &c)
-		if !p.failed && text != unborn && text != fmt.Sprintf("%s;%s;%s", a, b, c) {
+		if !p.failed && text != initialValue && text != fmt.Sprintf("%s;%s;%s", a, b, c) {
 			t.Errorf("%q was split into %q, %q and %q", text, a, b, c)
 		}
 	})

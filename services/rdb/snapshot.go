@@ -221,7 +221,7 @@ func (c *Projections) RegisterFields() (fields []string) {
 
 // The names and values of versioned fields.
 const (
-	Unborn            = unborn            // before the first version
+	InitialValue      = initialValue      // before the first version
 	AnnouncementField = announcementField // announcements and dots
 	DotPrefix         = "D"               // before the name of a dot
 	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts
@@ -229,7 +229,7 @@ const (
 
 // ParseCounts reads the versioned field of a category's counts; the category and its newest notification are stored elsewhere.
 func ParseCounts(value string) (services.CategoryCounts, error) {
-	if value == unborn {
+	if value == initialValue {
 		return services.CategoryCounts{}, nil
 	}
 	return parseCounts(value)

@@ -86,10 +86,10 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	for _, view := range views {
 		items += view.items
 		if view.more {
-			// Above a bound of 0 every number is AT_LEAST: see source.Brings.
+			// Above a bound of 0 every number is AT_LEAST: see source.AddDigestPart.
 			bound = 0
 		}
 	}
-	source.Brings(digest, services.SourceViews, "", items, bound)
+	source.AddDigestPart(digest, services.SourceViews, "", items, bound)
 	return nil
 }

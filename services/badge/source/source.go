@@ -66,10 +66,10 @@ type Ager interface {
 	Age(ctx context.Context, users []services.UserID, today int64) error
 }
 
-// Waiter is a source whose Remember may ask SQL, for what the node cache does not hold.
-type Waiter interface {
-	// Waits reports whether Remember would ask SQL for a user's document that is ready.
-	Waits(user services.UserID, document *rdb.Document, today int64) bool
+// SQLReader is a source whose AddCached may ask SQL, for what the node cache does not hold.
+type SQLReader interface {
+	// NeedsSQL reports whether AddCached would ask SQL for a user's document that is ready.
+	NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool
 }
 
 // Alerter is a source some of whose items do not alert the user, such as notifications of categories for which the user
@@ -110,15 +110,15 @@ func (v *View) ChangesAt(at time.Time) {
 	}
 }
 
-// Learned adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
+// AddSequence adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
 // answers or restarts.
-func (v *View) Learned(sequence uint64) {
+func (v *View) AddSequence(sequence uint64) {
 	v.Sequences += sequence
 	v.Streams += sequence
 }
 
-// Passed adds the number of boundaries since 1970 at which time changes these badges.
-func (v *View) Passed(boundaries int64) { v.Sequences += uint64(max(0, boundaries)) }
+// AddBoundaries adds the number of boundaries since 1970 at which time changes these badges.
+func (v *View) AddBoundaries(boundaries int64) { v.Sequences += uint64(max(0, boundaries)) }
 
 // Expires records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
 // notifications expire by day.
@@ -168,8 +168,8 @@ func Clearing(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }
 
-// Brings adds a source's number of items to a digest; a count that reaches the bound is AT_LEAST.
-func Brings(digest *services.Digest, source services.Source, part string, count, bound int) {
+// AddDigestPart adds a source's number of items to a digest; a count that reaches the bound is AT_LEAST.
+func AddDigestPart(digest *services.Digest, source services.Source, part string, count, bound int) {
 	precision := services.Exact
 	if count >= bound {
 		precision = services.AtLeast
@@ -195,14 +195,14 @@ type Plain struct{}
 // Empty does nothing.
 func (Plain) Empty(*rdb.Document) {}
 
-// Carry copies nothing.
-func (Plain) Carry(*View, *services.Badges, Shown) {}
+// CopyNonCounts copies nothing.
+func (Plain) CopyNonCounts(*View, *services.Badges, Shown) {}
 
 // Follow follows nothing.
 func (Plain) Follow(services.UserID, *rdb.Document) {}
 
-// Remember adds nothing.
-func (Plain) Remember(context.Context, []services.UserID, []rdb.Document, int64) {}
+// AddCached adds nothing.
+func (Plain) AddCached(context.Context, []services.UserID, []rdb.Document, int64) {}
 
 // Sum is nil: the source has one part.
 func (Plain) Sum(*services.Badges) *services.Count { return nil }

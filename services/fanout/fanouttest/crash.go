@@ -22,8 +22,8 @@ type Step struct {
 // Crowd is how many users a step is given.
 const Crowd = 6
 
-// maxLooks is the most checks of its context that a step may take.
-const maxLooks = 2000
+// maxChecks is the most checks of its context that a step may take.
+const maxChecks = 2000
 
 // mortal is a context that ends after it was checked a given number of times. Every call of an engine checks its context, so
 // the work under it stops between any two steps, and at each of them for some number.
@@ -34,15 +34,15 @@ type mortal struct {
 }
 
 // newMortal makes a context that lives for the given number of checks.
-func newMortal(ctx context.Context, looks int) *mortal {
+func newMortal(ctx context.Context, checks int) *mortal {
 	m := &mortal{}
 	m.Context, m.end = context.WithCancel(ctx)
-	m.left.Store(int64(looks))
+	m.left.Store(int64(checks))
 	return m
 }
 
-// look counts one check of the context, and ends the context when none is left.
-func (m *mortal) look() {
+// countCheck counts one check of the context, and ends the context when none is left.
+func (m *mortal) countCheck() {
 	if m.left.Add(-1) < 0 {
 		m.end()
 	}
@@ -50,13 +50,13 @@ func (m *mortal) look() {
 
 // Done is the channel of the context's end.
 func (m *mortal) Done() <-chan struct{} {
-	m.look()
+	m.countCheck()
 	return m.Context.Done()
 }
 
 // Err says whether the context has ended.
 func (m *mortal) Err() error {
-	m.look()
+	m.countCheck()
 	return m.Context.Err()
 }
 
@@ -69,13 +69,13 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 	t.Helper()
 	deaths := 0
 	// The steps of one job are a few checks of the context apart: a stride covers all of the job at a fraction of the cost.
-	for looks, died := 1, true; died; looks += 1 + looks/4 {
-		if looks > maxLooks {
+	for checks, died := 1, true; died; checks += 1 + checks/4 {
+		if checks > maxChecks {
 			t.Fatal("the work has no end")
 		}
 		// Each round is on new users, so that it meets all steps and not only those that the round before has left.
 		check := happen()
-		if died = crash(t, w, looks); died {
+		if died = crash(t, w, checks); died {
 			deaths++
 		}
 		check()
@@ -83,7 +83,7 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 			t.Errorf("%d jobs are dead", dead)
 		}
 		if t.Failed() {
-			t.Fatalf("the worker died after %d looks", looks)
+			t.Fatalf("the worker died after %d checks", checks)
 		}
 	}
 	// A rebuild continues without its first caller, because others may wait for it: only the steps after it are cut.
@@ -93,9 +93,9 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 }
 
 // crash does all jobs that are due with a worker that dies after some checks of its context, and the rest with another node's.
-func crash(t *testing.T, w *World, looks int) (died bool) {
+func crash(t *testing.T, w *World, checks int) (died bool) {
 	t.Helper()
-	ctx := newMortal(t.Context(), looks)
+	ctx := newMortal(t.Context(), checks)
 	defer ctx.end()
 	for busy := true; busy && !ctx.died(); {
 		var err error
@@ -156,12 +156,12 @@ func (s Step) BringsInLine(t *testing.T, w *World) {
 }
 
 // RunSome runs at most count of the jobs that are due with a worker that dies after some checks of its context, or never if
-// looks is negative. A worker that dies is no error.
-func (w *World) RunSome(count, looks int) error {
-	if looks < 0 {
-		looks = math.MaxInt64
+// checks is negative. A worker that dies is no error.
+func (w *World) RunSome(count, checks int) error {
+	if checks < 0 {
+		checks = math.MaxInt64
 	}
-	ctx := newMortal(w.TB.Context(), looks)
+	ctx := newMortal(w.TB.Context(), checks)
 	defer ctx.end()
 	_, err := w.runSome(ctx, count)
 	return err

@@ -161,7 +161,7 @@ func (f *longFeed) deleteSome() error {
 	return nil
 }
 
-func (f *longFeed) look() error {
+func (f *longFeed) markSeen() error {
 	if id, ok := f.anyPost(); ok && id > f.seen[f.reader] {
 		f.seen[f.reader] = id
 		f.Say("seen up to %d", id)
@@ -180,7 +180,7 @@ func (f *longFeed) event() error {
 	case dice < 16:
 		return f.deleteSome()
 	case dice < 17:
-		return f.look()
+		return f.markSeen()
 	case dice < 18:
 		if err := f.lose(f.reader); err != nil {
 			return err
@@ -191,9 +191,9 @@ func (f *longFeed) event() error {
 	}
 }
 
-// hold compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact
+// check compares the view with the facts: exactly the newest 300 are listed, in pages of any length, and the count is exact
 // or marked as a lower bound.
-func (f *longFeed) hold() error {
+func (f *longFeed) check() error {
 	facts, true_ := f.homeFeed(f.reader), 0
 	for _, entry := range facts {
 		if entry.Counts && entry.Post > f.seen[f.reader] {
@@ -253,7 +253,7 @@ func (f *longFeed) run(events int) (err error) {
 		return err
 	}
 	for range events {
-		for _, step := range []func() error{f.event, f.hold, f.Check} {
+		for _, step := range []func() error{f.event, f.check, f.Check} {
 			if err := step(); err != nil {
 				return err
 			}

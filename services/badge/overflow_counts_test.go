@@ -36,7 +36,7 @@ func (n node) agrees(user services.UserID, want int, precision services.Precisio
 func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.fan(0)
+		author, reader := n.likedAuthor(0)
 		other := n.Strangers(1)[0]
 		n.Follow(other, reader)
 		n.Quiet(n.World.Fanout)
@@ -74,7 +74,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 // the user's own posts are among the newest 300.
 func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	n.Posts(author, 150)
 	n.Posts(reader, 18)
 	n.Posts(author, 250)
@@ -86,7 +86,7 @@ func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
 // If the cap is above 300, counting goes on beyond 300.
 func TestCountingGoesOnToTheCap(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	n.Posts(author, 500)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
 	for limit, want := range map[int]struct {
@@ -112,7 +112,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)
 	n.Must(n.World.Projector.Refill(t.Context(), reader))
@@ -134,7 +134,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 // The user's own posts do not displace others' posts from the digest either.
 func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	n := served(t)
-	author, reader := n.fan(0)
+	author, reader := n.likedAuthor(0)
 	since := n.Clock.Now().Add(-time.Second)
 	n.Posts(author, 43)
 	n.Posts(reader, services.Retention+40)

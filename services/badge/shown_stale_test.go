@@ -19,7 +19,7 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 	url := sqltest.Postgres(t)
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Node: "here"}))
 	gone := sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: n.Clock, Log: n.Log})
-	_, reader := n.fan(2)
+	_, reader := n.likedAuthor(2)
 	heart := n.World.Fanout.Heartbeat()
 	n.Must(heart.Begin(t.Context()))
 	_, err := jobs.Beat(t.Context(), gone, false)
@@ -54,15 +54,15 @@ func TestCountsThatADeadNodeHadNotProjectedAreStale(t *testing.T) {
 			t.Errorf("while a node is silent: %s %+v, want it to be exact", name, count)
 		}
 	}
-	n.passBehind()
-	if _, err := n.passFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
+	n.queueShownStale()
+	if _, err := n.raiseFallbacks(t.Context()); err != nil || n.read(reader).Total.Precision != services.Stale {
 		t.Errorf("before the job is done: %+v, %v", n.read(reader).Total, err)
 	}
 	_, err = jobs.FinishHeld(t.Context(), gone, queued)
 	n.Must(err)
 	n.Must(heart.RunOnce(t.Context()))
-	n.passBehind()
-	if done, err := n.passFallbacks(t.Context()); done != 1 || err != nil {
+	n.queueShownStale()
+	if done, err := n.raiseFallbacks(t.Context()); done != 1 || err != nil {
 		t.Errorf("%d documents were made news again, %v", done, err)
 	}
 	again := n.read(reader)
