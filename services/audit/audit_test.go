@@ -121,7 +121,7 @@ func corruptions(fields map[string]string) map[string][]string {
 	}
 	for _, category := range services.Categories {
 		counts, head := "N"+string(category[:1]), "H"+string(category[:1])
-		if fields[counts] == rdb.InitialValue {
+		if fields[counts] == rdb.Unborn {
 			wrong[counts], wrong[head] = []string{"3;0;20484;1,0,0,0,0,0,0,0"}, []string{"3;0000000000009"}
 			continue
 		}

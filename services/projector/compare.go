@@ -124,7 +124,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 	}
 	var differs []string
 	for _, field := range p.redis.RegisterFields() {
-		if !sameRegister(field, cmp.Or(want[field], rdb.InitialValue), cmp.Or(shown.Fields[field], rdb.InitialValue)) {
+		if !sameRegister(field, cmp.Or(want[field], rdb.Unborn), cmp.Or(shown.Fields[field], rdb.Unborn)) {
 			differs = append(differs, "register "+field)
 		}
 	}

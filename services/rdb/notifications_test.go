@@ -166,7 +166,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 			}
 		}
 		// The format of an earlier version for a category without notifications.
-		v.set("HC", InitialValue)
+		v.set("HC", Unborn)
 		if d := v.document(); !d.Ready || d.Notifications[1].Newest != 0 {
 			v.Errorf("with a place before all others: %+v", d)
 		}
@@ -187,13 +187,13 @@ func TestACategoryWithoutItsCountsOrPositionIsRebuilt(t *testing.T) {
 			"a place with broken counts":  func() { v.put(likes(7)); v.set("NL", "7;x") },
 			"an empty place, none before": func() { v.set("HL", "") },
 			"a broken place, none before": func() { v.set("HL", "9;nowhere") },
-			"a place of a former version": func() { v.set("HL", InitialValue) },
+			"a place of a former version": func() { v.set("HL", Unborn) },
 		} {
 			v.lose(inboxKey(reader), DocumentKey(reader), conversationsKey(reader))
 			v.build(FeedFacts{})
 			spoil()
 			stamp := v.begin(false)
-			if counts, place := v.field("NL"), v.field("HL"); counts != InitialValue || place != "" {
+			if counts, place := v.field("NL"), v.field("HL"); counts != Unborn || place != "" {
 				v.Errorf("%s: the counts begin as %q, the place as %q", what, counts, place)
 			}
 			v.build(FeedFacts{Stamp: stamp})

@@ -221,7 +221,7 @@ func (c *Projections) RegisterFields() (fields []string) {
 
 // The names and values of versioned fields.
 const (
-	InitialValue      = initialValue      // before the first version
+	Unborn            = initialValue      // before the first version
 	AnnouncementField = announcementField // announcements and dots
 	DotPrefix         = "D"               // before the name of a dot
 	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts

@@ -174,7 +174,7 @@ func TestRegisterFieldsAreThoseOfEveryDocument(t *testing.T) {
 			v.Errorf("%v", fields)
 		}
 		for _, field := range fields {
-			want := InitialValue
+			want := Unborn
 			if strings.HasPrefix(field, "H") || field == viewsField || field == modesField { // its category's counts come with it; few users have views or modes
 				want = ""
 			}
