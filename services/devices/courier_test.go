@@ -24,7 +24,7 @@ func TestNumberGoesUpAndDown(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		w.like(1, users...)
 		w.register(s, users[0], "phone")
 		w.register(s, users[0], "tablet")
@@ -75,7 +75,7 @@ func TestOnlyAlerts(t *testing.T) {
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.node()
-	c := send(s)
+	c := newCourier(s)
 	w.like(1, user)
 	browser := w.push.Browser("loud")
 	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth}))(t)
@@ -96,7 +96,7 @@ func TestQuietHours(t *testing.T) {
 	w := newWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.node()
-	c := send(s)
+	c := newCourier(s)
 	w.register(s, user, "phone")
 	hours := func(quiet bool) {
 		w.mu.Lock()
@@ -129,7 +129,7 @@ func TestOpenSockets(t *testing.T) {
 	w := newWorld(b)
 	users := b.MakeUsers("ann", "bob")
 	s := w.node(func(cfg *Config) { cfg.Away = true })
-	c := send(s)
+	c := newCourier(s)
 	w.register(s, users[0], "ann's")
 	w.register(s, users[1], "bob's")
 	w.online[users[0]] = true
@@ -160,7 +160,7 @@ func TestOpenSocketsAlertAtOnceAfterTheClose(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node(func(cfg *Config) { cfg.Away = true })
-		c := send(s)
+		c := newCourier(s)
 		w.register(s, users[0], "ann's")
 		w.register(s, users[1], "bob's")
 		open := func(is bool) {
@@ -211,7 +211,7 @@ func TestBurstIsOneMessage(t *testing.T) {
 	}
 	users := b.MakeUsers(names...)
 	s := w.node()
-	c := send(s)
+	c := newCourier(s)
 	for i, user := range users {
 		w.register(s, user, names[i])
 	}
@@ -236,7 +236,7 @@ func TestAnotherKey(t *testing.T) {
 	private, _, _ := NewKeys()
 	other, _ := ParseKeys(private, keys.Subject)
 	s := w.node(func(cfg *Config) { cfg.Keys = other })
-	c := send(s)
+	c := newCourier(s)
 	w.like(1, user)
 	w.settle(c)
 	sqltest.Equal(t, w.push.Arrived(), 0)
@@ -248,7 +248,7 @@ func TestAnotherKey(t *testing.T) {
 	if w.register(again, user, "phone").Changed {
 		t.Error("it was registered for this key before")
 	}
-	w.settle(send(again))
+	w.settle(newCourier(again))
 	sqltest.Equal(t, w.lastOf("phone"), 1)
 }
 
@@ -261,7 +261,7 @@ func TestPrivateAddresses(t *testing.T) {
 	browser := devicestest.NewBrowser(strings.Replace(w.push.Browser("phone").Endpoint, "http://127.0.0.1", "https://localhost", 1))
 	sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
 	w.like(1, user)
-	w.settle(send(s))
+	w.settle(newCourier(s))
 	if list := sqltest.Must(s.Of(b.Ctx, user))(t); !strings.Contains(list[0].Error, "is not public") {
 		t.Errorf("%+v", list)
 	}
@@ -285,7 +285,7 @@ func TestFirstDeviceSwitchesTheStreamOn(t *testing.T) {
 		sqltest.Equal(t, s.look(b.Ctx), nil)
 		sqltest.Equal(t, w.stream.On(), true)
 		w.write()
-		w.settle(send(s))
+		w.settle(newCourier(s))
 		sqltest.Equal(t, w.lastOf("phone"), 3)
 		sqltest.Must(s.Unregister(b.Ctx, user, "", w.browsers["phone"].Endpoint))(t)
 		sqltest.Equal(t, s.look(b.Ctx), nil)
@@ -301,7 +301,7 @@ func TestOneNodeSends(t *testing.T) {
 		user := b.MakeUsers("ann")[0]
 		first, second := w.node(), w.node()
 		w.register(first, user, "phone")
-		here, there := send(first), send(second)
+		here, there := newCourier(first), newCourier(second)
 		w.settle(here)
 		if _, err := there.Step(b.Ctx); err != leases.ErrDeposed {
 			t.Fatalf("two nodes send: %v", err)
@@ -333,7 +333,7 @@ func TestMessagesHaveOneSize(t *testing.T) {
 		w.register(s, user, fmt.Sprint(i))
 	}
 	w.like(1, users...)
-	w.settle(send(s))
+	w.settle(newCourier(s))
 	if m, _ := w.push.Last("1"); m.Total != 1 || m.UserID != services.GlobalID(services.UserType, strings.Repeat("界", 128)) {
 		t.Errorf("%+v", m)
 	}

@@ -42,7 +42,7 @@ func (c *cluster) act() {
 		c.nodes[i].sending.Wait()
 		c.takeOver()
 		c.stopped = append(c.stopped, c.nodes[i])
-		c.nodes[i] = send(c.node())
+		c.nodes[i] = newCourier(c.node())
 	case 10: // killed while requests are in progress, which the push service never took
 		c.hangs.Store(true)
 		ctx, kill := context.WithCancel(c.Ctx)
@@ -54,7 +54,7 @@ func (c *cluster) act() {
 		eventually.HoldsWithin(c.T, 20*time.Second, "the push service sees that nobody waits", func() bool { return c.push.Under() == 0 })
 		c.hangs.Store(false)
 		c.takeOver()
-		c.nodes[i] = send(c.node())
+		c.nodes[i] = newCourier(c.node())
 	case 4:
 		c.nodes[i].sending.Wait()
 		c.takeOver()
@@ -89,7 +89,7 @@ func (c *cluster) takeOver() {
 		one.sending.Wait() // a lease outlasts the requests that began in it
 	}
 	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
-	next := send(c.node())
+	next := newCourier(c.node())
 	if err := next.held.Hold(c.Ctx); err != nil {
 		c.T.Errorf("free devices: %v", err)
 	}
@@ -129,7 +129,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 				c.names = append(c.names, fmt.Sprintf("s%d-b%d", seed, i))
 			}
 			c.users = b.MakeUsers(keys...)
-			c.nodes = []*courier{send(w.node()), send(w.node())}
+			c.nodes = []*courier{newCourier(w.node()), newCourier(w.node())}
 			for _, one := range c.nodes {
 				one.s.batch = 2
 			}

@@ -11,9 +11,9 @@ import (
 // A user who registers a device chooses the host that the server calls. Hosts that never accepted a message get a small share of
 // the requests, so that hosts that hang cannot take the place of real push services.
 const (
-	strangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	each      = 2      // of them to one push service
-	mostLanes = 10_000 // remembered
+	maxStrangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
+	each         = 2      // of them to one push service
+	mostLanes    = 10_000 // remembered
 )
 
 // lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
@@ -60,13 +60,13 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	case o.known:
 		return o.underway < l.most
 	}
-	return o.underway < min(each, l.most) && l.strangers < strangers
+	return o.underway < min(each, l.most) && l.strangers < maxStrangers
 }
 
 // open lists push services to leave out. While no stranger can take a request, among is true, and it lists the services to choose
 // from instead. A service that has no lane yet is a stranger.
 func (l *lanes) open(now time.Time) (among bool, services []string) {
-	among = l.strangers >= strangers
+	among = l.strangers >= maxStrangers
 	services = []string{}
 	for name, one := range l.of {
 		if l.takes(one, now) == among {

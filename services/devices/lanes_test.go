@@ -25,11 +25,11 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 		t.Errorf("%d requests to a stranger were begun, want %d", begun, each)
 	}
 	all := each
-	for i := range strangers {
+	for i := range maxStrangers {
 		all += begin(fmt.Sprint("other", i), most)
 	}
-	if all != strangers {
-		t.Errorf("%d requests to strangers were begun, want %d", all, strangers)
+	if all != maxStrangers {
+		t.Errorf("%d requests to strangers were begun, want %d", all, maxStrangers)
 	}
 	l.answered("one", true)
 	if begun := begin("one", 2*most); begun != most-1 { // another one is under way

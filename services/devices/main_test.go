@@ -143,8 +143,8 @@ func (w *world) register(s *Service, user services.UserID, name string) Register
 	return sqltest.Must(s.Register(w.Ctx, user, NewDevice{Endpoint: b.Endpoint, P256dh: b.P256dh, Auth: b.Auth, Silent: true}))(w.T)
 }
 
-// send makes the courier of a node.
-func send(s *Service) *courier { return s.courier(s.pool.Row(reader)) }
+// newCourier makes the courier of a node.
+func newCourier(s *Service) *courier { return s.courier(s.pool.Row(reader)) }
 
 // settle sends until nothing is left to do now.
 func (w *world) settle(c *courier) {

@@ -104,7 +104,7 @@ func TestBrowserChangesItsUser(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		w.like(5, users[0])
 		w.like(2, users[1])
 		of := w.register(s, users[0], "phone")
@@ -139,7 +139,7 @@ func TestEndpointAloneSaysNothing(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		w.register(s, users[0], "phone")
 		own := sqltest.Must(s.Of(b.Ctx, users[0]))(t)
 		for _, endpoint := range []string{w.browsers["phone"].Endpoint, "https://push.example/nobody"} {
@@ -182,7 +182,7 @@ func TestNewKeysReplaceTheFormer(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	w.like(2, user)
-	w.settle(send(s))
+	w.settle(newCourier(s))
 	sqltest.Equal(t, w.lastOf("phone"), 2)
 }
 

@@ -22,7 +22,7 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		for i, status := range []int{http.StatusNotFound, http.StatusGone} {
 			w.register(s, users[i], fmt.Sprint(status))
 			w.push.Status(status)
@@ -56,7 +56,7 @@ func TestRudePushServices(t *testing.T) {
 			w := newWorld(b)
 			user := b.MakeUsers("ann")[0]
 			s := w.node(func(cfg *Config) { cfg.Timeout = 300 * time.Millisecond })
-			co := send(s)
+			co := newCourier(s)
 			w.register(s, user, "phone")
 			w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 				c.answer(to, r)
@@ -88,7 +88,7 @@ func TestNamesOfACertificateHoldNobody(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		bad := devicestest.NewBrowser(outboundtest.ServerOfNames(t, "a\x00b.example") + "/1")
 		sqltest.Must(s.Register(b.Ctx, users[0], NewDevice{Endpoint: bad.Endpoint, P256dh: bad.P256dh, Auth: bad.Auth, Silent: true}))(t)
 		w.register(s, users[1], "phone")
@@ -120,7 +120,7 @@ func TestRetryAfter(t *testing.T) {
 		w := newWorld(b)
 		user := b.MakeUsers("ann")[0]
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		w.register(s, user, "phone")
 		w.push.Set(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 			to.Header().Set("Retry-After", "120")
@@ -148,7 +148,7 @@ func TestGivenUpAfterADay(t *testing.T) {
 		w := newWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.node()
-		c := send(s)
+		c := newCourier(s)
 		w.register(s, users[0], "broken")
 		w.register(s, users[1], "whole")
 		w.push.Set(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
@@ -194,7 +194,7 @@ func TestPushServiceIsDown(t *testing.T) {
 	}
 	users := b.MakeUsers(names...)
 	s := w.node(func(cfg *Config) { cfg.Requests = 4 })
-	c := send(s)
+	c := newCourier(s)
 	for i, user := range users {
 		w.register(s, user, names[i])
 	}
@@ -235,7 +235,7 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	users := b.MakeUsers(names...)
 	s := w.node(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
 	s.batch = 10
-	c := send(s)
+	c := newCourier(s)
 	w.register(s, users[0], "phone")
 	w.like(1, users[0])
 	w.settle(c)
@@ -265,7 +265,7 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 	for _, one := range slow {
 		under += one.Under()
 	}
-	if under == 0 || under > strangers {
+	if under == 0 || under > maxStrangers {
 		t.Errorf("%d requests hang", under)
 	}
 	for _, one := range slow {
