@@ -88,9 +88,9 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 	}
 }
 
-// own is a command that changes one user's state, and queues the job that projects it into their document. It takes no stamp:
+// ownCommand is a command that changes one user's state, and queues the job that projects it into their document. It takes no stamp:
 // others do not see it, and many users mark at once.
-func (s *Service) own(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
+func (s *Service) ownCommand(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {

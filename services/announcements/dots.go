@@ -61,7 +61,7 @@ func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, er
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	return s.own("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
 		_, changed, err := clearDot(ctx, tx, user, name)
 		return orUnchanged(changed, err)
 	}), nil
@@ -75,7 +75,7 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	}
 	// Sorted: new segments get their bits in this order, and a repeated call is the same call.
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
-	return s.own("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
 		bits, err := ensureSegments(ctx, tx, segments)
 		if err != nil {
 			return err

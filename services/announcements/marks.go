@@ -19,7 +19,7 @@ type UpTo struct {
 // that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a
 // position beyond the end.
 func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
-	return s.own("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
 			return err

@@ -121,7 +121,7 @@ func (s *Service) Create(creator services.UserID, kind Kind, title string, other
 			if kind != Direct {
 				refused = adding(0)
 			}
-			if err := meets(ctx, tx, creator, "memberIds", members, refused); err != nil {
+			if err := checkInvolves(ctx, tx, creator, "memberIds", members, refused); err != nil {
 				return nil, err
 			}
 			var created bool
@@ -167,11 +167,11 @@ func adding(id services.ConversationID) refusal {
 	}
 }
 
-// meets returns an error if a user may not involve one of the others: NOT_FOUND, as for an unknown user. A block and a policy give
+// checkInvolves returns an error if a user may not involve one of the others: NOT_FOUND, as for an unknown user. A block and a policy give
 // the same error, so that neither is disclosed. Blocks between them cannot change until the transaction ends: HoldRestrictions
 // takes a lock that a new block by the user or of the user needs too. The error names the least ID, so that it is the same in
 // each try.
-func meets(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
+func checkInvolves(ctx context.Context, tx *sql.Tx, user services.UserID, argument string, others []services.UserID, refused refusal) error {
 	if err := people.HoldRestrictions(ctx, tx, user); err != nil {
 		return err
 	}
@@ -273,8 +273,8 @@ func (s *Service) command(name string, user services.UserID, id services.Convers
 	}
 }
 
-// own is a command that changes only the user's own state: it needs no pass over the other members.
-func (s *Service) own(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) error) *jobs.Command {
+// ownCommand is a command that changes only the user's own state: it needs no pass over the other members.
+func (s *Service) ownCommand(name string, user services.UserID, id services.ConversationID, apply func(context.Context, *sql.Tx) error) *jobs.Command {
 	return s.command(name, user, id, func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		if err := apply(ctx, tx); err != nil {
 			return nil, err

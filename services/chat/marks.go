@@ -75,7 +75,7 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 		}
 	}
 	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; the number 0 would mean everything
-	return s.own("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		if nothing {
 			_, err := lockState(ctx, tx, id, user)
 			return ifChanged(false, err)
@@ -89,7 +89,7 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 // conversation.
 func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
-	return s.own("markConversationUnread", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("markConversationUnread", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		return markUnread(ctx, tx, id, user, from.Number())
 	})
 }
@@ -100,7 +100,7 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 	if !muted {
 		name = "unmuteConversation"
 	}
-	return s.own(name, user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand(name, user, id, func(ctx context.Context, tx *sql.Tx) error {
 		return ifChanged(setMuted(ctx, tx, id, user, muted))
 	})
 }
@@ -116,7 +116,7 @@ func ifChanged(changed bool, err error) error {
 // Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked
 // read, and nothing counts until every device has left or its lease of a minute has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.own("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		until := tx.HappenedAt().Add(s.Lease)
 		if err := enter(ctx, tx, id, user, device, until); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
 
 // Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.own("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownCommand("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		return ifChanged(leave(ctx, tx, id, user, device, tx.HappenedAt().Add(s.Lease)))
 	})
 }

@@ -177,7 +177,7 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		case !some || change.Seq <= r.has || !r.wants(change):
 			c.ended = append(c.ended, r.passed(change))
 		case r.vapid != c.s.cfg.Keys.Public:
-			c.ended = append(c.ended, r.given(now, "it was registered for another key of the server: it has to register again"))
+			c.ended = append(c.ended, r.givenUp(now, "it was registered for another key of the server: it has to register again"))
 		case online[r.user]:
 			c.ended = append(c.ended, r.deferred(change, now))
 		case c.lanes.begin(r.service, now):
@@ -269,7 +269,7 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	end := r.firstAt.Add(outbound.GiveUp)
 	// The day is over with this attempt.
 	if !now.Before(end) {
-		return r.given(now, a.Err)
+		return r.givenUp(now, a.Err)
 	}
 	due := now.Add(max(outbound.Pause(r.attempts-1, outbound.LongestPause), a.After))
 	if end.Before(due) {
@@ -278,8 +278,8 @@ func (r row) refused(now time.Time, a outbound.Answer) outcome {
 	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
 }
 
-// given is a device that is given up until its user's next change. Its attempts are above 0, so that lists show it as failing.
-func (r row) given(now time.Time, why string) outcome {
+// givenUp is a device that is given up until its user's next change. Its attempts are above 0, so that lists show it as failing.
+func (r row) givenUp(now time.Time, why string) outcome {
 	if r.attempts == 0 {
 		r.attempts, r.firstAt = 1, now
 	}

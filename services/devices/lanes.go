@@ -11,9 +11,9 @@ import (
 // A user who registers a device chooses the host that the server calls. Hosts that never accepted a message get a small share of
 // the requests, so that hosts that hang cannot take the place of real push services.
 const (
-	maxStrangers = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
-	each         = 2      // of them to one push service
-	mostLanes    = 10_000 // remembered
+	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
+	maxPerStranger = 2      // of them to one push service
+	mostLanes      = 10_000 // remembered
 )
 
 // lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
@@ -60,7 +60,7 @@ func (l *lanes) takes(o *lane, now time.Time) bool {
 	case o.known:
 		return o.underway < l.most
 	}
-	return o.underway < min(each, l.most) && l.strangers < maxStrangers
+	return o.underway < min(maxPerStranger, l.most) && l.strangers < maxStrangers
 }
 
 // open lists push services to leave out. While no stranger can take a request, among is true, and it lists the services to choose

@@ -21,10 +21,10 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 		}
 		return begun
 	}
-	if begun := begin("one", most); begun != each {
-		t.Errorf("%d requests to a stranger were begun, want %d", begun, each)
+	if begun := begin("one", most); begun != maxPerStranger {
+		t.Errorf("%d requests to a stranger were begun, want %d", begun, maxPerStranger)
 	}
-	all := each
+	all := maxPerStranger
 	for i := range maxStrangers {
 		all += begin(fmt.Sprint("other", i), most)
 	}
@@ -35,8 +35,8 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 	if begun := begin("one", 2*most); begun != most-1 { // another one is under way
 		t.Errorf("%d further requests to one that accepts were begun, want %d", begun, most-1)
 	}
-	if begun := begin("late", most); begun != each {
-		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, each)
+	if begun := begin("late", most); begun != maxPerStranger {
+		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, maxPerStranger)
 	}
 	if among, open := l.open(now); !among || len(open) > 0 {
 		t.Errorf("open are %v, among them alone: %t", open, among)

@@ -35,7 +35,7 @@ var (
 var Erase = []erase.Step{
 	{Name: "told", Run: eraseTold},
 	{Name: "causes", Run: eraseActor},
-	{Name: "toldAlone", Run: eraseToldAlone},
+	{Name: "toldAlone", Run: eraseSoleRecipientNotifications},
 	// From here on the user's own rows. The last argument is the primary key, by which a batch is picked.
 	erase.Rows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
 	erase.Rows("", "notification_groups", "recipient", "recipient, category, subject, bucket"),
@@ -48,16 +48,16 @@ var (
 	firstWaiting = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
 
 	// h.recipients includes recipients whose job has not run. If it is above 1, only the causes show whether others are left.
-	toldAlone = sql.NewStatement("what a user alone was told", `
+	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
 	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+ofHost("o")+`)) ORDER BY c.object LIMIT $2`)
 )
 
-// eraseToldAlone deletes the host notifications of which the user is the only recipient left: they may name the user. A recipient
+// eraseSoleRecipientNotifications deletes the host notifications of which the user is the only recipient left: they may name the user. A recipient
 // whose job has not run has no cause yet. So a notification with several recipients is kept if it is newer than the oldest waiting
 // job, less a minute for the clocks of other nodes.
-func eraseToldAlone(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
+func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	var first int64
 	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {
 		return erase.Done{}, err
@@ -68,7 +68,7 @@ func eraseToldAlone(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, e
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
-	ids, err := sql.Column[services.PostID](ctx, tx, toldAlone, at.User, hostChunkSize, until)
+	ids, err := sql.Column[services.PostID](ctx, tx, soleRecipientNotifications, at.User, hostChunkSize, until)
 	return eraseAllTold(ctx, tx, ids, err)
 }
 

@@ -134,9 +134,9 @@ type raised struct {
 	moment   services.PostID // see Cause.Moment
 }
 
-// moves is the change of a group: the least and the greatest position among the changing causes, and the change of the
+// groupChange is the change of a group: the least and the greatest position among the changing causes, and the change of the
 // number of causes that count. The least counts only for a new group, all of whose causes are among them.
-type moves struct {
+type groupChange struct {
 	first, top services.PostID
 	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now. undo is that mark, if it can be
 	// undone, and undoTo is how far marks had read before it.
@@ -150,7 +150,7 @@ type moves struct {
 // again.
 func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]support, known map[Cause]held, moments map[Cause]services.PostID) error {
 	// All changes of a group are one row of moveGroups: an upsert must not meet the same row twice.
-	moved := map[group]*moves{}
+	moved := map[group]*groupChange{}
 	move := func(c Cause, bucket int64, place services.PostID, by int) {
 		key := counter{c.Recipient, c.Category}
 		if m := b.marks[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
@@ -161,7 +161,7 @@ func (b *lockedCounters) compare(ctx context.Context, supported map[Cause]suppor
 		}
 		g := group{key, c.Subject, bucket}
 		if moved[g] == nil {
-			moved[g] = &moves{first: place}
+			moved[g] = &groupChange{first: place}
 		}
 		// first is the ID of a new group, and top is the position that a mark must reach to read the whole group.
 		moved[g].first = min(moved[g].first, place)
@@ -266,7 +266,7 @@ func (b *lockedCounters) insert(ctx context.Context, placed []raised) error {
 }
 
 // moveGroups writes the changes of groups, after the causes: the statement reads the newest cause that stands.
-func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*moves) error {
+func (b *lockedCounters) moveGroups(ctx context.Context, moved map[group]*groupChange) error {
 	if len(moved) == 0 {
 		return nil
 	}

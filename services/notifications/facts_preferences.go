@@ -15,7 +15,7 @@ const preferencesIn = `SELECT user_number, ver, preferences FROM category_prefer
 var (
 	// It makes the row, so that it can be locked: FOR UPDATE locks no row that does not exist, and one of two first preferences at once
 	// would be lost. Version 0 means that the user has set no preference.
-	bearPreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
+	ensurePreferences = sql.NewStatement("make category preferences", `INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 0, $2)
 		ON CONFLICT (user_number) DO NOTHING`)
 
 	// Without a lock, for readers.
@@ -113,10 +113,10 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 // one after the other, and each raises the version by one. If the preference is as before, nothing is written and changed is
 // false. The whole column is written, also the preferences of categories that this node does not know.
 func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, category services.Category, usual services.CategoryMode, change func(*Preference)) (changed bool, err error) {
-	if _, err := tx.Run(ctx, bearPreferences, user, "{}"); err != nil {
+	if _, err := tx.Run(ctx, ensurePreferences, user, "{}"); err != nil {
 		return false, err
 	}
-	// The row is there: bearPreferences has made it.
+	// The row is there: ensurePreferences has made it.
 	all, err := readPreferences(ctx, tx, lockPreferences, []services.UserID{user})
 	if err != nil {
 		return false, err

@@ -61,7 +61,7 @@ ORDER BY recipient, category, bucket`
 
 var (
 	// By recipient and category: the counters that a transaction has locked.
-	statesByInbox = sql.NewStatement("notification states", `
+	statesByCounter = sql.NewStatement("notification states", `
 WITH counters AS MATERIALIZED (
 	SELECT s.* FROM {rows $1 recipient BIGINT, category TEXT} AS c
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
@@ -92,7 +92,7 @@ func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, err
 	for i, key := range counters {
 		list[i] = []any{key.recipient, key.category}
 	}
-	return readStates(ctx, tx.Runner, statesByInbox, list, tx.Now)
+	return readStates(ctx, tx.Runner, statesByCounter, list, tx.Now)
 }
 
 // readStates reads states by a statement. A state's own row comes before its groups, because its bucket is the least.

@@ -69,7 +69,7 @@ FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, obj
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 
 	// The last condition is that of the index by object. Without it the statement would walk all causes.
-	toldTo = sql.NewStatement("recipients of a notification of the host", `
+	hostNotificationRecipients = sql.NewStatement("recipients of a notification of the host", `
 SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
 )
 

@@ -94,7 +94,7 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
-		err := s.db.Each(ctx, toldTo, []any{id, after, hostChunkSize}, func(scan func(...any) error) error {
+		err := s.db.Each(ctx, hostNotificationRecipients, []any{id, after, hostChunkSize}, func(scan func(...any) error) error {
 			c := Cause{Object: id}
 			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
 			causes = append(causes, c)
@@ -138,7 +138,7 @@ FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 A
 	toldIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
-	deleteTold = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
+	deleteHostNotifications = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
 
 	// No row: the purge has ended before, and the name may be defined anew.
 	removedID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
@@ -241,18 +241,18 @@ func purgeTold(ctx context.Context, tx *sql.Tx, category services.Category) (mor
 
 // deleteAllTold deletes host notifications and their labels: the refs are free again.
 func deleteAllTold(ctx context.Context, tx *sql.Tx, ids []services.PostID) error {
-	if _, err := tx.Run(ctx, deleteTold, ids); err != nil {
+	if _, err := tx.Run(ctx, deleteHostNotifications, ids); err != nil {
 		return err
 	}
 	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
 }
 
 // The condition actor > 0 is that of the index, which leaves out notifications without an actor.
-var toldOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
+var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
 // eraseTold deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
 func eraseTold(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
-	ids, err := sql.Column[services.PostID](ctx, tx, toldOfActor, at.User, hostChunkSize)
+	ids, err := sql.Column[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, hostChunkSize)
 	return eraseAllTold(ctx, tx, ids, err)
 }
 
