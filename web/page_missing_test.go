@@ -192,8 +192,8 @@ func links(t *testing.T, server *stub, tab context.Context) {
 		other := browsertest.NewTab(tab, t)
 		browsertest.Navigate(other, t, link)
 		browsertest.WaitSchema(other, t)
-		if tabs := browsertest.Tabs(other, t); tabs[0] != "Publish" || browsertest.Who(other, t) != "carol" {
-			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.Who(other, t))
+		if tabs := browsertest.Tabs(other, t); tabs[0] != "Publish" || browsertest.CurrentPerson(other, t) != "carol" {
+			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.CurrentPerson(other, t))
 		}
 	})
 	quiet(t, tab, server.origin)

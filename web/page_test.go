@@ -225,7 +225,7 @@ func TestPersonInTheBrowser(t *testing.T) {
 	}
 
 	t.Run("alice at first", func(t *testing.T) {
-		if who := browsertest.Who(first, t); who != "alice" {
+		if who := browsertest.CurrentPerson(first, t); who != "alice" {
 			t.Errorf("a new tab is %q", who)
 		}
 		runs(t, first, "Bearer dev:alice")
@@ -234,8 +234,8 @@ func TestPersonInTheBrowser(t *testing.T) {
 		for _, choice := range []struct{ person, who string }{
 			{"bob", "bob"}, {"carol", "carol"}, {"alice:admin", "alice (admin)"}, {"host:ingest", "host (ingest)"},
 		} {
-			browsertest.Be(first, t, choice.person)
-			if who := browsertest.Who(first, t); who != choice.who {
+			browsertest.ChoosePerson(first, t, choice.person)
+			if who := browsertest.CurrentPerson(first, t); who != choice.who {
 				t.Errorf("%s is shown as %q", choice.person, who)
 			}
 			pressed := browsertest.Evaluate[string](first, t, `document.querySelector('#people [aria-pressed=true]').textContent`)
@@ -246,15 +246,15 @@ func TestPersonInTheBrowser(t *testing.T) {
 		}
 	})
 	t.Run("anybody else by the field", func(t *testing.T) {
-		browsertest.Be(first, t, "dave:admin,ingest")
-		if who := browsertest.Who(first, t); who != "dave (admin, ingest)" {
+		browsertest.ChoosePerson(first, t, "dave:admin,ingest")
+		if who := browsertest.CurrentPerson(first, t); who != "dave (admin, ingest)" {
 			t.Errorf("dave:admin,ingest is shown as %q", who)
 		}
 		runs(t, first, "Bearer dev:dave:admin,ingest")
 	})
 	t.Run("what is no key is refused", func(t *testing.T) {
-		browsertest.Be(first, t, strings.Repeat("x", 129))
-		if who := browsertest.Who(first, t); who != "dave (admin, ingest)" {
+		browsertest.ChoosePerson(first, t, strings.Repeat("x", 129))
+		if who := browsertest.CurrentPerson(first, t); who != "dave (admin, ingest)" {
 			t.Errorf("a key of 129 characters made %q", who)
 		}
 	})
@@ -273,9 +273,9 @@ func TestPersonInTheBrowser(t *testing.T) {
 	})
 	t.Run("a reload keeps the person and the address is clean", func(t *testing.T) {
 		browsertest.Open(first, t, server.origin, "erin")
-		browsertest.Be(first, t, "bob")
+		browsertest.ChoosePerson(first, t, "bob")
 		browsertest.Reload(first, t)
-		if who := browsertest.Who(first, t); who != "bob" {
+		if who := browsertest.CurrentPerson(first, t); who != "bob" {
 			t.Errorf("after a reload bob is %q", who)
 		}
 		if address := browsertest.Evaluate[string](first, t, "location.href"); address != server.origin+"/graphiql" {
@@ -284,7 +284,7 @@ func TestPersonInTheBrowser(t *testing.T) {
 	})
 	t.Run("an address that names nobody is passed over", func(t *testing.T) {
 		browsertest.Open(first, t, server.origin, "\u200b")
-		if who := browsertest.Who(first, t); who != "bob" {
+		if who := browsertest.CurrentPerson(first, t); who != "bob" {
 			t.Errorf("the address made %q", who)
 		}
 	})

@@ -37,7 +37,7 @@ func watchesGoOn(t *testing.T, server *stub, tab context.Context) {
 		}
 	})
 	t.Run("while the person changes, several at once, each as who began it", func(t *testing.T) {
-		browsertest.Be(tab, t, "bob")
+		browsertest.ChoosePerson(tab, t, "bob")
 		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
 		browsertest.OpenOperation(tab, t, "WatchMyNotifications")
 		browsertest.SetHeaders(tab, t, `{"Tidings-Device": "phone"}`)
@@ -95,7 +95,7 @@ func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	server := newStub(t, GraphiQLConfig{})
 	tab := browsertest.New(t)
 	browsertest.Open(tab, t, server.origin, "alice")
-	if who := browsertest.Who(tab, t); who != "" {
+	if who := browsertest.CurrentPerson(tab, t); who != "" {
 		t.Errorf("in production mode the page makes one %q", who)
 	}
 	browsertest.Run(tab, t)

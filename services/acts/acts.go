@@ -88,7 +88,7 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 		return err
 	}
 	// Each write of the work writes the outcome in its own transaction: both are committed, or neither.
-	within, beside := sql.WithBeside(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	within, beside := sql.WithAddedWrite(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return act.end(ctx, tx, Done)
 	})
 	err = work(within)

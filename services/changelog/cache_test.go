@@ -95,7 +95,7 @@ func TestFactsAreAnsweredEvenWhenTheyAreBehind(t *testing.T) {
 	}
 }
 
-func TestManyAsksForEachKeyOnce(t *testing.T) {
+func TestGetAllListsEachMissingKeyOnce(t *testing.T) {
 	m := newVersions(10)
 	m.Keep("a", version{1})
 	found, missing := m.GetAll([]string{"a", "b", "a", "b", "c"})
@@ -104,7 +104,7 @@ func TestManyAsksForEachKeyOnce(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestCacheEvictsBeyondItsCapacity(t *testing.T) {
 	m := newVersions(3)
 	for _, key := range []string{"a", "b", "c", "d"} {
 		m.Keep(key, version{1})

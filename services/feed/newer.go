@@ -45,7 +45,7 @@ func (s *Service) Newer(ctx context.Context, reader services.UserID, than servic
 	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
 		return page, err
 	}
-	page.HasNext, err = s.rise(ctx, &page, newer, first)
+	page.HasNext, err = s.appendUpward(ctx, &page, newer, first)
 	return page, err
 }
 
@@ -68,7 +68,7 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 			newer = append(newer, entry)
 		}
 	}
-	if page.HasPrevious, err = s.rise(ctx, &page, newer, last); err != nil {
+	if page.HasPrevious, err = s.appendUpward(ctx, &page, newer, last); err != nil {
 		return page, err
 	}
 	slices.Reverse(page.Items)
@@ -79,9 +79,9 @@ func (s *Service) Above(ctx context.Context, reader services.UserID, place servi
 	return page, nil
 }
 
-// rise appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are
+// appendUpward appends up to count visible posts of entries, which are oldest first, to a page, and reports whether entries are
 // left. Posts that were deleted make room for the next ones.
-func (s *Service) rise(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
+func (s *Service) appendUpward(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))
 		if page.Items, err = s.fill(ctx, page.Items, entries[:want]); err != nil {

@@ -226,7 +226,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 					return nil, err
 				}
 			}
-			left, err := undone(ctx, tx, post)
+			left, err := withdrawals(ctx, tx, post)
 			if err != nil {
 				return nil, err
 			}
@@ -242,9 +242,9 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	}
 }
 
-// undone are the jobs that withdraw the notifications of a deleted post: those about the post, and those that the post itself caused by its
+// withdrawals are the jobs that withdraw the notifications of a deleted post: those about the post, and those that the post itself caused by its
 // mentions and its answer.
-func undone(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
+func withdrawals(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {
 		return nil, err

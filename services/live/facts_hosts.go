@@ -152,7 +152,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var pull bool
 		err := scan(&show, &host, &pull)
 		// Older sessions must not list a replay that no board had: its end may be long before they began.
-		formers = append(formers, stoodNowhere(show, host, version, tx.Now))
+		formers = append(formers, noFormerPosition(show, host, version, tx.Now))
 		if !pull {
 			listed = append(listed, host)
 		}

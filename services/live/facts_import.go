@@ -69,7 +69,7 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 		}
 		byStatus[show.Status] = append(byStatus[show.Status], row)
 		if show.Status == ShowReplay && show.Version > 0 {
-			formers = append(formers, stoodNowhere(show.ID, show.Host, show.Version, tx.Now))
+			formers = append(formers, noFormerPosition(show.ID, show.Host, show.Version, tx.Now))
 		}
 	}
 	for _, status := range ShowStatuses {
@@ -82,8 +82,8 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 	return inserted, err
 }
 
-// stoodNowhere returns a row of the history: no board had the show until a version. The status says so: a cancelled show has
+// noFormerPosition returns a row of the history: no board had the show until a version. The status says so: a cancelled show has
 // no position.
-func stoodNowhere(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
+func noFormerPosition(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
 }

@@ -272,7 +272,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 		one.settled = true
 	}
 	for _, former := range history {
-		s.stood(former)
+		s.addFormer(former)
 	}
 	for _, one := range s.byID {
 		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {

@@ -169,8 +169,8 @@ func (s *showState) enter(known *cachedShow) {
 	}
 }
 
-// stood adds a former position of a show.
-func (s *showState) stood(former Former) {
+// addFormer adds a former position of a show.
+func (s *showState) addFormer(former Former) {
 	known := s.byID[former.Show]
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it

@@ -94,13 +94,13 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 		}
 		v.building = true
 	}
-	list, err = s.factual(ctx, session.Viewer, after)
+	list, err = s.replaysFromSQL(ctx, session.Viewer, after)
 	return list, v.building, err
 }
 
-// factual reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page starts, to find
+// replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page starts, to find
 // the floor: the newest replay beyond those that a list shows.
-func (s *Service) factual(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
+func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
 	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
 		return list, err

@@ -187,7 +187,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
-		_ = single.Process(ctx, &answered{once: once{command}})
+		_ = single.Process(ctx, &keepsAnswer{once: once{command}})
 	}
 	_, err := single.Exec(ctx)
 	return commands, err
@@ -200,16 +200,16 @@ type once struct{ redis.Cmder }
 // NoRetry is the library's interface for such commands.
 func (once) NoRetry() bool { return true }
 
-// answered is once for a pipeline over several masters. If one of them is unreachable, the cluster client repeats the pipeline,
+// keepsAnswer is once for a pipeline over several masters. If one of them is unreachable, the cluster client repeats the pipeline,
 // and if the deadline comes meanwhile it overwrites all other masters' answers with that error too. This type keeps the
 // answers.
-type answered struct {
+type keepsAnswer struct {
 	once
 	done bool
 }
 
 // SetErr stores an error until an answer comes, which is nil. After that the answer stays.
-func (a *answered) SetErr(err error) {
+func (a *keepsAnswer) SetErr(err error) {
 	if a.done {
 		return
 	}

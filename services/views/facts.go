@@ -120,7 +120,7 @@ func touchOf(ctx context.Context, tx *sql.Tx, user services.UserID, view View, u
 		}
 	}
 	// From here on the user's other touches wait: the number of the touch and the views that count change together.
-	number, counts, err := raiseReads(ctx, tx, user, view)
+	number, counts, err := recordTouch(ctx, tx, user, view)
 	if err != nil {
 		return Access{}, err
 	}

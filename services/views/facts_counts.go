@@ -84,9 +84,9 @@ WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > 
 ORDER BY l.user_number LIMIT $5`)
 )
 
-// raiseReads records, in the transaction of the touch, that a view is the one that the user touched last, and returns the number of the
+// recordTouch records, in the transaction of the touch, that a view is the one that the user touched last, and returns the number of the
 // touch. The caller writes it into the view's row, and then calls dropView.
-func raiseReads(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
+func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
 	if _, err = tx.One(ctx, raiseTouches, []any{user}, &touch); err != nil {
 		return 0, false, err
 	}

@@ -18,8 +18,8 @@ type worded struct {
 	fields map[string]any // the other fields of the input
 }
 
-// wordeds returns all inputs with such a text, each valid except for its text.
-func (c *crowd) wordeds() []worded {
+// textInputs returns all inputs with such a text, each valid except for its text.
+func (c *crowd) textInputs() []worded {
 	var made struct {
 		Conversation struct{ Conversation struct{ ID string } }
 		Show         struct{ Show struct{ ID string } }
@@ -52,7 +52,7 @@ func (c *crowd) wordeds() []worded {
 // A text that must not be empty must not be blank either, whether it is sent in a mutation or in an event.
 func TestBlankTexts(t *testing.T) {
 	c := newCrowd(t, nil)
-	for _, w := range c.wordeds() {
+	for _, w := range c.textInputs() {
 		kind := strings.ToUpper(w.does[:1]) + w.does[1:] + "Input"
 		query := `mutation($v:` + kind + `!){` + w.does + `(input:$v){__typename}}`
 		as := w.as

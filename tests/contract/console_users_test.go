@@ -70,7 +70,7 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 	}
 	o.wants("by ID", o.get("/admin/users?user=user:"+url.QueryEscape(escapedKey(user))), 200, "theirs")
 	o.wants("nobody", o.get("/admin/users?user=nobody"), 404, "There is no user &#34;nobody&#34;.")
-	if n.There("nobody") {
+	if n.UserExists("nobody") {
 		t.Error("to look somebody up makes them")
 	}
 	o.wants("no key", o.get("/admin/users?user="+strings.Repeat("x", 129)), 400, "128")

@@ -36,7 +36,7 @@ func (p *demoPage) drawer() {
 	if tabs := browsertest.Tabs(graphiql, p.t); len(tabs) == 0 || tabs[0] != "Ingest" {
 		p.t.Errorf("GraphiQL's first tab is not the operation: %v", tabs)
 	}
-	if who := browsertest.Who(graphiql, p.t); who != "host (ingest)" {
+	if who := browsertest.CurrentPerson(graphiql, p.t); who != "host (ingest)" {
 		p.t.Errorf("in GraphiQL one is %q", who)
 	}
 	browsertest.Run(graphiql, p.t)

@@ -85,7 +85,7 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	run(alice, "StartAConversation", `"conversation:`)
 	run(alice, "SaySomething", `"message:`)
 	run(alice, "WhyMyBadge", `"badgeExplained"`)
-	browsertest.Be(alice, t, "host:ingest")
+	browsertest.ChoosePerson(alice, t, "host:ingest")
 	run(alice, "Ingest", `"results"`)
 	run(alice, "AddViewItem", `"article-1"`)
 	run(alice, "PublishAnnouncement", `"announcement:`)
@@ -185,7 +185,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			token := signed("alice")
 			give(token)
 			browsertest.WaitNotice(tab, t, "token", "")
-			if who := browsertest.Who(tab, t); who != "alice" {
+			if who := browsertest.CurrentPerson(tab, t); who != "alice" {
 				t.Errorf("the token is for %q", who)
 			}
 			browsertest.Run(tab, t)

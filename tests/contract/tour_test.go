@@ -77,7 +77,7 @@ func TestTheTourDoesWhatItSays(t *testing.T) {
 	phone := func(person string) context.Context {
 		tab := browsertest.NewTab(third, t)
 		browsertest.Open(tab, t, server.URL, "")
-		browsertest.Be(tab, t, person)
+		browsertest.ChoosePerson(tab, t, person)
 		browsertest.SelectTab(tab, t, "WatchMyBadges")
 		browsertest.Run(tab, t)
 		shows(t, tab, person, `badges.total.display === '0'`)
@@ -86,7 +86,7 @@ func TestTheTourDoesWhatItSays(t *testing.T) {
 	phones := map[string]context.Context{"alice": phone("alice"), "bob": phone("bob")}
 	for _, step := range tour {
 		for _, act := range step.acts {
-			browsertest.Be(third, t, act.person)
+			browsertest.ChoosePerson(third, t, act.person)
 			browsertest.OpenOperation(third, t, act.operation)
 			browsertest.Run(third, t)
 			browsertest.WaitResponse(third, t, act.answers)

@@ -25,7 +25,7 @@ func TestViewersCreateNoUsers(t *testing.T) {
 		}
 		ghost := fmt.Sprint("ghost", i)
 		_, raw := s.walks(t, w, "sam", "user:"+ghost)
-		if s.There(ghost) {
+		if s.UserExists(ghost) {
 			t.Errorf("%s makes a user: %s", w.name(), raw)
 		}
 		if strings.Contains(raw, "NOT_FOUND") {
@@ -37,10 +37,10 @@ func TestViewersCreateNoUsers(t *testing.T) {
 	if named < 12 {
 		t.Errorf("%d arguments name users", named)
 	}
-	if got := s.Ask("boss:admin", `mutation{setSegments(input:{userId:"user:ghost",segments:["vip"]}){user{key}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.There("ghost") {
+	if got := s.Ask("boss:admin", `mutation{setSegments(input:{userId:"user:ghost",segments:["vip"]}){user{key}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.UserExists("ghost") {
 		t.Errorf("an operator who is not the host: %+v", got)
 	}
-	if got := s.Ask("boss:admin", `mutation{sendSiteMessage(input:{to:["user:sam","user:ghost"],title:"hello"}){message{id}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.There("ghost") {
+	if got := s.Ask("boss:admin", `mutation{sendSiteMessage(input:{to:["user:sam","user:ghost"],title:"hello"}){message{id}}}`, nil); got.ErrorCode() != "NOT_FOUND" || s.UserExists("ghost") {
 		t.Errorf("a message to nobody: %+v", got)
 	}
 }
@@ -50,7 +50,7 @@ func TestViewersCreateNoUsers(t *testing.T) {
 func TestTheHostCreatesUsers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
 	for _, key := range web.People {
-		if !n.There(key) {
+		if !n.UserExists(key) {
 			t.Errorf("the tour's %s is not there", key)
 		}
 	}
@@ -71,7 +71,7 @@ func TestTheHostCreatesUsers(t *testing.T) {
 	n.Must("host:ingest", `mutation{setSegments(input:{userId:"user:seven",segments:["vip"]}){user{key}}}`, nil, nil)
 	n.Must("eight", `{viewer{user{key}}}`, nil, nil)
 	for _, key := range strings.Fields("one two three four five six seven eight") {
-		if !n.There(key) {
+		if !n.UserExists(key) {
 			t.Errorf("there is no %s", key)
 		}
 	}
@@ -82,7 +82,7 @@ func TestTheHostCreatesUsers(t *testing.T) {
 func TestABlockIsIndistinguishable(t *testing.T) {
 	s := newSecrets(t, sqltest.SQLite(t))
 	block := `mutation($v:ID!){block(input:{userId:$v}){user{id}}}`
-	s.wantUntold(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
+	s.wantIndistinguishable(t, func(blocker string) { s.Must(blocker, block, map[string]any{"v": "user:sam"}, nil) })
 	for _, first := range []string{"sam", "blair"} {
 		as, id := first, map[string]string{"sam": "blair", "blair": "sam"}[first]
 		if first == "sam" {
@@ -99,7 +99,7 @@ func TestABlockIsIndistinguishable(t *testing.T) {
 func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	for _, policy := range []string{"NOBODY", "WHO_I_FOLLOW"} {
 		s := newSecrets(t, sqltest.SQLite(t))
-		refusing := s.wantUntold(t, func(user string) {
+		refusing := s.wantIndistinguishable(t, func(user string) {
 			s.Must(user, `mutation($v:GroupPolicy!){setGroupPolicy(input:{policy:$v}){policy}}`, map[string]any{"v": policy}, nil)
 		})
 		slices.Sort(refusing)
@@ -111,9 +111,9 @@ func TestAGroupPolicyIsIndistinguishable(t *testing.T) {
 	}
 }
 
-// wantUntold sends, as sam, users that prepare has prepared, in every argument. Each answer must be that for a missing user or
+// wantIndistinguishable sends, as sam, users that prepare has prepared, in every argument. Each answer must be that for a missing user or
 // that for any other user. refusing are the arguments with the answer for a missing user.
-func (s *secrets) wantUntold(t *testing.T, prepare func(user string)) (refusing []string) {
+func (s *secrets) wantIndistinguishable(t *testing.T, prepare func(user string)) (refusing []string) {
 	t.Helper()
 	s.owns("sam")
 	for i, w := range s.others() {

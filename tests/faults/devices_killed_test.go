@@ -43,8 +43,8 @@ func (p *pushed) kill(at int) {
 	p.crowd.use(p.nodes)
 }
 
-// rude makes the push service fail one message in four.
-func (p *pushed) rude() {
+// failSomeMessages makes the push service fail one message in four.
+func (p *pushed) failSomeMessages() {
 	random := rand.New(rand.NewPCG(5, 5))
 	p.push.Set(func(w http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 		p.mu.Lock()
@@ -121,7 +121,7 @@ func TestNodesKilledPushEveryIcon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.rude()
+	p.failSomeMessages()
 	p.crowd.run()
 	for range histories.Number(t, 1, 5) {
 		at, arrived := p.sender(), p.push.Arrived()

@@ -18,8 +18,8 @@ import (
 	"tidings/tests/world"
 )
 
-// rude is a receiver of a webhook that fails some requests, in every way, unless it is set to behave. It can restart.
-type rude struct {
+// faultyReceiver is a receiver of a webhook that fails some requests, in every way, unless it is set to behave. It can restart.
+type faultyReceiver struct {
 	t       *testing.T
 	address string
 	server  *http.Server
@@ -35,8 +35,8 @@ type rude struct {
 	repeated int                     // events that came more than once
 }
 
-func newRude(t *testing.T) *rude {
-	r := &rude{
+func newRude(t *testing.T) *faultyReceiver {
+	r := &faultyReceiver{
 		t: t, random: rand.New(rand.NewPCG(3, 3)), versions: map[string]string{}, events: map[string]string{}, last: map[string]world.Change{}, held: map[string]bool{},
 	}
 	r.start("127.0.0.1:0")
@@ -44,7 +44,7 @@ func newRude(t *testing.T) *rude {
 	return r
 }
 
-func (r *rude) start(address string) {
+func (r *faultyReceiver) start(address string) {
 	r.t.Helper()
 	var listener net.Listener
 	world.Eventually(r.t, 10*time.Second, "the receiver listens", func() bool {
@@ -60,27 +60,27 @@ func (r *rude) start(address string) {
 }
 
 // restart closes every connection and listens again.
-func (r *rude) restart() {
+func (r *faultyReceiver) restart() {
 	_ = r.server.Close()
 	r.start(r.address)
 }
 
 // set decides whether the receiver accepts every request, or fails some, and whether it holds every request without an answer.
-func (r *rude) set(behaves, holds bool) {
+func (r *faultyReceiver) set(behaves, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.behaves, r.holds = behaves, holds
 }
 
 // holding returns the number of users with a request that was not answered.
-func (r *rude) holding() int {
+func (r *faultyReceiver) holding() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.held)
 }
 
 // arrive records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
-func (r *rude) arrive(id string, change world.Change) (fate int) {
+func (r *faultyReceiver) arrive(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if change.Version < r.versions[change.Key] {
@@ -104,7 +104,7 @@ func (r *rude) arrive(id string, change world.Change) (fate int) {
 	return 0
 }
 
-func (r *rude) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	text, err := io.ReadAll(request.Body)
 	if err != nil {
 		return
@@ -157,7 +157,7 @@ type killed struct {
 	t        *testing.T
 	nodes    []*world.Process
 	start    func(name string) *world.Process
-	receiver *rude
+	receiver *faultyReceiver
 	crowd    *likes
 }
 
@@ -252,7 +252,7 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 }
 
 // count returns the number of requests that have arrived.
-func (r *rude) count() int {
+func (r *faultyReceiver) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.events) + r.repeated

@@ -344,8 +344,8 @@ func (n *Node) RoundTripsOfPush(t *testing.T) {
 	}
 }
 
-// There reports whether a user with this key exists.
-func (n *Node) There(key string) bool {
+// UserExists reports whether a user with this key exists.
+func (n *Node) UserExists(key string) bool {
 	n.TB.Helper()
 	numbers, err := people.IDs(n.TB.Context(), n.Store, []string{key})
 	if err != nil {

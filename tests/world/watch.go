@@ -240,8 +240,8 @@ func (w *Watch) Expect(tb testing.TB, announcements int, dot string, lit bool) {
 	})
 }
 
-// Hears waits until the device shows this number of unread messages.
-func (w *Watch) Hears(tb testing.TB, unread int) {
+// ShowsUnreadMessages waits until the device shows this number of unread messages.
+func (w *Watch) ShowsUnreadMessages(tb testing.TB, unread int) {
 	tb.Helper()
 	Converge(tb, Soon, func() error {
 		got, err := w.Shown()

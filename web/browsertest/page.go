@@ -90,9 +90,9 @@ func Dark(ctx context.Context, tb testing.TB, dark bool) {
 	}))
 }
 
-// Be chooses a person in the bar of development mode: it clicks the person's button, or types the person into the field if they
+// ChoosePerson chooses a person in the bar of development mode: it clicks the person's button, or types the person into the field if they
 // have no button.
-func Be(ctx context.Context, tb testing.TB, person string) {
+func ChoosePerson(ctx context.Context, tb testing.TB, person string) {
 	tb.Helper()
 	button := `#people [data-person=` + quote(person) + `]`
 	if Evaluate[bool](ctx, tb, `document.querySelector(`+quote(button)+`) !== null`) {
@@ -105,9 +105,9 @@ func Be(ctx context.Context, tb testing.TB, person string) {
 		chromedp.Click(chromedp.CSS(`#other button`)))
 }
 
-// Who returns the person that the bar shows, as written there: "alice", "alice (admin)". It is "" without a bar, as in
+// CurrentPerson returns the person that the bar shows, as written there: "alice", "alice (admin)". It is "" without a bar, as in
 // production mode.
-func Who(ctx context.Context, tb testing.TB) string {
+func CurrentPerson(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, `document.getElementById('who')?.value ?? ''`)
 }

@@ -185,13 +185,13 @@ func (c *Console) noPage(v *visit) {
 func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {
-		v.page.Faults = append(v.page.Faults, said(err))
+		v.page.Faults = append(v.page.Faults, errorText(err))
 	}
 	return len(errs) == 0
 }
 
-// said returns the text of an error for a page, without its cause, because the cause may repeat secrets of the input.
-func said(err error) string {
+// errorText returns the text of an error for a page, without its cause, because the cause may repeat secrets of the input.
+func errorText(err error) string {
 	if known, ok := errors.AsType[*services.Error](err); ok && known.Code != services.Internal {
 		return known.Message
 	}

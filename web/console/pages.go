@@ -165,7 +165,7 @@ func (c *Console) do(v *visit, document string, variables map[string]any, into a
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
 		if status == http.StatusOK {
-			status, v.page.Error = statusOf(err), said(err)
+			status, v.page.Error = statusOf(err), errorText(err)
 		}
 	}
 	return status
@@ -208,7 +208,7 @@ func (c *Console) acts(v *visit) {
 	status := http.StatusOK
 	// A wrong cursor is a mistake in the address. It is shown as an error of the page and not as a part that could not be read.
 	if errs := c.cfg.Execute(v.ctx, actsDocument, variables, &answer); len(errs) > 0 {
-		status, v.page.Error = statusOf(errs[0]), said(errs[0])
+		status, v.page.Error = statusOf(errs[0]), errorText(errs[0])
 	} else {
 		if body.Acts = answer.Admin.Acts.List; answer.Admin.Acts.HasMore {
 			// More acts follow the last one of the list, so there is a last one with a cursor.

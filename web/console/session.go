@@ -63,7 +63,7 @@ func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Ti
 
 // refuse writes the form to sign in, with the reason why it is needed.
 func (c *Console) refuse(w http.ResponseWriter, err error) {
-	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: said(err)})
+	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: errorText(err)})
 }
 
 // signIn checks the token of the form and puts it into the cookie. The answer is a redirect, so that reloading the page does not

@@ -208,7 +208,7 @@ func (c *Console) showUser(v *visit, named string, err error) {
 	// With an error there is no user, and only the form is shown.
 	status := http.StatusOK
 	if err != nil {
-		status, v.page.Error = statusOf(err), said(err)
+		status, v.page.Error = statusOf(err), errorText(err)
 	}
 	c.show(v, status, "users")
 }

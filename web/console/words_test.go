@@ -60,10 +60,10 @@ func TestKeyOf(t *testing.T) {
 
 // A page does not show the text of an internal error, which is for the log. It shows that of other errors.
 func TestErrorsOnPages(t *testing.T) {
-	if got := said(errors.New("postgres://ann:hush@host failed")); strings.Contains(got, "hush") {
+	if got := errorText(errors.New("postgres://ann:hush@host failed")); strings.Contains(got, "hush") {
 		t.Errorf("the page says %q", got)
 	}
-	if got := said(fmt.Errorf("user: %w", services.Wrapf(services.NotFound, errors.New("hush"), "there is no user"))); got != "there is no user" {
+	if got := errorText(fmt.Errorf("user: %w", services.Wrapf(services.NotFound, errors.New("hush"), "there is no user"))); got != "there is no user" {
 		t.Errorf("the page says %q", got)
 	}
 	for code, want := range map[services.Code]int{

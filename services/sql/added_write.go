@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Beside is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly if one of
+// AddedWrite is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly if one of
 // these transactions was committed. Make it with WithBeside.
-type Beside struct {
+type AddedWrite struct {
 	write     func(ctx context.Context, tx *Tx) error
 	committed atomic.Bool
 }
@@ -15,24 +15,24 @@ type Beside struct {
 // besideKey is the key of the write that a context adds.
 type besideKey struct{}
 
-// WithBeside returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is an error
+// WithAddedWrite returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is an error
 // of that function. write must be safe to repeat.
-func WithBeside(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *Beside) {
-	beside := &Beside{write: write}
+func WithAddedWrite(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *AddedWrite) {
+	beside := &AddedWrite{write: write}
 	return context.WithValue(ctx, besideKey{}, beside), beside
 }
 
 // Committed reports whether a transaction with the added write was committed.
-func (b *Beside) Committed() bool { return b.committed.Load() }
+func (b *AddedWrite) Committed() bool { return b.committed.Load() }
 
 // besideOf is the write that a context adds; nil for none.
-func besideOf(ctx context.Context) *Beside {
-	beside, _ := ctx.Value(besideKey{}).(*Beside)
+func besideOf(ctx context.Context) *AddedWrite {
+	beside, _ := ctx.Value(besideKey{}).(*AddedWrite)
 	return beside
 }
 
 // around adds the write to the functions of a transaction.
-func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
+func (b *AddedWrite) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
 	both := make([]func(*Tx) error, len(fns))
 	for i, fn := range fns {
 		// fn runs first: the added write may read what fn has written.
@@ -48,7 +48,7 @@ func (b *Beside) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) 
 }
 
 // note records the outcome of the functions.
-func (b *Beside) note(errs []error) {
+func (b *AddedWrite) note(errs []error) {
 	for _, err := range errs {
 		// One function without an error is enough: the write that was added to it is committed.
 		if err == nil {
