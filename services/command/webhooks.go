@@ -188,7 +188,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 		lines := [][2]string{
 			{e.Name, e.State()}, {"  address", e.URL}, {"  events", e.Filter.String()}, {"  secrets", fmt.Sprint(e.Secrets)},
 			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
-			{"  behind", behind(e.Since, now)}, {"  last success", when(e.OKAt)}, {"  last failure", strings.TrimSpace(when(e.FailedAt) + " " + e.Error)},
+			{"  behind", behind(e.Since, now)}, {"  last success", timeText(e.OKAt)}, {"  last failure", strings.TrimSpace(timeText(e.FailedAt) + " " + e.Error)},
 		}
 		// Shown only while a node delivers to the endpoint.
 		if e.Delivers {
@@ -196,7 +196,7 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 		}
 		// A time to try again means something only while deliveries are held back.
 		if e.Down() {
-			lines = append(lines, [2]string{"  tried again", when(e.RetryAt)})
+			lines = append(lines, [2]string{"  tried again", timeText(e.RetryAt)})
 		}
 		for _, line := range lines {
 			fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
@@ -213,7 +213,7 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, letter := range list {
-		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", when(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.Key)
+		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", timeText(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.Key)
 	}
 	if len(list) == deadShown {
 		fmt.Fprintf(table, "These are the newest %d.\n", deadShown)
@@ -221,9 +221,9 @@ func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io
 	return table.Flush()
 }
 
-// when is a time for people; the zero time means never. It is in UTC and in one width, so that lines can be compared by eye
+// timeText is a time for people; the zero time means never. It is in UTC and in one width, so that lines can be compared by eye
 // and by sort.
-func when(at time.Time) string {
+func timeText(at time.Time) string {
 	if at.IsZero() {
 		return "never"
 	}

@@ -89,8 +89,8 @@ func (c *crowd) rounds() int {
 	return strings.Count(c.said.String(), "a round over the database's file has ended")
 }
 
-// forgets checks that the file and its log have nothing of the users, and that the server logged no warning.
-func (c *crowd) forgets() {
+// assertNothingLeft checks that the file and its log have nothing of the users, and that the server logged no warning.
+func (c *crowd) assertNothingLeft() {
 	c.TB.Helper()
 	for _, name := range []string{c.file, c.file + "-wal"} {
 		data, err := os.ReadFile(name)
@@ -111,7 +111,7 @@ func (c *crowd) forgets() {
 func TestErasuresShareRounds(t *testing.T) {
 	c := newCrowd(t, 20)
 	c.end(func() {})
-	c.forgets()
+	c.assertNothingLeft()
 	if rounds := c.rounds(); rounds < 2 || rounds > 4 {
 		t.Errorf("%d rounds", rounds)
 	}
@@ -163,13 +163,13 @@ func TestARoundOutlivesItsNode(t *testing.T) {
 			c.scrubbing.round = round{}
 		}
 	})
-	c.forgets()
+	c.assertNothingLeft()
 
 	c = newCrowd(t, 3)
 	began := c.Clock.Now()
 	c.scrubbing.round = round{leader: "of a job that died", began: began, moved: began.Add(time.Minute)}
 	c.end(func() {})
-	c.forgets()
+	c.assertNothingLeft()
 	if took := c.Clock.Now().Sub(began); took < time.Minute {
 		t.Errorf("a round that stands still was taken over after %v", took)
 	}

@@ -27,8 +27,8 @@ func (w *world) at() string {
 	return rows[0]
 }
 
-// goesOn runs the due jobs, and advances the clock by a second.
-func (w *world) goesOn(erasure Erasure) Erasure {
+// runOneSecond runs the due jobs, and advances the clock by a second.
+func (w *world) runOneSecond(erasure Erasure) Erasure {
 	w.TB.Helper()
 	w.Work(w.Fanout)
 	w.Clock.Advance(time.Second)
@@ -55,7 +55,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 				if tries++; tries > 200 {
 					t.Fatal("the erasure does not end")
 				}
-				erasure = w.goesOn(erasure)
+				erasure = w.runOneSecond(erasure)
 			}
 			return nil
 		}
@@ -121,7 +121,7 @@ func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 				if tries++; tries > 200 {
 					t.Fatal("the erasure does not end")
 				}
-				erasure = w.goesOn(erasure)
+				erasure = w.runOneSecond(erasure)
 			}
 			return nil
 		}

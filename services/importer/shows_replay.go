@@ -102,7 +102,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (re *showReplay) run(ctx context.Context) (Report, error) {
 	err := re.read(ctx)
 	if err == nil {
-		err = re.happen(ctx)
+		err = re.runEvents(ctx)
 	}
 	return re.close(err)
 }
@@ -197,8 +197,8 @@ func eventsOf(rows []showRow) []showEvent {
 	return events
 }
 
-// happen waits for the time of each event and applies it. The end of ctx is no error: the operator stopped the replay.
-func (re *showReplay) happen(ctx context.Context) error {
+// runEvents waits for the time of each event and applies it. The end of ctx is no error: the operator stopped the replay.
+func (re *showReplay) runEvents(ctx context.Context) error {
 	var done int64
 	var err error
 	if re.source.identity != "" {
@@ -217,13 +217,13 @@ func (re *showReplay) happen(ctx context.Context) error {
 	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
-		if err := re.opts.sleep(ctx, re.here(event.at).Sub(re.opts.Clock.Now())); err != nil {
+		if err := re.opts.sleep(ctx, re.replayTime(event.at).Sub(re.opts.Clock.Now())); err != nil {
 			_, _ = fmt.Fprintf(re.opts.Out, "%s: stopped at %s after %s of %s events; the next run continues there\n",
 				re.opts.File, event.at.Format(time.RFC3339), humanize.Comma(i), humanize.Comma(int64(len(re.events))))
 			return nil
 		}
 		// An event that has begun is finished, and its position in the file is stored.
-		if err := re.let(context.WithoutCancel(ctx), event, i+1); err != nil {
+		if err := re.applyEvent(context.WithoutCancel(ctx), event, i+1); err != nil {
 			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.row].number, err)
 		}
 		re.progress.showAt(re.report, i+1, int64(len(re.events)), event.at)
@@ -231,15 +231,15 @@ func (re *showReplay) happen(ctx context.Context) error {
 	return nil
 }
 
-// here converts a time of the file into the time of the replay. The bound keeps centuries of a wrong file within a Duration.
-func (re *showReplay) here(at time.Time) time.Time {
+// replayTime converts a time of the file into the time of the replay. The bound keeps centuries of a wrong file within a Duration.
+func (re *showReplay) replayTime(at time.Time) time.Time {
 	after := float64(at.Sub(re.first)) / float64(re.factor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
-// let applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
+// applyEvent applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
 // refuses the event, because another client has changed the show meanwhile, the event is reported and skipped.
-func (re *showReplay) let(ctx context.Context, event showEvent, number int64) error {
+func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
 	row := re.rows[event.row]
 	// Read for each event: the show may have been made, started or cancelled by somebody else since the last one.
 	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
@@ -263,12 +263,12 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 			}
 			made = event.step == stepSchedule
 		}
-		return re.note(ctx, tx, number)
+		return re.saveEventCount(ctx, tx, number)
 	})
 	// The event can never succeed. Save the position alone, or every further run would stop here.
 	if code := services.CodeOf(err); code == services.Conflict || code == services.Invalid || code == services.Forbidden {
 		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
-		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.note(ctx, tx, number) })
+		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.saveEventCount(ctx, tx, number) })
 	}
 	if made {
 		re.report.New++
@@ -276,8 +276,8 @@ func (re *showReplay) let(ctx context.Context, event showEvent, number int64) er
 	return err
 }
 
-// note saves how many events have happened, where the file can be resumed at all.
-func (re *showReplay) note(ctx context.Context, tx *sql.Tx, number int64) error {
+// saveEventCount saves how many events have happened, where the file can be resumed at all.
+func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int64) error {
 	if re.source.identity == "" {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (re *showReplay) apply(ctx context.Context, tx *sql.Tx, event showEvent, ro
 		return err
 	}
 	// A plan must be in the future, even if this event is late.
-	plan := re.here(row.PlannedAt.Time)
+	plan := re.replayTime(row.PlannedAt.Time)
 	if soonest := tx.Now.Add(time.Second); plan.Before(soonest) {
 		plan = soonest
 	}

@@ -44,7 +44,7 @@ var Checks = map[string]func(c Config) string{
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
 	"operations-listen": checkOperations,
 	"pprof": func(c Config) string {
-		return when(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
+		return reasonIf(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
 	},
 	"traces": func(c Config) string {
 		if c.Traces == "" {
@@ -52,7 +52,7 @@ var Checks = map[string]func(c Config) string{
 		}
 		return trace.CheckEndpoint(c.Traces)
 	},
-	"data":               func(c Config) string { return when(c.Data == "" && !c.Demo, "the name of a folder is required") },
+	"data":               func(c Config) string { return reasonIf(c.Data == "" && !c.Demo, "the name of a folder is required") },
 	"demo":               checkDemo,
 	"database":           checkDatabase,
 	"redis":              checkRedis,
@@ -69,21 +69,21 @@ var Checks = map[string]func(c Config) string{
 	},
 	// Without --trusted-documents it would refuse every document.
 	"trusted-only": func(c Config) string {
-		return when(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
+		return reasonIf(c.TrustedOnly && c.TrustedDocuments == "", "it needs --trusted-documents (TIDINGS_TRUSTED_DOCUMENTS)")
 	},
 	"trusted-proxies": func(c Config) string {
 		_, wrong := transport.ParseProxies(c.TrustedProxies)
-		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
+		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"webhooks-allow": func(c Config) string {
 		_, wrong := outbound.ParseNetworks(c.WebhooksAllow)
-		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
+		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	// The two settings of Web Push are checked together under the key, and the subject also alone, so that each error names
 	// its flag.
 	"vapid-private-key": func(c Config) string {
 		if c.VAPIDPrivateKey == "" {
-			return when(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
+			return reasonIf(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
 		}
 		_, reason := devices.ParseKeys(c.VAPIDPrivateKey, c.VAPIDSubject)
 		return reason
@@ -96,7 +96,7 @@ var Checks = map[string]func(c Config) string{
 	},
 	"web-push-allow": func(c Config) string {
 		_, wrong := outbound.ParseNetworks(c.WebPushAllow)
-		return when(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
+		return reasonIf(wrong != "", services.Quote(wrong)+" is not an address or a network like 10.0.0.1 or 10.0.0.0/8")
 	},
 	"feed-kinds": func(c Config) string {
 		_, reason := FeedKinds(c.FeedKinds)
@@ -117,31 +117,31 @@ var Checks = map[string]func(c Config) string{
 	// A lower limit for the application's own tokens would be a mistake. The Front would not apply it: it checks --body-limit
 	// alone.
 	"ingest-body-limit": func(c Config) string {
-		return when(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
+		return reasonIf(c.IngestBodyLimit < c.BodyLimit, fmt.Sprintf("it must be at least --body-limit, %d", c.BodyLimit))
 	},
 	"huge-followers": func(c Config) string {
-		return when(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
+		return reasonIf(c.HugeFollowers < c.BigFollowers, fmt.Sprintf("it must be at least --big-followers, %d", c.BigFollowers))
 	},
 	// transport demands this too. Here it is reported together with the other faults, and before anything is opened.
 	"jwt-secret": func(c Config) string {
-		return when(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
+		return reasonIf(c.JWTSecret != "" && len(c.JWTSecret) < 32, fmt.Sprintf("at least 32 bytes are needed, got %d", len(c.JWTSecret)))
 	},
 	"jwt-public-key": func(c Config) string {
-		return when(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
+		return reasonIf(c.JWTPublicKey != "" && c.JWTSecret != "", "only one key for tokens is allowed, and --jwt-secret is set")
 	},
 	// With two keys it would be unclear which one a token must be signed with.
 	"jwks": checkJWKS,
 	// A check that silently does not take place would be worse than none.
 	"jwt-audience": func(c Config) string {
-		return when(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
+		return reasonIf(c.JWTAudience != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
 	"jwt-issuer": func(c Config) string {
-		return when(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
+		return reasonIf(c.JWTIssuer != "" && c.Development(), "without a key for tokens it has no effect; "+keyNeeded)
 	},
 }
 
-// when returns reason if fault is true, else "". With it a check that is one condition fits on a line.
-func when(fault bool, reason string) string {
+// reasonIf returns reason if fault is true, else "". With it a check that is one condition fits on a line.
+func reasonIf(fault bool, reason string) string {
 	if fault {
 		return reason
 	}
@@ -200,7 +200,7 @@ func checkDemo(c Config) string {
 func checkDatabase(c Config) string {
 	scheme, rest, found := strings.Cut(c.Database, ":")
 	known := scheme == "sqlite" && rest != "" || (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//")
-	return when(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
+	return reasonIf(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
 }
 
 // checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options.
@@ -212,13 +212,13 @@ func checkRedis(c Config) string {
 		}
 	}
 	known := slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis)
-	return when(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
+	return reasonIf(!known, "it must be auto, private, embedded or an address with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster:// (with TLS rediss+sentinel:// or rediss+cluster://)")
 }
 
 // CheckNode returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
 // name the command line makes one: see NodeName.
 func CheckNode(c Config) string {
-	return when(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+	return reasonIf(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
 // checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read. Anything without a
@@ -228,7 +228,7 @@ func checkJWKS(c Config) string {
 		return "only one key for tokens is allowed, and --jwt-secret or --jwt-public-key is set"
 	}
 	scheme, _, address := strings.Cut(c.JWKS, "://")
-	return when(address && scheme != "https" && scheme != "http", "it must be a file or an address with http:// or https://")
+	return reasonIf(address && scheme != "https" && scheme != "http", "it must be a file or an address with http:// or https://")
 }
 
 // checkOrigins checks that each origin is written as browsers send it: a path or a slash behind it would never match.
@@ -276,7 +276,7 @@ func FeedKinds(items []string) (kinds []services.PostKind, reason string) {
 		}
 		kinds = append(kinds, kind)
 	}
-	return kinds, when(len(kinds) == 0, "at least one kind is required")
+	return kinds, reasonIf(len(kinds) == 0, "at least one kind is required")
 }
 
 // notificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its

@@ -46,9 +46,9 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 	return func() {}, os.WriteFile(mark, []byte("The world of tidings --demo.\n"), 0o600)
 }
 
-// followForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. Lower values that the
+// speedUpStreamForDemo sets what a demo needs of the change stream: it is on, and fast enough to be watched. Lower values that the
 // visitor set are kept.
-func followForDemo(cfg *Config) {
+func speedUpStreamForDemo(cfg *Config) {
 	cfg.Changes = true
 	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
 }

@@ -93,7 +93,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 			return err
 		}
 		defer remove()
-		followForDemo(&cfg)
+		speedUpStreamForDemo(&cfg)
 	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return fmt.Errorf("--data %s: the folder cannot be made: %w", cfg.Data, err)

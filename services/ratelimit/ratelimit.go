@@ -135,10 +135,10 @@ type bucketKey struct {
 
 // bucket is one subject's budget on this node.
 type bucket struct {
-	limiter *rate.Limiter
-	unsaid  int   // spent here and not yet reported to the other nodes
-	window  int64 // the window that total belongs to
-	total   int   // of all nodes, at the last exchange
+	limiter    *rate.Limiter
+	unreported int   // spent here and not yet reported to the other nodes
+	window     int64 // the window that total belongs to
+	total      int   // of all nodes, at the last exchange
 }
 
 // New makes a limiter. Its Run exchanges spending and frees full buckets.
@@ -207,7 +207,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 			"%s: up to %d a minute are allowed, try again in %s", short, l.cfg.Limits[short], waitText(wait))}
 	}
 	for _, t := range taken {
-		t.bucket.unsaid += t.asked
+		t.bucket.unreported += t.asked
 	}
 	return nil
 }
@@ -279,9 +279,9 @@ func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 			left := b.limiter.TokensAt(now)
 			if left >= burst {
 				delete(part.buckets, key)
-			} else if b.unsaid > 0 && left < burst*7/8 {
-				keys, amounts = append(keys, key), append(amounts, b.unsaid)
-				b.unsaid = 0
+			} else if b.unreported > 0 && left < burst*7/8 {
+				keys, amounts = append(keys, key), append(amounts, b.unreported)
+				b.unreported = 0
 			}
 		}
 		part.mu.Unlock()

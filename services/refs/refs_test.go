@@ -141,7 +141,7 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 
 // Of two creates of one DIRECT conversation with one ref at the same time, the one that waited for the other changes nothing. The
 // ref is not there yet when it looks for it first.
-func TestWhoeverComesSecondChangesNothing(t *testing.T) {
+func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})
 		create := func(number services.ConversationID, ref string, labelled bool) ([]string, error) {

@@ -31,8 +31,8 @@ func besideOf(ctx context.Context) *AddedWrite {
 	return beside
 }
 
-// around adds the write to the functions of a transaction.
-func (b *AddedWrite) around(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
+// wrap adds the write to the functions of a transaction.
+func (b *AddedWrite) wrap(ctx context.Context, fns []func(*Tx) error) []func(*Tx) error {
 	both := make([]func(*Tx) error, len(fns))
 	for i, fn := range fns {
 		// fn runs first: the added write may read what fn has written.

@@ -95,7 +95,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 	}
 	defer s.writing.Done()
 	if beside := besideOf(ctx); beside != nil {
-		fns = beside.around(ctx, fns)
+		fns = beside.wrap(ctx, fns)
 		defer func() { beside.note(errs) }()
 	}
 	// The span is that of the caller's wait: on SQLite several callers share one transaction.

@@ -84,9 +84,9 @@ func (s State) Loud() (version uint64) {
 	return version
 }
 
-// behind looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing: most
+// explain looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing: most
 // changes only raise a version or clear a count.
-func (s *Service) behind(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
+func (s *Service) explain(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since horizon) (found items, err error) {
 	risen, moved, fallen := now.risen(before), now.moved(before), now.fallen(before)
 	if len(risen)+len(moved)+len(fallen) == 0 {
 		return found, nil

@@ -98,7 +98,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]compared, error
 			continue
 		}
 		group.Go(func() error {
-			one.items, one.failed = s.behind(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
+			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, horizon{began, from[users[i]]})
 			one.differ = one.differ || len(one.items.news) > 0 // the numbers are the same, and something new is behind them
 			return nil
 		})

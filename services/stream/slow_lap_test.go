@@ -198,7 +198,7 @@ func TestSlowLapMarksWhoCannotBeCompared(t *testing.T) {
 }
 
 // A user whose badges cannot be read waits without holding up the writer, also when nobody else is due.
-func TestOneWhoCannotBeReadHoldsUpNobody(t *testing.T) {
+func TestUnreadableUserDelaysNobody(t *testing.T) {
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
 		t := b.T
 		w := newAway(b, 1)
