@@ -154,8 +154,8 @@ func finished(h *head, text []byte, last bool) []byte {
 	return framed(h, text, "", last)
 }
 
-// tryQuick calls quick. A panic is for the executor, which meets it again and presents it. Without recovery here it would end the
-// process, because no HTTP server is around this goroutine.
+// tryQuick calls quick, and treats a panic as no answer: the executor then runs the operation, panics again and presents the error.
+// Without the recovery the panic would end the process, because no HTTP server is around this goroutine.
 func tryQuick(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool) {
 	defer func() {
 		if recover() != nil {

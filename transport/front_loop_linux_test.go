@@ -48,7 +48,7 @@ func (f *fronted) keepJoined(viewer string) *kept {
 	return k
 }
 
-// join asks until the connection joins, which makes count of them.
+// join sends requests until the connection joins the loop, and waits until the loop has count connections.
 func (f *fronted) join(k *kept, viewer string, count int) {
 	f.Helper()
 	for range jointAfter {

@@ -284,7 +284,8 @@ func (o *operation) recovered() {
 	}
 }
 
-// presented is the error list that the server shows for a panic. The executor has the hook that logs it; one without it has not.
+// presented returns the errors that the client gets for a panic. If the executor has a PresentRecoveredError hook, the hook also logs
+// the panic. Otherwise nothing logs it.
 func (o *operation) presented(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error

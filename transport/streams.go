@@ -134,7 +134,7 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 			writeFault(w, statusOf(err), err)
 			return
 		}
-		// An operation that has just ended is not missed by its client: 200 in any case.
+		// The operation may just have ended by itself. Its client wanted it to end, so the answer is 200 in either case.
 		if one := stream.take(id); one != nil {
 			one.stop()
 		}

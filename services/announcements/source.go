@@ -74,7 +74,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
 	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
 	v.Expires(services.SourceAnnouncements, count)
-	// Changes and ends are counted apart, because each node passes the ends by itself.
+	// Ends are time boundaries and not changes: each node counts them by its own clock, without a message.
 	v.AddSequence(state.sequence() - state.Ended)
 	v.AddBoundaries(int64(state.Ended))
 	v.ChangesAt(ends)

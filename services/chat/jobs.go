@@ -267,8 +267,8 @@ func (s *Service) rebuildSteps(ctx context.Context, user services.UserID) (parts
 	}
 }
 
-// endExpired ends the expired leases of a user on being inside. Each lease has a job of its own, so it need not plan the next
-// one.
+// endExpired ends a user's expired leases on a conversation, which say that the user has it open. Each lease has its own job, so
+// endExpired plans none.
 func (s *Service) endExpired(ctx context.Context, id services.ConversationID, user services.UserID) error {
 	return s.Store.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := endLeases(ctx, tx, id, user); err != nil {

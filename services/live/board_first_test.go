@@ -67,7 +67,7 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	h.Must(h.boards.ReadFirst(ctx, nil, func(int, Board) { t.Error("a page of nobody") }))
 }
 
-// unready checks that a viewer's first page is not ready, and that Board makes it so.
+// unready checks that a viewer's first page is not ready, and becomes ready by a call of Board.
 func (h hall) unready(what string, viewer services.UserID) {
 	h.TB.Helper()
 	for range 2 { // the second time too: ReadFirst does not make the page ready

@@ -57,7 +57,8 @@ RETURNING notification_groups.category`)
 
 	// A mark of everything takes two statements. This one reads the groups that are shown as unread; their versions rise.
 	readUnread = sql.NewStatement("read all unread notifications", fmt.Sprintf(readText, `newest > read_to`))
-	// And this one the groups with an undone or hidden cause after the newest shown one: if that cause is shown later, it is read.
+	// readUndone reads the groups with an undone or hidden cause after the newest shown one, so that a cause that is shown again later
+	// counts as read.
 	readUndone = sql.NewStatement("read all undone notifications", fmt.Sprintf(readText, `top > newest AND top > read_to`))
 
 	// read_to 0: all of it is unread, whatever was read of it before.

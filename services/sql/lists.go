@@ -11,10 +11,11 @@ import (
 const MostHidden = services.Retention
 
 // ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
-// pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list. ask
-// returns the parameters of a page that follow its index, and its size. read reads a row: the index of its page, the item
-// with its position, and where the page ends if it does not end at an item. A zero position means that the row has no
-// item, a zero end that the list ends there.
+// pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list.
+//
+// ask returns the parameters of a page, without its index, and its size. read reads one row. It stores the index of the page in i, and
+// returns the item, its position, and the position at which the statement stopped reading the page. A zero position means that the
+// row has no item. A zero end means that the list has no more.
 //
 // Many lists are read for one request, such as the likes of each post of a page: one statement for all of them is one
 // round trip. Rows that the viewer may not see are skipped in SQL, at most MostHidden of a page, so that a list of

@@ -289,7 +289,7 @@ func (w *world) settle(d *deliverer) {
 	w.T.Fatal("there is always something to deliver")
 }
 
-// endpoint is the state of app.
+// endpoint returns the state of the only endpoint, "app".
 func (w *world) endpoint(s *Service) Endpoint {
 	w.T.Helper()
 	list := sqltest.Must(s.Endpoints(w.Ctx, "app"))(w.T)
