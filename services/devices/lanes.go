@@ -13,7 +13,7 @@ import (
 const (
 	maxStrangers   = 16     // requests at once to push services that have not accepted a message yet: anybody can name one
 	maxPerStranger = 2      // of them to one push service
-	mostLanes      = 10_000 // remembered
+	maxLanes       = 10_000 // remembered
 )
 
 // lanes say how many requests each push service gets at once. They are lost with the node, which costs some requests. The
@@ -40,7 +40,7 @@ func newLanes(most int) *lanes { return &lanes{most: most, of: map[string]*lane{
 func (l *lanes) get(service string) *lane {
 	one := l.of[service]
 	if one == nil {
-		if len(l.of) >= mostLanes {
+		if len(l.of) >= maxLanes {
 			maps.DeleteFunc(l.of, func(_ string, old *lane) bool { return old.underway == 0 })
 		}
 		one = &lane{}

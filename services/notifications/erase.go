@@ -54,9 +54,9 @@ WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AN
 	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+ofHost("o")+`)) ORDER BY c.object LIMIT $2`)
 )
 
-// eraseSoleRecipientNotifications deletes the host notifications of which the user is the only recipient left: they may name the user. A recipient
-// whose job has not run has no cause yet. So a notification with several recipients is kept if it is newer than the oldest waiting
-// job, less a minute for the clocks of other nodes.
+// eraseSoleRecipientNotifications deletes the host notifications of which the user is the only recipient left, because they may name
+// the user. A recipient whose job has not run has no cause yet. So a notification with several recipients is kept if it is newer than
+// the oldest waiting job, less a minute for the clocks of other nodes.
 func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	var first int64
 	if _, err := tx.One(ctx, firstWaiting, nil, &first); err != nil {

@@ -5,30 +5,30 @@ import (
 	"sync/atomic"
 )
 
-// AddedWrite is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly if one of
-// these transactions was committed. Make it with WithBeside.
+// AddedWrite is an extra write in the transactions of the next writes under a context, such as a record of them. It is stored exactly
+// if one of these transactions is committed. WithAddedWrite makes it.
 type AddedWrite struct {
 	write     func(ctx context.Context, tx *Tx) error
 	committed atomic.Bool
 }
 
-// besideKey is the key of the write that a context adds.
-type besideKey struct{}
+// addedWriteKey is the key of the write that a context adds.
+type addedWriteKey struct{}
 
-// WithAddedWrite returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is an error
-// of that function. write must be safe to repeat.
+// WithAddedWrite returns a context whose writes call write at the end of each of their functions that succeeds. An error of write is
+// an error of that function. write must be safe to repeat.
 func WithAddedWrite(ctx context.Context, write func(ctx context.Context, tx *Tx) error) (context.Context, *AddedWrite) {
-	beside := &AddedWrite{write: write}
-	return context.WithValue(ctx, besideKey{}, beside), beside
+	added := &AddedWrite{write: write}
+	return context.WithValue(ctx, addedWriteKey{}, added), added
 }
 
 // Committed reports whether a transaction with the added write was committed.
 func (b *AddedWrite) Committed() bool { return b.committed.Load() }
 
-// besideOf is the write that a context adds; nil for none.
-func besideOf(ctx context.Context) *AddedWrite {
-	beside, _ := ctx.Value(besideKey{}).(*AddedWrite)
-	return beside
+// addedWriteOf is the write that a context adds; nil for none.
+func addedWriteOf(ctx context.Context) *AddedWrite {
+	added, _ := ctx.Value(addedWriteKey{}).(*AddedWrite)
+	return added
 }
 
 // wrap adds the write to the functions of a transaction.

@@ -94,9 +94,9 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 		return repeat(err, len(fns))
 	}
 	defer s.writing.Done()
-	if beside := besideOf(ctx); beside != nil {
-		fns = beside.wrap(ctx, fns)
-		defer func() { beside.note(errs) }()
+	if added := addedWriteOf(ctx); added != nil {
+		fns = added.wrap(ctx, fns)
+		defer func() { added.note(errs) }()
 	}
 	// The span is that of the caller's wait: on SQLite several callers share one transaction.
 	ctx, span := trace.Start(ctx, "sql", "transaction")
