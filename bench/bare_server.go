@@ -29,6 +29,8 @@ const bareServerArgument = "bare-server"
 const (
 	barePages  = "pages"  // the third is a file: see barePage
 	bareWrites = "writes" // the third is the driver, the fourth the database
+	// It only computes, and answers nothing. The third is how many processors it keeps busy.
+	bareComputing = "computing"
 )
 
 const whoBareServer = "net/http with the same reads and bytes"
@@ -65,6 +67,18 @@ func runBareServer(address, kind string, arguments ...string) error {
 		}
 		defer db.Close()
 		handle = answerWrites(db)
+	case kind == bareComputing && len(arguments) == 1:
+		processors, err := strconv.ParseFloat(arguments[0], 64)
+		if err != nil {
+			return err
+		}
+		handle = http.NotFound
+		go func() {
+			if err := compute(ctx, processors); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				stop()
+			}
+		}()
 	default:
 		return fmt.Errorf("%s: no kind %q with %d arguments", bareServerArgument, kind, len(arguments))
 	}

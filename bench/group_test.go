@@ -148,8 +148,8 @@ func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
 	b := &bench{options: options{worlds: wholeWorlds}, report: &report{}}
 	for _, way := range ways {
 		way.late = series{{rate: 100, p99: 150 * time.Millisecond}}
-		way.before = series{{rate: 3000, p50: time.Millisecond, p99: 2 * time.Millisecond}}
-		way.meanwhile = series{{rate: 1000, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond}}
+		way.others.before = series{{rate: 3000, p50: time.Millisecond, p99: 2 * time.Millisecond}}
+		way.others.during = series{{rate: 1000, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond}}
 	}
 	b.reportGroup(ways)
 	lines := b.report.lines

@@ -31,7 +31,7 @@ const (
 )
 
 // rowNames are what --only takes.
-var rowNames = []string{"badge", "feed", "sockets", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
+var rowNames = []string{"badge", "feed", "sockets", "crowd", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
 // longRow takes minutes even with --quick, which therefore leaves it out unless --only names it.
 const longRow = "everyone"
@@ -68,6 +68,9 @@ func main() {
 	}
 	if len(os.Args) >= 4 && os.Args[1] == bareServerArgument {
 		exit(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
+	}
+	if len(os.Args) == 6 && os.Args[1] == crowdArgument {
+		exit(runCrowd(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
 	opts, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -248,6 +251,7 @@ func (b *bench) measure(ctx context.Context) error {
 		{"what the peers read", b.wants("badge") || b.wants("feed") || b.wants("sockets"), b.prepare},
 		{"queries", b.wants("badge") || b.wants("feed"), b.measureQueries},
 		{"sockets", b.wants("sockets"), b.measureSockets},
+		{"crowd", b.wants("crowd"), b.measureCrowd},
 		{"import", b.wants("import"), b.measureImport},
 		{"import-posts", b.wants("import-posts"), b.measureImportPosts},
 		{"every", b.wants("every"), b.measureEvery},

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		endChild(runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...))
 	case bareServerArgument:
 		endChild(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
+	case crowdArgument:
+		endChild(runCrowd(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
 }
 

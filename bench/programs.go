@@ -98,7 +98,7 @@ func (b *bench) aside(name string, database int) (site, error) {
 }
 
 // alone runs a row on a separate server, which is deleted afterwards with all its data.
-func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, server *program) error) (err error) {
+func (b *bench) alone(ctx context.Context, name string, database int, row func(ctx context.Context, at site, server *program) error) (err error) {
 	p, err := b.aside(name, database)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (b *bench) alone(ctx context.Context, name string, database int, row func(c
 		return err
 	}
 	defer server.stop()
-	return row(ctx, server)
+	return row(ctx, p, server)
 }
 
 // file is the path of the database.

@@ -194,8 +194,14 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	few := b.contender("Tidings, 10 followed", server, badgeQuery, 10)
 	many := b.contender("Tidings, 2,000 followed", server, badgeQuery, 2000)
 	static := b.contender(whoStatic, server, staticQuery, 200).profiled("static")
+	bare, err := b.startBarePages(ctx, b.site(), server, badgeQuery, readersOf(200, b.readers), readDocument)
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	floor := b.contender(whoBareServer, bare, badgeQuery, 200)
 	fromBun, fromMercurius, all := b.against(badgeQuery, bun, mercurius, ours)
-	if err := b.compete(ctx, what, append(all, static, few, many)...); err != nil {
+	if err := b.compete(ctx, what, append(all, static, few, many, floor)...); err != nil {
 		return err
 	}
 	first := line{what: what + ", 200 followed", limit: "(a) " + whoBun, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", absent: bun.absent}
@@ -215,7 +221,7 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 		what: "the same, 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
 		ours: rateAndCPU(many.values), theirs: rateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
 	}
-	b.report.lines = append(b.report.lines, first, cpu, second, third, cpuLine(whoStatic, static.values, 20), fourth)
+	b.report.lines = append(b.report.lines, first, cpu, second, third, cpuLine(whoStatic, static.values, 20), fourth, floorLine(what+", 200 followed", ours, floor))
 	return nil
 }
 

@@ -51,7 +51,7 @@ func (b *bench) measureBurst(ctx context.Context) error {
 	return b.alone(ctx, "burst", burstDatabase, b.raceBurst)
 }
 
-func (b *bench) raceBurst(ctx context.Context, server *program) error {
+func (b *bench) raceBurst(ctx context.Context, _ site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: burstSenders + 1}
 	size := b.worlds.burst
 	people, pairs := size/10, size/100

@@ -14,10 +14,10 @@ type counting struct {
 	name      string
 	arguments []string
 
-	late, lateAmong   series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
-	most              series // messages when everybody talks as fast as they can
-	before, meanwhile series // others' badge query
-	rush              series // the same while everybody talks as fast as they can
+	late, lateAmong series // time from a mutation's answer until everybody's count is right: alone, and while others send requests
+	most            series // messages when everybody talks as fast as they can
+	others          rushed // others' badge query
+	rush            series // the same while everybody talks as fast as they can
 }
 
 func countings() []*counting {
@@ -73,7 +73,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	defer f.close()
 	watch := watching(g.watch)
 	f.watch.Store(&watch)
-	before, err := others(server).load(ctx, othersConnections, b.turn())
+	before, alone, err := b.loadOthers(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -85,12 +85,15 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	if err != nil {
 		return err
 	}
-	var meanwhile, rush sample
+	var meanwhile effort
 	lateAmong, err := g.spoken(ctx, func() (err error) {
-		meanwhile, err = b.during(ctx, others(server), func(ctx context.Context) error { return g.talk(ctx, time.Second) })
+		meanwhile, err = way.others.rush(ctx, b, server, before, func(ctx context.Context) error { return g.talk(ctx, time.Second) })
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := way.others.compute(ctx, b, server, alone, meanwhile); err != nil {
 		return err
 	}
 	most, err := g.spoken(ctx, func() error {
@@ -101,6 +104,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 	if err != nil {
 		return err
 	}
+	var rush sample
 	if _, err = g.spoken(ctx, func() (err error) {
 		rush, err = b.during(ctx, others(server), func(ctx context.Context) error { return g.talk(ctx, 0) })
 		return err
@@ -108,7 +112,7 @@ func (b *bench) talk(ctx context.Context, server *program, way *counting, prefix
 		return err
 	}
 	for into, result := range map[*series]sample{
-		&way.before: before, &way.late: late, &way.lateAmong: lateAmong, &way.meanwhile: meanwhile, &way.most: most, &way.rush: rush,
+		&way.late: late, &way.lateAmong: lateAmong, &way.most: most, &way.rush: rush,
 	} {
 		*into = append(*into, result)
 	}
@@ -124,15 +128,16 @@ func (b *bench) reportGroup(ways []*counting) {
 				what: name + ": p99 from the answer until everyone's number is right", limit: "-", ours: rate(way.late) + ", p50 " + milliseconds(way.late.p50()),
 				value: float64(way.late.p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(200, "<= 200 ms"),
 			}},
-			othersLines(name+", at "+rate(way.lateAmong), way.before, way.meanwhile),
+			othersLines(name+", at "+rate(way.lateAmong), way.others),
 			[]line{{what: name + ": as fast as they can", limit: "-", ours: "p99 until right " + milliseconds(way.most.p99()), value: way.most.rate(), unit: "messages/s"}})
 		for _, one := range []struct {
 			who    string
 			values series
 		}{
 			{"a message a second each, until everyone's number is right", way.late}, {"the same while others ask", way.lateAmong},
-			{"as fast as they can, until everyone's number is right", way.most}, {"others' badge query before", way.before},
-			{"others' badge query at a message a second each", way.meanwhile}, {"others' badge query while they talk as fast as they can", way.rush},
+			{"as fast as they can, until everyone's number is right", way.most}, {"others' badge query before", way.others.before},
+			{"others' badge query at a message a second each", way.others.during}, {"the same reads " + whoComputes, way.others.computing},
+			{"others' badge query while they talk as fast as they can", way.rush},
 		} {
 			b.report.details = append(b.report.details, detail{what: name, who: one.who, values: one.values})
 		}

@@ -37,7 +37,7 @@ func (b *bench) measureHuge(ctx context.Context) error {
 	return b.alone(ctx, "huge", hugeDatabase, b.raceHuge)
 }
 
-func (b *bench) raceHuge(ctx context.Context, server *program) error {
+func (b *bench) raceHuge(ctx context.Context, _ site, server *program) error {
 	all := mixtures()
 	b.say("huge: seeding the follows of %d readers", len(all)*b.readers)
 	if err := seedMixtures(ctx, server.api, all, b.readers); err != nil {

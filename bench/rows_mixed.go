@@ -27,33 +27,48 @@ func (b *bench) measureMixed(ctx context.Context) error {
 	return b.alone(ctx, "mixed", mixedDatabase, b.raceMixed)
 }
 
-func (b *bench) raceMixed(ctx context.Context, server *program) error {
+func (b *bench) raceMixed(ctx context.Context, _ site, server *program) error {
 	readers := b.worlds.readersOfOne / 10
 	b.say("mixed: seeding %s readers who follow 10", thousands(int64(readers)))
 	if err := seedMixed(ctx, server.api, readers); err != nil {
 		return err
 	}
 	const what = "mixed load, 100 reads to 1 post"
-	values, alone := make([]series, len(mixedKinds)), make([]series, len(mixedKinds))
+	values, alone, computing := make([]series, len(mixedKinds)), make([]series, len(mixedKinds)), make([]series, len(mixedKinds))
 	for round := range b.rounds + 1 {
 		if round > 0 {
 			b.say("mixed: round %d of %d", round, b.rounds)
 		}
-		quiet, err := b.mix(ctx, server.address, readers, round, readsAlone)
+		mix := func(into []series, kind func(n int) int) func() (float64, error) {
+			return func() (reads float64, err error) {
+				results, err := b.mix(ctx, server.address, readers, round, kind)
+				for kind, result := range results {
+					if kind != kindPublish {
+						reads += result.rate * b.turn().Seconds()
+					}
+					if round > 0 {
+						into[kind] = append(into[kind], result)
+					}
+				}
+				return reads, err
+			}
+		}
+		quiet, err := b.measureEffort(server, mix(alone, readsAlone))
 		if err != nil {
 			return err
 		}
-		results, err := b.mix(ctx, server.address, readers, round, kindOf)
+		mixed, err := b.measureEffort(server, mix(values, kindOf))
 		if err != nil {
 			return err
 		}
 		if err := server.api.waitForJobs(ctx); err != nil {
 			return err
 		}
-		for kind, result := range results {
-			if round > 0 {
-				values[kind], alone[kind] = append(values[kind], result), append(alone[kind], quiet[kind])
-			}
+		if err := b.besideComputing(ctx, quiet, mixed, func() error {
+			_, err := mix(computing, readsAlone)()
+			return err
+		}); err != nil {
+			return err
 		}
 	}
 	for kind, name := range mixedKinds {
@@ -61,11 +76,18 @@ func (b *bench) raceMixed(ctx context.Context, server *program) error {
 		if kind == kindPublish {
 			continue
 		}
-		b.report.details = append(b.report.details, detail{what: what, who: name + ", without a post", values: alone[kind]})
+		b.report.details = append(b.report.details, detail{what: what, who: name + ", without a post", values: alone[kind]},
+			detail{what: what, who: name + ", without a post, " + whoComputes, values: computing[kind]})
 		b.report.lines = append(b.report.lines, line{
 			what: what + ": p99 of the " + name, limit: "without a post: " + milliseconds(alone[kind].p99()), ours: rate(values[kind]) + ", p50 " + milliseconds(values[kind].p50()),
 			value: float64(values[kind].p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(10, "<= 10 ms"),
 		})
+		if floor := computing[kind]; len(floor) > 0 {
+			b.report.lines = append(b.report.lines, line{
+				what: what + ": p99 of the " + name, limit: "without a post, " + whoComputes, ours: milliseconds(values[kind].p99()), theirs: milliseconds(floor.p99()),
+				value: ratio(float64(values[kind].p99()), float64(floor.p99())), unit: "x the time",
+			})
+		}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"tidings/services"
@@ -141,12 +140,7 @@ func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any)
 		for done := 0; done < rawTransaction && len(rows) > 0; done += rawInsert {
 			part := rows[:min(rawInsert, len(rows))]
 			rows = rows[len(part):]
-			one := "(" + strings.TrimSuffix(strings.Repeat("?,", len(part[0])), ",") + ")"
-			var args []any
-			for _, row := range part {
-				args = append(args, row...)
-			}
-			if _, err := tx.ExecContext(ctx, head+strings.TrimSuffix(strings.Repeat(one+",", len(part)), ","), args...); err != nil {
+			if err := insertRows(ctx, tx, head, "", part); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 		}

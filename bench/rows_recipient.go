@@ -62,20 +62,32 @@ func others(p *program) target {
 }
 
 // othersLines compare their times: the median, the 99th percentile, and the mean, which in a closed loop is the inverse of the rate
-// and includes every stall.
-func othersLines(what string, before, during series) []line {
-	return []line{
+// and includes every stall. The last two have their floor beside them.
+func othersLines(what string, r rushed) []line {
+	what += ": others' badge query, "
+	p99, p99Before := r.during.p99(), r.before.p99()
+	lines := []line{
 		{
-			what: what + ": others' badge query, median", limit: "itself, before", ours: milliseconds(during.p50()), theirs: milliseconds(before.p50()),
-			value: ratio(float64(during.p50()), float64(before.p50())), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
+			what: what + "median", limit: "itself, before", ours: milliseconds(r.during.p50()), theirs: milliseconds(r.before.p50()),
+			value: ratio(float64(r.during.p50()), float64(r.before.p50())), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		}, {
-			what: what + ": others' badge query, p99", limit: "itself, before", ours: milliseconds(during.p99()), theirs: milliseconds(before.p99()),
-			value: ratio(float64(during.p99()), float64(before.p99())), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
+			what: what + "p99", limit: "itself, before", ours: milliseconds(p99), theirs: milliseconds(p99Before),
+			value: ratio(float64(p99), float64(p99Before)), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 		}, {
-			what: what + ": others' badge query, mean", limit: "itself, before", ours: rate(during), theirs: rate(before),
-			value: ratio(before.rate(), during.rate()), unit: "x the time", goal: atMost(2, "<= 2 x the time"),
+			what: what + "mean", limit: "itself, before", ours: rate(r.during), theirs: rate(r.before),
+			value: ratio(r.before.rate(), r.during.rate()), unit: "x the time", goal: atMost(2, "<= 2 x the time"),
 		},
 	}
+	if len(r.computing) == 0 {
+		return lines
+	}
+	return append(lines, line{
+		what: what + "p99", limit: whoComputes, ours: milliseconds(p99), theirs: milliseconds(r.computing.p99()),
+		value: ratio(float64(p99), float64(r.computing.p99())), unit: "x the time",
+	}, line{
+		what: what + "mean", limit: whoComputes, ours: rate(r.during), theirs: rate(r.computing),
+		value: ratio(r.computing.rate(), r.during.rate()), unit: "x the time",
+	})
 }
 
 // during loads a target while other work goes on, and then stops that work.
@@ -166,7 +178,7 @@ func (b *bench) measureRecipient(ctx context.Context) error {
 	return b.alone(ctx, "recipient", recipientDatabase, b.raceRecipient)
 }
 
-func (b *bench) raceRecipient(ctx context.Context, server *program) error {
+func (b *bench) raceRecipient(ctx context.Context, at site, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
 	b.say("recipient: seeding %d people who like", b.worlds.likers)
 	if err := seedOthers(ctx, server.api); err != nil {
@@ -183,7 +195,12 @@ func (b *bench) raceRecipient(ctx context.Context, server *program) error {
 	if err := h.post(ctx, b.worlds.posts); err != nil {
 		return err
 	}
-	var r recipientResults
+	inserts, err := openInsertFloor("sqlite", at.file(), 1, newFiles(at.folder))
+	if err != nil {
+		return err
+	}
+	defer inserts.source.Close()
+	r := recipientResults{inserts: inserts}
 	for round := range b.socketRounds {
 		b.say("recipient: round %d of %d", round+1, b.socketRounds)
 		if err := b.recipientRound(ctx, server, h, &r); err != nil {
@@ -196,45 +213,58 @@ func (b *bench) raceRecipient(ctx context.Context, server *program) error {
 
 // recipientResults are the samples of the row.
 type recipientResults struct {
-	alone           series // likes, without other requests
-	before          series // others' badge query
-	paced, flat     series // the same while likes come at a given rate, and as fast as they are accepted
-	pacedIn, flatIn series // likes meanwhile
-	settled         series
+	alone              series // likes, without other requests
+	paced, unpaced     rushed // others' badge query while likes come at a given rate, and as fast as they are accepted
+	pacedIn, unpacedIn series // likes meanwhile
+	settled            series
+	inserts            *insertFloor // of the likes without other requests
 }
 
 func (b *bench) recipientRound(ctx context.Context, server *program, h *hotRecipient, r *recipientResults) error {
-	result, err := others(server).load(ctx, othersConnections, b.turn())
+	before, alone, err := b.loadOthers(ctx, server)
 	if err != nil {
 		return err
 	}
-	r.before = append(r.before, result)
-	if result, err = h.measure(func() error {
+	if err := r.inserts.begin(ctx); err != nil {
+		return err
+	}
+	already := h.taken.Load()
+	result, err := h.measure(func() error {
 		rushing, end := context.WithTimeout(ctx, b.turn())
 		defer end()
 		return errors.Join(h.like(rushing, 0), ctx.Err())
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	r.alone = append(r.alone, result)
+	if r.settled, err = h.settled(ctx, r.settled); err != nil {
+		return err
+	}
+	if err := errors.Join(r.inserts.end(ctx, int(h.taken.Load()-already)), r.inserts.round(ctx)); err != nil {
+		return err
+	}
 	for _, rush := range []struct {
-		perSecond     int
-		others, taken *series
-	}{{likesPaced, &r.paced, &r.pacedIn}, {0, &r.flat, &r.flatIn}} {
-		taken, err := h.measure(func() error {
-			result, err := b.during(ctx, others(server), func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
-			*rush.others = append(*rush.others, result)
+		perSecond int
+		others    *rushed
+		taken     *series
+	}{{likesPaced, &r.paced, &r.pacedIn}, {0, &r.unpaced, &r.unpacedIn}} {
+		var e effort
+		taken, err := h.measure(func() (err error) {
+			e, err = rush.others.rush(ctx, b, server, before, func(ctx context.Context) error { return h.like(ctx, rush.perSecond) })
 			return err
 		})
 		if err != nil {
 			return err
 		}
 		*rush.taken = append(*rush.taken, taken)
-		if result, err = h.settle(ctx); err != nil {
+		if r.settled, err = h.settled(ctx, r.settled); err != nil {
+			return err
+		}
+		if err := rush.others.compute(ctx, b, server, alone, e); err != nil {
 			return err
 		}
 	}
-	r.settled = append(r.settled, result)
 	return nil
 }
 
@@ -248,19 +278,26 @@ func (h *hotRecipient) measure(do func() error) (sample, error) {
 func (b *bench) reportRecipient(r *recipientResults) {
 	const what = "likes on one person, in batches of 500"
 	b.report.lines = slices.Concat(b.report.lines,
-		[]line{{what: what + ": accepted", limit: "-", ours: rate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}},
-		othersLines(what+", at "+rate(r.pacedIn), r.before, r.paced),
-		othersLines(what+", as fast as they are taken", r.before, r.flat))
+		[]line{{what: what + ": accepted", limit: "-", ours: rate(r.alone), value: r.alone.rate(), unit: "a second", goal: atLeast(likesPaced, ">= 10,000 a second")}, r.inserts.line(what+": accepted", r.alone)},
+		othersLines(what+", at "+rate(r.pacedIn), r.paced),
+		othersLines(what+", as fast as they are taken", r.unpaced))
 	for _, one := range []struct {
 		who    string
 		values series
 	}{
-		{"accepted, nobody else asks", r.alone}, {"others' badge query before", r.before}, {"others' badge query at 10,000 likes a second", r.paced},
-		{"accepted meanwhile", r.pacedIn}, {"others' badge query at as many likes as are taken", r.flat}, {"accepted meanwhile", r.flatIn},
+		{"accepted, nobody else asks", r.alone}, {whoInserts, r.inserts.values}, {"others' badge query before", r.paced.before}, {"others' badge query at 10,000 likes a second", r.paced.during},
+		{"accepted meanwhile", r.pacedIn}, {"the same reads " + whoComputes, r.paced.computing}, {"others' badge query at as many likes as are taken", r.unpaced.during},
+		{"accepted meanwhile", r.unpacedIn}, {"the same reads " + whoComputes, r.unpaced.computing},
 		{"from the last one accepted until the number is right", r.settled},
 	} {
 		b.report.details = append(b.report.details, detail{what: what, who: one.who, values: one.values})
 	}
+}
+
+// settled is settle, and adds how long that took to earlier samples.
+func (h *hotRecipient) settled(ctx context.Context, earlier series) (series, error) {
+	result, err := h.settle(ctx)
+	return append(earlier, result), err
 }
 
 // settle waits until the person's count is right: the number of posts that somebody has liked.

@@ -94,11 +94,14 @@ func TestOthers(t *testing.T) {
 	if w.done["follow"] != othersCount*othersFollow || w.done["publishPost"] != othersPosts || len(w.visited) != othersCount {
 		t.Errorf("seeded %v, visited %d", w.done, len(w.visited))
 	}
-	lines := othersLines("rush", series{{rate: 900, p50: 2 * time.Millisecond, p99: 10 * time.Millisecond}}, series{{rate: 300, p50: 3 * time.Millisecond, p99: 16 * time.Millisecond}})
+	lines := othersLines("rush", rushed{
+		before: series{{rate: 900, p50: 2 * time.Millisecond, p99: 10 * time.Millisecond}},
+		during: series{{rate: 300, p50: 3 * time.Millisecond, p99: 16 * time.Millisecond}}, computing: series{{rate: 600, p99: 8 * time.Millisecond}},
+	})
 	for i, want := range []struct {
 		value   float64
 		verdict string
-	}{{1.5, "yes"}, {1.6, "no"}, {3, "no"}} {
+	}{{1.5, "yes"}, {1.6, "no"}, {3, "no"}, {2, ""}, {2, ""}} {
 		if l := lines[i]; l.value != want.value || l.goal.verdict(l.value) != want.verdict {
 			t.Errorf("%+v, want %+v", l, want)
 		}

@@ -205,6 +205,10 @@ func (b *bench) reportSockets(r *socketResults) {
 			value: ratio(r.ours.memory(), r.stock.memory()), unit: "x", goal: atMost(0.25, "<= 0.25 x"),
 		},
 		line{what: "push: memory per socket with one subscription", limit: "-", ours: kilobytes(r.ours), value: r.ours.memory() / 1024, unit: "KB", goal: atMost(9, "<= 9 KB")},
+		line{
+			what: "push: memory per socket with one subscription", limit: "a bare TCP writer's connection", ours: kilobytes(r.ours), theirs: kilobytes(r.bare),
+			value: ratio(r.ours.memory(), r.bare.memory()), unit: "x",
+		},
 		line{what: "push: memory of an extra subscription", limit: "-", ours: kilobytes(r.extra), value: r.extra.memory() / 1024, unit: "KB", goal: atMost(1, "<= 1 KB")},
 		line{
 			what: atOnce + ": p99", limit: bare, ours: milliseconds(r.ours.p99()), theirs: milliseconds(r.bare.p99()),

@@ -32,6 +32,9 @@ type sqlEngine struct {
 	arguments []string // of a server on it
 	// The database of the bare commits: see openBare.
 	driver, bare string
+	// The database of Tidings as the driver takes it, and new ones for its floor: see insertFloor.
+	store   string
+	newTwin func(ctx context.Context) (url, name string, err error)
 }
 
 // measureWrites measures SQLite and PostgreSQL, each with a server of its own.
@@ -41,7 +44,7 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	if sqlite.site, err = b.aside("writes-sqlite", sqliteDatabase); err != nil {
 		return err
 	}
-	sqlite.driver, sqlite.bare = "sqlite", filepath.Join(sqlite.site.folder, "bare.db")
+	sqlite.driver, sqlite.bare, sqlite.store, sqlite.newTwin = "sqlite", filepath.Join(sqlite.site.folder, "bare.db"), sqlite.site.file(), newFiles(sqlite.site.folder)
 	if err := b.writesOn(ctx, sqlite, nil); err != nil {
 		return err
 	}
@@ -59,7 +62,13 @@ func (b *bench) measureWrites(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	postgres.arguments = []string{"--database", url}
+	postgres.arguments, postgres.store = []string{"--database", url}, url
+	twins := 0
+	postgres.newTwin = func(ctx context.Context) (string, string, error) {
+		twins++
+		url, err := server.Create(ctx, fmt.Sprint("twin", twins))
+		return url, url, err
+	}
 	if url, err = server.Create(ctx, "bare"); err != nil {
 		return err
 	}
@@ -107,9 +116,17 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 		return err
 	}
 	defer singles.close()
+	inserts, err := openInsertFloor(engine.driver, engine.store, burstSenders, engine.newTwin)
+	if err != nil {
+		return err
+	}
+	defer inserts.source.Close()
 	var taken, done series
 	for round := range b.socketRounds {
 		b.say("writes on %s: round %d of %d", engine.name, round+1, b.socketRounds)
+		if err := inserts.begin(ctx); err != nil {
+			return err
+		}
 		start := time.Now()
 		if err := sendBurst(ctx, server.api, burstEvents(size, people, posts, round)); err != nil {
 			return err
@@ -119,6 +136,9 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 			return err
 		}
 		done = append(done, rateOf(size, time.Since(start)))
+		if err := errors.Join(inserts.end(ctx, size), inserts.round(ctx)); err != nil {
+			return err
+		}
 		if err := singles.round(ctx, b.worlds.publications/2); err != nil {
 			return err
 		}
@@ -126,16 +146,17 @@ func (b *bench) raceWrites(ctx context.Context, server *program, engine sqlEngin
 			return err
 		}
 	}
-	b.reportWrites(engine, singles, taken, done)
+	b.reportWrites(engine, singles, taken, done, inserts)
 	return nil
 }
 
-func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series) {
+func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series, inserts *insertFloor) {
 	ingest := "ingest of mixed events, " + engine.name
 	b.report.lines = append(b.report.lines, line{
 		what: ingest, limit: "-", ours: rate(taken), value: taken.rate(), unit: "a second", goal: atLeast(engine.events, ">= "+thousands(int64(engine.events))+" a second"),
-	})
-	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done})
+	}, inserts.line(ingest, taken))
+	b.report.details = append(b.report.details, detail{what: ingest, who: "taken", values: taken}, detail{what: ingest, who: "with their jobs", values: done},
+		detail{what: ingest, who: whoInserts, values: inserts.values})
 	for kind, name := range singleKinds {
 		what := "writes one after the other, " + engine.name
 		b.report.details = append(b.report.details, detail{what: what, who: name, values: singles.values[kind]})

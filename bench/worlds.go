@@ -15,6 +15,7 @@ type worlds struct {
 	group         int           // members
 	talkers       int           // of them
 	likers, posts int           // users who like, and posts of the hot recipient that they like
+	crowd         int           // sockets at several nodes
 	readersOfOne  int           // of an author whose posts are pushed to all of them
 	delivered     int           // posts to them in a round
 	imported      int           // posts of a file
@@ -29,13 +30,13 @@ type worlds struct {
 
 var (
 	wholeWorlds = worlds{
-		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200,
+		users: 1_000_000, few: 10, watching: 10, publications: 100, memberships: []int{10, 200, 2000}, group: 500, talkers: 100, likers: 20_000, posts: 200, crowd: 50_000,
 		readersOfOne: 4000, delivered: 25, imported: 300_000, burst: 10_000,
 		activeShows: 100_000, day: livetest.Size{Shows: 10_000, Live: 300, Hosts: 2500, Viewers: 20_000, Most: 2000}, sampled: 1000,
 		program: ".", libraries: buildFloor,
 	}
 	quickWorlds = worlds{
-		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20,
+		users: 20_000, few: 10, watching: 5, publications: 10, memberships: []int{10, 40, 200}, group: 60, talkers: 12, likers: 2000, posts: 20, crowd: 300,
 		readersOfOne: 100, delivered: 3, imported: 20_000, burst: 1000,
 		activeShows: 4000, day: livetest.Size{Shows: 1000, Live: 30, Hosts: 100, Viewers: 200, Most: 90}, sampled: 50,
 		program: "unicode/utf8", libraries: []string{"unicode"},
@@ -68,6 +69,7 @@ const (
 	postgresDatabase
 	startDatabase
 	emptyDatabase
+	crowdDatabase
 	redisDatabases // their number
 )
 

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Other users' reads during a rush, and their floor: the same reads beside a program that only computes, for as long as the server and
+// Redis took for the rush. All of them share the processors, so no server can save what the program costs.
+
+const whoComputes = "beside a program that only computes as much"
+
+// effort is the processor time of the server and of Redis while reads were answered.
+type effort struct {
+	answers float64
+	used    time.Duration
+	took    time.Duration
+	known   bool // false: this system does not tell what a process uses
+}
+
+// measureEffort measures do, which returns how many reads were answered.
+func (b *bench) measureEffort(server *program, do func() (answers float64, err error)) (effort, error) {
+	before, beforeErr := b.processorTimes(server)
+	start := time.Now()
+	answers, err := do()
+	e := effort{answers: answers, took: time.Since(start)}
+	after, afterErr := b.processorTimes(server)
+	e.used, e.known = after-before, beforeErr == nil && afterErr == nil
+	return e, err
+}
+
+func (b *bench) processorTimes(server *program) (time.Duration, error) {
+	ours, err := processorTime(server.pid())
+	if err != nil {
+		return 0, err
+	}
+	redis, err := processorTime(b.redisPID)
+	return ours + redis, err
+}
+
+// processorsBeside is how many processors other work kept busy, if each answer took as much of them as it does alone.
+func (e effort) processorsBeside(alone effort) float64 {
+	if alone.answers == 0 {
+		return 0
+	}
+	reads := float64(alone.used) / alone.answers * e.answers
+	return max(0, (float64(e.used)-reads)/float64(e.took))
+}
+
+// besideComputing calls load while a program computes as much as the work beside the reads of during took. It does nothing if that is
+// not known.
+func (b *bench) besideComputing(ctx context.Context, alone, during effort, load func() error) error {
+	if !alone.known || !during.known {
+		return nil
+	}
+	computes, err := startBareServer(ctx, b.folder, bareComputing, strconv.FormatFloat(during.processorsBeside(alone), 'f', 3, 64))
+	if err != nil {
+		return err
+	}
+	defer computes.stop()
+	return load()
+}
+
+// loadOthers loads a target with others' reads.
+func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort, error) {
+	var result sample
+	e, err := b.measureEffort(server, func() (answers float64, err error) {
+		result, err = others(server).load(ctx, othersConnections, b.turn())
+		return result.rate * b.turn().Seconds(), err
+	})
+	return result, e, err
+}
+
+// rushed are the samples of others' reads: before a rush, during it, and beside a program that only computes as much.
+type rushed struct{ before, during, computing series }
+
+// rush adds a round: the reads before the rush, and the reads during it.
+func (r *rushed) rush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
+	var during sample
+	e, err := b.measureEffort(server, func() (answers float64, err error) {
+		during, err = b.during(ctx, others(server), rush)
+		return during.rate * b.turn().Seconds(), err
+	})
+	r.before, r.during = append(r.before, before), append(r.during, during)
+	return e, err
+}
+
+// compute adds the floor of a round. alone and during are the efforts of the reads before the rush and during it.
+func (r *rushed) compute(ctx context.Context, b *bench, server *program, alone, during effort) error {
+	return b.besideComputing(ctx, alone, during, func() error {
+		result, err := others(server).load(ctx, othersConnections, b.turn())
+		r.computing = append(r.computing, result)
+		return err
+	})
+}
+
+// computeBurst is how long the program that only computes does so without a pause.
+const computeBurst = 2 * time.Millisecond
+
+// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends.
+func compute(ctx context.Context, processors float64) error {
+	start := time.Now()
+	var group errgroup.Group
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			for ctx.Err() == nil {
+				used, err := processorTime(os.Getpid())
+				if err != nil {
+					return err
+				}
+				if float64(used) > processors*float64(time.Since(start)) {
+					_ = pause(ctx, computeBurst) // the loop looks at ctx
+					continue
+				}
+				for burst := time.Now(); time.Since(burst) < computeBurst; {
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

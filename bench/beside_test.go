@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// What is left of the processor time after the reads is the other work's.
+func TestProcessorsBesideReads(t *testing.T) {
+	alone := effort{answers: 1000, used: 100 * time.Millisecond, took: time.Second, known: true} // 100 us each
+	for name, test := range map[string]struct {
+		alone, during effort
+		want          float64
+	}{
+		"half a processor":       {alone, effort{answers: 500, used: 550 * time.Millisecond, took: time.Second}, 0.5},
+		"in two seconds":         {alone, effort{answers: 500, used: 550 * time.Millisecond, took: 2 * time.Second}, 0.25},
+		"nothing but reads":      {alone, effort{answers: 500, used: 50 * time.Millisecond, took: time.Second}, 0},
+		"reads that became fast": {alone, effort{answers: 500, used: 20 * time.Millisecond, took: time.Second}, 0},
+		"no reads alone":         {effort{took: time.Second}, effort{answers: 5, used: time.Second, took: time.Second}, 0},
+	} {
+		if got := test.during.processorsBeside(test.alone); got != test.want {
+			t.Errorf("%s: %v processors, want %v", name, got, test.want)
+		}
+	}
+}
+
+// The program computes until it is stopped, and no more than it was told to.
+func TestComputeTakesItsShare(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if err := compute(t.Context(), 0.1); err == nil {
+			t.Error("a share of what nobody can measure")
+		}
+		return
+	}
+	t.Setenv(childMode, bareServerArgument)
+	const share = 0.2
+	start := time.Now()
+	p, err := startBareServer(t.Context(), t.TempDir(), bareComputing, fmt.Sprint(share))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	var used time.Duration
+	for used < 300*time.Millisecond { // thirty times the unit that it is measured in
+		if err := pause(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if used, err = processorTime(p.pid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The start of the program itself counts too.
+	if got := float64(used) / float64(time.Since(start)); got > 2*share {
+		t.Errorf("it used %.2f processors, want %v", got, share)
+	}
+}
+
+// The floor is measured while the program computes, and only if it is known how much it has to.
+func TestTheFloorNeedsItsMeasure(t *testing.T) {
+	t.Setenv(childMode, bareServerArgument)
+	b := &bench{folder: t.TempDir()}
+	known, failed := effort{answers: 1, took: time.Second, known: true}, errors.New("the load fails")
+	if err := b.besideComputing(t.Context(), known, known, func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("got %v, want %v", err, failed)
+	}
+	for _, pair := range [][2]effort{{{}, known}, {known, {}}} {
+		if err := b.besideComputing(t.Context(), pair[0], pair[1], func() error { return failed }); err != nil {
+			t.Errorf("a floor of what is not known: %v", err)
+		}
+	}
+	if err := runBareServer("127.0.0.1:0", bareComputing, "much"); err == nil {
+		t.Error("a share that is no number is taken")
+	}
+}
+
+// Both processes count: the server and Redis.
+func TestEffortIsOfBothProcesses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	server, redis := child(t, t.Context(), "wait"), child(t, t.Context(), "wait")
+	b := &bench{redisPID: redis.pid()}
+	e, err := b.measureEffort(&program{process: server}, func() (float64, error) { return 7, nil })
+	if err != nil || !e.known || e.answers != 7 || e.took <= 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	redis.stop()
+	if e, err = b.measureEffort(&program{process: server}, func() (float64, error) { return 7, nil }); err != nil || e.known {
+		t.Errorf("without Redis: %+v, %v", e, err)
+	}
+}
+
+func TestComputeEndsWithItsContext(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := compute(ctx, 1); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	database "database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/services/sql"
+)
+
+// The floor of ingest: the rows that a load has left in the tables, by bare INSERTs into new tables of the same schema. Jobs that are
+// done have left none. Nothing is read, checked or answered, and Redis has no part in it.
+
+const whoInserts = "the same rows by bare INSERTs"
+
+// writtenRows are rows of one table.
+type writtenRows struct {
+	name    string
+	columns []string
+	rows    [][]any
+}
+
+// insertFloor inserts the rows of one load again, once in each round.
+type insertFloor struct {
+	driver  string
+	source  *database.DB
+	senders int // transactions at a time
+	// newTwin makes an empty database, and returns its URL as Tidings takes it, and as the driver takes it.
+	newTwin func(ctx context.Context) (url, name string, err error)
+
+	before map[string]bool // the rows from before the load
+	tables []writtenRows   // what it has written; nil before the first load
+	events int             // of the load
+	values series
+}
+
+// openInsertFloor opens the database that a load is going to write to.
+func openInsertFloor(driver, name string, senders int, newTwin func(ctx context.Context) (url, name string, err error)) (*insertFloor, error) {
+	source, err := openBare(driver, name)
+	return &insertFloor{driver: driver, source: source, senders: senders, newTwin: newTwin}, err
+}
+
+// newFiles makes SQLite databases in a folder, one after the other: each replaces the last one.
+func newFiles(folder string) func(context.Context) (url, name string, err error) {
+	return func(context.Context) (url, name string, err error) {
+		name = filepath.Join(folder, "twin.db")
+		return "sqlite:" + name, name, removeDatabase(name)
+	}
+}
+
+// begin reads which rows are there before the load. Only the first load counts.
+func (f *insertFloor) begin(ctx context.Context) error {
+	if f.tables != nil {
+		return nil
+	}
+	tables, err := readTables(ctx, f.driver, f.source)
+	if err != nil {
+		return err
+	}
+	f.before = map[string]bool{}
+	for _, table := range tables {
+		for _, row := range table.rows {
+			f.before[rowKey(table.name, row)] = true
+		}
+	}
+	return nil
+}
+
+// end reads the rows that a load of some events has written.
+func (f *insertFloor) end(ctx context.Context, events int) error {
+	if f.tables != nil {
+		return nil
+	}
+	tables, err := readTables(ctx, f.driver, f.source)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		table.rows = slices.DeleteFunc(table.rows, func(row []any) bool { return f.before[rowKey(table.name, row)] })
+		if len(table.rows) > 0 {
+			f.tables = append(f.tables, table)
+		}
+	}
+	if len(f.tables) == 0 {
+		return fmt.Errorf("%d events have left no row", events)
+	}
+	f.before, f.events = nil, events
+	return nil
+}
+
+func rowKey(table string, row []any) string { return table + fmt.Sprintf("%q", row) }
+
+// round inserts the rows into a new database, in as many transactions as the events came in batches.
+func (f *insertFloor) round(ctx context.Context) (err error) {
+	url, name, err := f.newTwin(ctx)
+	if err != nil {
+		return err
+	}
+	schema, err := sql.Open(ctx, sql.Config{URL: url})
+	if err != nil {
+		return err
+	}
+	if err := schema.Close(); err != nil {
+		return err
+	}
+	twin, err := openBare(f.driver, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, twin.Close()) }()
+	batches := (f.events + batchSize - 1) / batchSize
+	start := time.Now()
+	var group errgroup.Group
+	group.SetLimit(f.senders)
+	for batch := range batches {
+		group.Go(func() error { return f.insertBatch(ctx, twin, batch, batches) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	f.values = append(f.values, rateOf(f.events, time.Since(start)))
+	return nil
+}
+
+// insertBatch inserts one part of every table's rows in one transaction.
+func (f *insertFloor) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
+	tx, err := twin.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, table := range f.tables {
+		rows := table.rows[len(table.rows)*batch/batches : len(table.rows)*(batch+1)/batches]
+		if err := f.insertInto(ctx, tx, table, rows); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", table.name, err), tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
+
+// insertInto inserts rows into a table in the fastest way of the engine. SQLite runs in the same process and takes one row at a time by a
+// prepared statement. PostgreSQL takes many rows in a round trip.
+func (f *insertFloor) insertInto(ctx context.Context, tx *database.Tx, table writtenRows, rows [][]any) error {
+	head := "INSERT INTO " + table.name + " (" + strings.Join(table.columns, ", ") + ") VALUES "
+	const tail = " ON CONFLICT DO NOTHING" // the schema has some rows from the beginning
+	if f.driver != "sqlite" {
+		for part := range slices.Chunk(rows, rawInsert) {
+			if err := insertRows(ctx, tx, head, tail, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	statement, err := tx.PrepareContext(ctx, head+placeholders(1, len(table.columns))+tail)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if _, err := statement.ExecContext(ctx, row...); err != nil {
+			return errors.Join(err, statement.Close())
+		}
+	}
+	return statement.Close()
+}
+
+// insertRows inserts rows by one statement.
+func insertRows(ctx context.Context, tx *database.Tx, head, tail string, rows [][]any) error {
+	_, err := tx.ExecContext(ctx, head+placeholders(len(rows), len(rows[0]))+tail, slices.Concat(rows...)...)
+	return err
+}
+
+// placeholders are those of rows of some columns: "($1,$2),($3,$4)".
+func placeholders(rows, columns int) string {
+	var text strings.Builder
+	for i := range rows * columns {
+		switch {
+		case i == 0:
+			text.WriteString("(")
+		case i%columns == 0:
+			text.WriteString("),(")
+		default:
+			text.WriteString(",")
+		}
+		text.WriteString("$" + strconv.Itoa(i+1))
+	}
+	return text.String() + ")"
+}
+
+// line compares a load with its floor.
+func (f *insertFloor) line(what string, ours series) line {
+	return line{what: what, limit: whoInserts, ours: rate(ours), theirs: rate(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
+}
+
+// readTables reads all rows of all tables.
+func readTables(ctx context.Context, driver string, db *database.DB) (tables []writtenRows, err error) {
+	query := `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1`
+	if driver == "sqlite" {
+		query = `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1`
+	}
+	_, names, err := readRows(ctx, db, query)
+	for _, name := range names {
+		table := writtenRows{name: fmt.Sprint(name[0])}
+		if table.columns, table.rows, err = readRows(ctx, db, "SELECT * FROM "+table.name); err != nil {
+			return nil, fmt.Errorf("%s: %w", table.name, err)
+		}
+		tables = append(tables, table)
+	}
+	return tables, err
+}
+
+// readRows returns the columns and the rows of a query.
+func readRows(ctx context.Context, db *database.DB, query string) (columns []string, all [][]any, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	if columns, err = rows.Columns(); err != nil {
+		return nil, nil, err
+	}
+	for rows.Next() {
+		row, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, nil, err
+		}
+		all = append(all, row)
+	}
+	return columns, all, rows.Err()
+}

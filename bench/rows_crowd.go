@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/services/sql/sqltest"
+)
+
+// The row of a crowd: more sockets than one process may have files, at three nodes on one PostgreSQL. An announcement goes to all of
+// them. Then they close, and the nodes are again what they were before.
+const (
+	crowdNodes    = 3
+	crowdSettled  = time.Minute // within which the goroutines of closed sockets end
+	crowdOpenings = 10 * time.Minute
+)
+
+// crowdState is what the nodes together use.
+type crowdState struct {
+	goroutines int
+	resident   int64 // bytes
+}
+
+func (b *bench) measureCrowd(ctx context.Context) (err error) {
+	server, err := sqltest.NewDurable()
+	if err != nil {
+		b.report.lines = append(b.report.lines, line{what: "push: " + thousands(int64(b.worlds.crowd)) + " sockets", limit: "-", absent: err.Error()})
+		return nil
+	}
+	defer server.Close()
+	url, err := server.Create(ctx, "crowd")
+	if err != nil {
+		return err
+	}
+	var nodes []*program
+	for i := range crowdNodes {
+		at, err := b.aside("crowd-"+strconv.Itoa(i), crowdDatabase)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			defer func() { err = errors.Join(err, at.forget(context.WithoutCancel(ctx))) }()
+		}
+		node, err := at.start(ctx, "--database", url)
+		if err != nil {
+			return err
+		}
+		defer node.stop()
+		nodes = append(nodes, node)
+	}
+	return b.raceCrowd(ctx, nodes)
+}
+
+func (b *bench) raceCrowd(ctx context.Context, nodes []*program) error {
+	each := b.worlds.crowd / len(nodes)
+	if most := int(openFiles()) - 500; each > most {
+		each = most
+		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets at each node of the crowd: a process may open no more files here.", most))
+	}
+	people := each * len(nodes)
+	b.say("crowd: seeding %s people", thousands(int64(people)))
+	events := make([]event, people)
+	for i := range events {
+		events[i] = profile(crowdPerson(i), "Person "+strconv.Itoa(i))
+	}
+	if err := sendBurst(ctx, nodes[0].api, events); err != nil {
+		return err
+	}
+	if err := nodes[0].api.waitForJobs(ctx); err != nil {
+		return err
+	}
+	before, err := b.stateOf(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, crowdOpenings)
+	defer cancel()
+	var crowds []crowd
+	leave := func() {
+		for _, one := range crowds {
+			one.stop()
+		}
+		crowds = nil
+	}
+	defer leave()
+	for i, node := range nodes {
+		b.say("crowd: opening %s sockets at node %d of %d", thousands(int64(each)), i+1, len(nodes))
+		one, err := b.startCrowd(opening, node.address, i*each, each)
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, node.tail())
+		}
+		crowds = append(crowds, one)
+	}
+	open, err := b.stateOf(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	var arrived series
+	for round := range b.socketRounds {
+		b.say("crowd: announcement %d of %d", round+1, b.socketRounds)
+		result, err := announce(ctx, nodes[0].api, crowds, round)
+		if err != nil {
+			return err
+		}
+		arrived = append(arrived, result)
+	}
+	leave()
+	after, err := b.settledState(ctx, nodes, before)
+	if err != nil {
+		return err
+	}
+	b.reportCrowd(people, arrived, before, open, after)
+	return nil
+}
+
+// announce publishes an announcement, and returns how long each socket waited for it from the mutation on.
+func announce(ctx context.Context, a *api, crowds []crowd, round int) (sample, error) {
+	if err := pause(ctx, volleyPause); err != nil {
+		return sample{}, err
+	}
+	for _, one := range crowds {
+		if err := one.expect(ctx); err != nil {
+			return sample{}, err
+		}
+	}
+	start := time.Now()
+	if err := a.publishToAll(ctx, announcement, round); err != nil {
+		return sample{}, err
+	}
+	var late []time.Duration
+	for _, one := range crowds {
+		times, err := one.arrived(ctx)
+		if err != nil {
+			return sample{}, err
+		}
+		for _, at := range times {
+			late = append(late, time.Duration(at-start.UnixNano()))
+		}
+	}
+	slices.Sort(late)
+	if late[0] < 0 {
+		return sample{}, errEarly
+	}
+	return newSample(late, late[len(late)-1]), nil
+}
+
+// stateOf reads what the nodes use, after a rest.
+func (b *bench) stateOf(ctx context.Context, nodes []*program) (s crowdState, err error) {
+	if err := pause(ctx, b.rest); err != nil {
+		return s, err
+	}
+	s.goroutines, err = goroutinesOf(ctx, nodes)
+	for _, node := range nodes {
+		resident, failed := residentBytes(node.pid())
+		s.resident, err = s.resident+resident, errors.Join(err, failed)
+	}
+	return s, err
+}
+
+// settledState waits until the nodes have as few goroutines as before, and reads what they use.
+func (b *bench) settledState(ctx context.Context, nodes []*program, before crowdState) (crowdState, error) {
+	for deadline := time.Now().Add(crowdSettled); time.Now().Before(deadline); {
+		now, err := goroutinesOf(ctx, nodes)
+		if err != nil {
+			return crowdState{}, err
+		}
+		if now <= before.goroutines {
+			break
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return crowdState{}, err
+		}
+	}
+	return b.stateOf(ctx, nodes)
+}
+
+// goroutinesOf is the number of goroutines of all nodes, as /metrics has it.
+func goroutinesOf(ctx context.Context, nodes []*program) (total int, err error) {
+	for _, node := range nodes {
+		number, err := readMetric(ctx, node.address, "go_goroutines")
+		if err != nil {
+			return 0, err
+		}
+		total += int(number)
+	}
+	return total, nil
+}
+
+// readMetric reads a metric without labels.
+func readMetric(ctx context.Context, address, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if value, found := strings.CutPrefix(lines.Text(), name+" "); found {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.Join(fmt.Errorf("%s: %s has no %s", address, response.Status, name), lines.Err())
+}
+
+func (b *bench) reportCrowd(people int, arrived series, before, open, after crowdState) {
+	name := "push: " + thousands(int64(people)) + " sockets at " + strconv.Itoa(crowdNodes) + " nodes"
+	const megabyte = 1 << 20
+	megabytes := func(bytes int64) string { return figure(float64(bytes)/megabyte) + " MB" }
+	perSocket := float64(open.resident-before.resident) / float64(people) / 1024
+	b.report.lines = append(b.report.lines,
+		line{what: name + ": memory each", limit: "-", ours: megabytes(open.resident), theirs: "before: " + megabytes(before.resident), value: perSocket, unit: "KB", goal: atMost(9, "<= 9 KB")},
+		line{what: name + ": an announcement, from the mutation to all of them: p99", limit: "-", ours: rate(arrived) + ", p50 " + milliseconds(arrived.p50()), value: float64(arrived.p99()) / float64(time.Millisecond), unit: "ms"},
+		line{
+			what: name + ": goroutines after all have closed", limit: "before they opened", ours: fmt.Sprint(after.goroutines), theirs: fmt.Sprint(before.goroutines),
+			value: ratio(float64(after.goroutines), float64(before.goroutines)), unit: "x", goal: atMost(1.05, "back to the start (<= 1.05 x)"),
+		},
+		line{
+			what: name + ": memory after all have closed", limit: "while they were open", ours: megabytes(after.resident), theirs: megabytes(open.resident),
+			value: float64(after.resident-before.resident) / megabyte, unit: "MB more than before",
+		})
+	b.report.details = append(b.report.details, detail{what: name, who: "an announcement, from the mutation to all of them", values: arrived})
+}
