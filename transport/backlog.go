@@ -13,38 +13,38 @@ const (
 	// backlogLimit is the default of SocketConfig.Backlog, in bytes. The memory is about twice as much: the data of an answer and
 	// its encoded text.
 	backlogLimit = 128 << 20
-	// hurriedTimeout is the longest write of an answer that begins while the backlog is over its limit. Data that fits the
-	// network buffers of both sides is still written at once.
+	// hurriedTimeout is the write deadline of a long answer whose write begins while the backlog is over its limit. Data that fits
+	// into the network buffers of both sides is still written at once.
 	hurriedTimeout = 2 * time.Second
 )
 
-// backlog is how many bytes of answers wait to be taken, over HTTP, sockets and event streams together. Small answers are not
-// counted: they fit into the buffers of a connection. It is safe for concurrent use. It refuses nothing: the answer was paid for
-// and the operation is done, so only the patience with its client changes.
+// backlog counts the bytes of answers that wait for their clients, over HTTP, sockets and event streams together. Small answers
+// are not counted, because they fit into the buffers of a connection. It is safe for concurrent use. It refuses no answer: the
+// operation was charged and executed, so only the write deadline changes.
 type backlog struct {
 	limit int64
-	// Atomic and not behind a lock: every answer of every connection counts here, and a sum that is a moment old is good enough.
+	// Atomic and not behind a lock: the long answers of all connections are counted here, and a slightly old sum is good enough.
 	waiting atomic.Int64
 }
 
-// enter counts an answer. The caller removes it with leave when it was written or dropped.
+// enter counts an answer. The caller calls leave once the answer is written or dropped.
 func (b *backlog) enter(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(int64(answer))
 	}
 }
 
-// leave removes an answer. The length is the one that enter was given.
+// leave removes an answer. Its length must be the one that was passed to enter.
 func (b *backlog) leave(answer int) {
 	if answer > smallAnswer {
 		b.waiting.Add(-int64(answer))
 	}
 }
 
-// within is how long the write of an answer may take, at most its usual time. It is asked after enter, so that the answer counts
-// for itself. An answer that was begun before the backlog grew keeps its longer deadline.
+// within returns the time that the write of an answer may take, at most usual. It is called after enter, so that the answer
+// itself is in the sum. An answer whose write began before the backlog grew keeps its longer deadline.
 func (b *backlog) within(answer int, usual time.Duration) time.Duration {
-	// A small answer waits for nobody and keeps its time.
+	// A small answer does not wait for its client and keeps its time.
 	if answer > smallAnswer && b.waiting.Load() > b.limit {
 		return min(usual, hurriedTimeout)
 	}

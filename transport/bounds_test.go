@@ -20,7 +20,8 @@ import (
 	"tidings/services"
 )
 
-// An answer that is too long is replaced by an error, for every kind of operation and every transport.
+// An answer to a query or a mutation that is too long, by its data or its errors, is replaced by an error, over HTTP and over
+// sockets.
 func TestLongAnswersAreRefusedWhole(t *testing.T) {
 	const limit = 2000
 	expect := func(t *testing.T, text, advice string) {
@@ -218,7 +219,7 @@ func TestOnlyVariablesMayBeLong(t *testing.T) {
 	}
 }
 
-// The cache forgets the oldest documents to stay within its bytes, for documents of any content.
+// The cache drops the least recently used documents to stay within its limit of bytes, for documents of any content.
 func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 	const limit = 1 << 20
 	documents := newDocuments(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())

@@ -12,10 +12,10 @@ import (
 	"tidings/services"
 )
 
-// tokenClaims are the claims that we read. The registered ones are checked by the library, scope and sub here.
+// tokenClaims are the claims that the server reads. The library checks the registered ones; this file checks scope and sub.
 type tokenClaims struct {
 	jwt.RegisteredClaims
-	// Without a tag: UnmarshalJSON names the claims, and reflection finds none of them.
+	// It has no JSON tag, because UnmarshalJSON reads the claims by their names without reflection.
 	Scope scopeClaim
 }
 
@@ -28,7 +28,7 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	known := map[string]any{
 		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,
 	}
-	// Token by token, because only so a name that comes twice can be seen.
+	// The JSON is read token by token, because only then a repeated name can be seen.
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
 		return errors.Join(err, jwt.ErrTokenMalformed)
@@ -58,9 +58,10 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both. The zero value is a token without it.
+// scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both. The zero value stands for a token without
+// this claim.
 type scopeClaim struct {
-	// given tells an absent claim, which means viewer, from one that names nothing known, which is refused.
+	// given distinguishes an absent claim, which means viewer, from a claim without any known scope, which is refused.
 	given bool
 	names []string
 }
@@ -79,8 +80,8 @@ func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &s.names)
 }
 
-// scopes are the claim's scopes that this server knows. Without the claim it is viewer: most issuers of the application's own
-// users set none. Scopes of other servers beside ours are normal, and are skipped.
+// scopes returns the scopes in the claim that this server knows. A token without the claim has the scope viewer, because most
+// issuers set no scope for the application's own users. Scopes of other servers are normal, and are skipped.
 func (s scopeClaim) scopes() ([]services.Scope, error) {
 	if !s.given {
 		return []services.Scope{services.ScopeViewer}, nil
@@ -108,7 +109,8 @@ func knownScope(name string) (services.Scope, bool) {
 	}
 }
 
-// viewer is the user of verified claims. Subject stays the bearer's own key when the application acts for a user; Key changes.
+// viewer returns the user of verified claims. When the application later acts for a user, Key changes, and Subject stays the key
+// in the token.
 func (c *tokenClaims) viewer() (services.Viewer, error) {
 	scopes, err := c.Scope.scopes()
 	if err != nil {
@@ -118,8 +120,8 @@ func (c *tokenClaims) viewer() (services.Viewer, error) {
 	return viewer, checkSubject(viewer)
 }
 
-// checkSubject checks that the token names a user. Only a token of the host application may name none. The key is checked as
-// everywhere, because it becomes part of IDs and of rows in SQL.
+// checkSubject checks that the token names a user. Only a token with the scope ingest, which is the host application's, may name
+// none. The key is checked like every user key, because it becomes part of IDs and of rows in SQL.
 func checkSubject(viewer services.Viewer) error {
 	if viewer.Key == "" && viewer.Has(services.ScopeIngest) {
 		return nil
@@ -131,11 +133,11 @@ func checkSubject(viewer services.Viewer) error {
 	return nil
 }
 
-// devPrefix cannot begin a JWT, whose parts are base64url: the colon tells the two kinds of tokens apart.
+// devPrefix cannot begin a JWT: the parts of a JWT are base64url, which has no colon.
 const devPrefix = "dev:"
 
-// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. It always has the
-// scope viewer. There is no secret in it: LoopbackOnly is what keeps others out.
+// devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. The viewer always
+// has the scope viewer. The token has no secret: LoopbackOnly keeps other machines out.
 func devViewer(token string) (services.Viewer, error) {
 	rest, isDev := strings.CutPrefix(token, devPrefix)
 	if !isDev {

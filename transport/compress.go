@@ -11,7 +11,8 @@ import (
 // packets anyway: compression would only cost time. Both the Front and writeResponse compare with it, and must agree.
 const compressFrom = 2 << 10
 
-// compressors holds writers for reuse: a new one takes more memory than most answers. The library is faster than Go's own.
+// compressors holds writers for reuse: a new one takes more memory than most answers. The library is faster than Go's
+// compress/gzip.
 var compressors = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
@@ -20,8 +21,8 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed returns the body compressed by gzip at the fastest level. BenchmarkCompressed measures a page of 20 posts. The
-// answer is small beside the time of a slower level: most of it are keys that repeat.
+// compressed returns the body compressed by gzip at the fastest level. BenchmarkCompressed measures a page of 20 posts. A slower
+// level costs much time and saves few bytes, because most of an answer is repeated keys.
 func compressed(body []byte) []byte {
 	var short bytes.Buffer
 	// A guess at the length, so that the buffer seldom grows.

@@ -12,32 +12,33 @@ import (
 const (
 	objectCost   = 2   // an object, whatever its selection
 	leafCost     = 1   // a scalar or an enum
-	assumedItems = 10  // of a list without an argument for its length
-	maxItems     = 100 // of a page, but for those that Config.Pages names
+	assumedItems = 10  // items of a list without an argument for its length
+	maxItems     = 100 // items of a page, except the pages in Config.Pages
 )
 
-// cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of
-// variables. One unit is about a microsecond of the server's time. It is computed once for a document, and then for each request
-// with the variables that it brings: the document is not walked again. All sums stop at maxCount, so that none overflows.
+// cost is the cost of an operation before it is executed: a fixed part, and parts that are multiplied by the values of variables.
+// One unit is about a microsecond of the server's time. It is computed once for a document; for each request, in then applies the
+// variables and does not walk the document again. All sums stop at maxCount, so that none overflows.
 type cost struct {
 	fixed    int
 	multiple []multiple
 }
 
-// multiple is a cost for each item of a list. Lists in lists nest: each has multiples of its own.
+// multiple is a cost for each item of a list. Nested lists nest their costs: each may have multiples of its own.
 //
-// It stays apart as long as the number of items depends on variables: with literals times makes it a fixed cost.
+// If the number of items is a literal of first or a default, and the cost of each item is fixed, times makes a fixed cost
+// instead.
 type multiple struct {
 	items amount
 	each  cost // of one item
 }
 
-// amount is the number of items that one argument of a field asks for. The zero value is a list of none.
+// amount is the number of items that one argument of a field asks for. The zero value is an empty list.
 type amount struct {
 	value    *ast.Value // nil: otherwise applies
-	last     *ast.Value // the argument last, of a list that can be paged from its end; nil without it
+	last     *ast.Value // the argument last, for a list that can be paged from its end; nil if absent
 	elements bool       // the number is the length of the argument, not its value
-	// otherwise is the number without the argument, or with one that is null: its default in the schema, or assumedItems.
+	// otherwise is the number if the argument is absent or null: its default in the schema, or assumedItems.
 	otherwise int
 	most      int // the greatest value of the argument; 0: maxItems
 }
@@ -57,7 +58,8 @@ func (c *cost) add(other cost) {
 	c.multiple = append(c.multiple, other.multiple...)
 }
 
-// times is the cost of so many items. What does not depend on variables is multiplied now.
+// times returns the cost of a list of items with this cost each. A literal or default number and a fixed cost are multiplied at
+// once.
 func (c cost) times(items amount) cost {
 	if items.last == nil && (items.value == nil || items.value.Kind != ast.Variable && !items.elements) {
 		count := items.in(nil)
@@ -68,8 +70,8 @@ func (c cost) times(items amount) cost {
 	return cost{multiple: []multiple{{items, c}}}
 }
 
-// in returns the number of items for given variables, at most the size of a page. A value that is not a number counts as
-// none here and is refused when it is read. A negative number counts as 0, for the same reason.
+// in returns the number of items for given variables: of a page at most its largest size, of a list argument its length. A value
+// that is not a number counts as absent, and a negative number as 0: the request is refused when the value is read.
 func (a amount) in(variables map[string]any) int {
 	items := a.of(a.value, variables)
 	switch {
@@ -81,7 +83,7 @@ func (a amount) in(variables map[string]any) int {
 	return items
 }
 
-// of is the number that one argument asks for.
+// of returns the number of items that one argument asks for.
 func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if value == nil {
 		return a.otherwise
@@ -102,7 +104,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	if err != nil {
 		return a.otherwise
 	}
-	// The resolver refuses a larger page, or returns as many as it may: neither costs more than the most.
+	// The resolver refuses a larger page or shortens it to the largest size, so it costs no more than that.
 	most := a.most
 	if most == 0 {
 		most = maxItems
@@ -110,7 +112,7 @@ func (a amount) of(value *ast.Value, variables map[string]any) int {
 	return max(0, min(number, most))
 }
 
-// count is the length of the argument; a single value counts as a list of one.
+// count returns the length of the list argument. A single value counts as a list of one.
 func (a amount) count(variables map[string]any) int {
 	switch a.value.Kind {
 	case ast.Variable:
@@ -129,17 +131,16 @@ func (a amount) count(variables map[string]any) int {
 	return 1
 }
 
-// costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field
-// with the argument first, the number is the value of that argument; for a list with a list as argument, its length; for any
-// other list, an assumed number. The prices follow from the document alone and not from what is in the database, so that a
-// client can know them, and a short list is not cheaper.
+// costs computes costs. A field costs its weight plus its selections times its number of items. For a list below a field with the
+// argument first, the number is the value of that argument or of last; for a list with a list as argument, the length of the
+// argument; for any other list, an assumed number. The costs follow from the document and its variables and not from the
+// database, so that a client can compute them. A list with few rows is not cheaper.
 type costs struct {
 	weights map[string]int // by Type.field
 	pages   map[string]int // the greatest values of first, by Type.field, where it is not maxItems
 }
 
-// operation is the cost of one operation of a valid document. Directives that skip a field are not looked at: it costs as if it
-// were there.
+// operation is the cost of one operation of a valid document. A field that a directive skips costs the same as any other.
 func (c costs) operation(operation *ast.OperationDefinition) cost {
 	return c.selections(operation.SelectionSet, nil)
 }
@@ -163,12 +164,12 @@ func (c costs) selections(set ast.SelectionSet, page *amount) (sum cost) {
 	return sum
 }
 
-// field is the cost of one field with what is below it. page is that of the connection around it.
+// field is the cost of one field with its selections. page is the number of items of the connection around it; nil without one.
 func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition == nil || field.ObjectDefinition == nil { // validation refuses it
 		return cost{fixed: leafCost}
 	}
-	// By the type that declares the field: an interface and its types may have different prices.
+	// The weight is that of the type that declares the field: an interface and its types may have different weights.
 	weight, named := c.weights[field.ObjectDefinition.Name+"."+field.Name]
 	// A leaf costs its own weight, however large its value.
 	if len(field.SelectionSet) == 0 {
@@ -180,16 +181,16 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if !named {
 		weight = objectCost
 	}
-	// A connection's number is not applied to itself but to the list of edges or nodes below it.
+	// The number of items of a connection does not multiply the connection itself, but the list of edges or nodes below it.
 	own := pageOf(field)
 	if own != nil {
 		own.most = c.pages[field.ObjectDefinition.Name+"."+field.Name]
 	}
 	if own == nil && strings.HasSuffix(field.Definition.Type.Name(), "Connection") {
-		own = page // a subscription to a list has the argument first itself
+		own = page // in a subscription to a list, the field above has the argument first
 	}
 	if field.Definition.Type.Elem != nil && own != nil { // a list whose own argument gives its length
-		// What is below has its own lists, which this list's number multiplies and does not replace.
+		// Lists below have numbers of their own, which this list's number multiplies and does not replace.
 		items := c.selections(field.SelectionSet, nil)
 		items.fixed += weight
 		return items.times(*own)
@@ -200,15 +201,15 @@ func (c costs) field(field *ast.Field, page *amount) cost {
 	if field.Definition.Type.Elem == nil {
 		return below
 	}
-	// Within a connection: as many as its page has.
+	// A list within a connection has as many items as the connection's page.
 	if page != nil {
 		return below.times(*page)
 	}
 	return below.times(elementsOf(field))
 }
 
-// pageOf is the number of items of a connection, by its argument first, or last for one that is paged from its end; nil for a
-// field without the argument first.
+// pageOf returns the number of items of a connection: that of its argument first, or of last if it is paged from its end. It is
+// nil for a field without the argument first.
 func pageOf(field *ast.Field) *amount {
 	definition := field.Definition.Arguments.ForName("first")
 	if definition == nil {
@@ -221,7 +222,7 @@ func pageOf(field *ast.Field) *amount {
 			page.otherwise = number
 		}
 	}
-	// A null argument is as if it were not there, as in the resolvers.
+	// A null argument counts as absent, as in the resolvers.
 	if argument := field.Arguments.ForName("first"); argument != nil && argument.Value.Kind != ast.NullValue {
 		page.value = argument.Value
 	}
@@ -231,8 +232,8 @@ func pageOf(field *ast.Field) *amount {
 	return &page
 }
 
-// elementsOf is the number of items of a list that is not in a connection. A list of keys or IDs as argument has one item in the
-// answer for each.
+// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, the
+// answer has one item for each of them.
 func elementsOf(field *ast.Field) amount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)

@@ -15,7 +15,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// TestASlowReaderGetsTheLatest blocks a reader while many events come: only the one being written and the last arrive.
+// TestASlowReaderGetsTheLatest publishes many events to a client that does not read: only the event being written and the last
+// one arrive.
 func TestASlowReaderGetsTheLatest(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)
@@ -138,7 +139,8 @@ func ownGoroutines(t *testing.T) int {
 		strings.Count(stacks.String(), "created by tidings/transport.(*workers)")
 }
 
-// TestAThousandSocketsOverTCP wakes a thousand real sockets at once.
+// TestAThousandSocketsOverTCP sends one event to a thousand sockets over TCP, and drains them: each gets the event and the close
+// code 1012.
 func TestAThousandSocketsOverTCP(t *testing.T) {
 	const count = 1000
 	w := overTCP(t)

@@ -6,20 +6,20 @@ import (
 	"tidings/services"
 )
 
-// devices counts the open sockets and event streams of each device that has a name, on this node. What a device has open (see
-// SocketConfig.Gone) ends with its last connection, and not with the first of two tabs.
+// devices counts the open sockets and event streams of each device that has a name, on this node. A device is gone (see
+// SocketConfig.Gone) when its last connection ends, and not when the first of two tabs is closed.
 type devices struct {
 	mu sync.Mutex
-	// open has no entry of 0, so it is as large as the number of connected devices.
+	// A device without a connection has no entry, so the map does not outgrow the connected devices.
 	open map[device]int
 }
 
-// device is a device by its user and its name. Two users may choose the same name.
+// device identifies a device by its user's key and its name. Two users may choose the same name.
 //
-// The name is the client's own choice and no secret: it only says which connections end together.
+// The client chooses the name, and it is no secret: it only says which connections belong together.
 type device struct{ key, name string }
 
-// arrive counts a socket once its viewer is known. Each call has one call of depart.
+// arrive counts a socket or an event stream once its viewer is known. Each call is followed by one call of depart.
 func (d *devices) arrive(viewer services.Viewer) {
 	if viewer.Device == "" {
 		return
@@ -32,7 +32,7 @@ func (d *devices) arrive(viewer services.Viewer) {
 	d.open[device{viewer.Key, viewer.Device}]++
 }
 
-// depart uncounts a socket, and reports whether it was the last of a device that has a name.
+// depart uncounts a socket or an event stream, and reports whether it was the last one of a device that has a name.
 func (d *devices) depart(viewer services.Viewer) (last bool) {
 	if viewer.Device == "" {
 		return false

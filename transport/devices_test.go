@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// A device is gone with its last socket; a device without a name is never reported, and none is while the server drains.
+// Gone is called after the last socket of a device. It is not called for a device without a name, nor while the server drains.
 func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
 	var mu sync.Mutex
 	var gone []string

@@ -6,30 +6,31 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The measured memory of a document beside its text: for each name with its position, and for each value with its position.
+// The measured memory of a document in addition to its text: documentBytes, and partBytes for each name or value with its
+// position.
 const (
 	documentBytes = 1 << 10
 	partBytes     = 224
 )
 
-// documentCache remembers documents by their text, the most recently used ones, within a number and a number of bytes. Only
-// documents that passed every check are in it, so whoever finds one may execute it.
+// documentCache keeps the most recently used documents by their text, up to a number of documents and a number of bytes. Only
+// documents that passed every check are in it, so a document that is found may be executed.
 type documentCache struct {
 	limit int64 // bytes
 
 	mu sync.Mutex
-	// bytes is the sum over the entries; the callback of the list lowers it, also for an entry that another pushed out.
+	// bytes is the sum over the entries. The callback of the list lowers it for each entry that leaves, for whatever reason.
 	bytes int64
 	byLRU *lru.LRU[string, cachedDocument]
 }
 
-// cachedDocument is an entry, with the bytes by which it was counted when it came: as many go with it.
+// cachedDocument is an entry. bytes is the amount that add counted for it, and that is subtracted when it leaves.
 type cachedDocument struct {
 	doc   *document
 	bytes int64
 }
 
-// newDocumentCache makes an empty cache. most bounds the list itself; the bytes are what bounds it in practice.
+// newDocumentCache makes an empty cache. most limits the number of documents, and bytes their estimated memory.
 func newDocumentCache(most int, bytes int64) *documentCache {
 	c := &documentCache{limit: bytes}
 	var err error
@@ -40,7 +41,7 @@ func newDocumentCache(most int, bytes int64) *documentCache {
 	return c
 }
 
-// get returns the document of a text, nil for an unknown one. It is an exclusive lock, because a use moves the entry.
+// get returns the document of a text, nil for an unknown one. The lock is exclusive, because a use moves the entry in the list.
 func (c *documentCache) get(text string) *document {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,13 +49,13 @@ func (c *documentCache) get(text string) *document {
 	return known.doc
 }
 
-// add remembers a document and returns the one to use: if one text was parsed several times at once, all callers get the same
+// add remembers a document and returns the one to use: if several goroutines have parsed the same text, all get the same
 // document. A document larger than the whole cache is not remembered.
 func (c *documentCache) add(text string, doc *document, parts int) *document {
 	size := int64(documentBytes + len(text) + parts*partBytes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Subscriptions share what belongs to one document by its address (see shared), so there may be one only.
+	// Subscriptions share memory by the address of their document (see shared), so one text should have one document.
 	if known, ok := c.byLRU.Get(text); ok {
 		return known.doc
 	}
@@ -63,7 +64,7 @@ func (c *documentCache) add(text string, doc *document, parts int) *document {
 	}
 	c.bytes += size
 	c.byLRU.Add(text, cachedDocument{doc, size})
-	// It ends: the new entry alone is within the limit.
+	// The loop ends, because the new entry alone is within the limit.
 	for c.bytes > c.limit {
 		c.byLRU.RemoveOldest()
 	}

@@ -16,14 +16,14 @@ import (
 	"tidings/services"
 )
 
-// maxErrors is the number of errors that are reported for one document: validation stops there. Each of them costs the building
-// of a message, and a client mends the first ones anyway.
+// maxErrors is the number of errors that are reported for one document: validation stops there. Each error costs the time to
+// build its message, and developers fix the first ones first.
 const maxErrors = 10
 
 // documents turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
-// cost of each step is bounded by the checks of the step before, so that refusing a text is always cheap. The executor never
-// parses: createOperation gives it the document. It is safe for concurrent use. A text that is refused is not remembered, so the
-// same mistake is paid for each time, and no client can fill the cache with garbage.
+// checks of each step bound the cost of the next one, so that refusing a text is always cheap. The executor never parses:
+// createOperation gives it the document. A text that is refused is not remembered: its work is done again each time, but no
+// client can fill the cache with garbage. documents is safe for concurrent use.
 type documents struct {
 	schema *ast.Schema
 	tokens int
@@ -40,18 +40,18 @@ type documents struct {
 
 // document is an executable document, with the costs of its operations, in their order.
 //
-// It is shared by all requests that have its text, also after the cache has dropped it, and nothing in it changes.
+// All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type document struct {
 	*ast.QueryDocument
 	costs []cost
 }
 
-// costOf is the cost of an operation of the document with these variables. The operation is one of the document's.
+// costOf returns the cost of an operation with these variables. The operation must be one of the document's.
 func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
 	return d.costs[slices.Index(d.Operations, operation)].in(variables)
 }
 
-// newDocuments makes the documents of a schema. The rules are sorted into two sets here, once.
+// newDocuments makes an empty documents for the schema of cfg. It divides the validation rules into two sets, once.
 func newDocuments(cfg Config) *documents {
 	d := &documents{
 		schema: cfg.Schema.Schema(), tokens: cfg.QueryTokens, shape: cfg.Shape,
@@ -130,10 +130,11 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 	return d.cache.add(text, ready, parts), nil
 }
 
-// enoughErrors ends a walk over a document. The validator has no other way to stop than a panic of an observer.
+// enoughErrors is the value of the panic that ends a walk over a document: a panic of an observer is the only way to stop the
+// validator.
 type enoughErrors struct{}
 
-// validate applies a set of rules in one walk. faults keeps what was found before the walk was ended.
+// validate applies a set of rules in one walk. faults keeps the errors that were found before a panic ended the walk.
 func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil && fault != (enoughErrors{}) {

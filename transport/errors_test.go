@@ -20,7 +20,7 @@ import (
 	"tidings/services"
 )
 
-// everyCode is an error of each code, with its extensions beside the code.
+// everyCode returns errors of every code and kind, each with the extensions that a client must see, except requestId.
 func everyCode() map[string]struct {
 	err  error
 	want map[string]any
@@ -48,7 +48,8 @@ func recordedFault(err error) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// Every code has the same extensions on HTTP, WebSocket and event stream, before anything runs and in a field.
+// An error has the same extensions over HTTP, where it refuses a request, and over WebSocket and event stream, where it comes
+// from a resolver.
 func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 	for name, test := range everyCode() {
 		inWorld(t, nil, func(w *world) {
@@ -113,7 +114,7 @@ func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
 	})
 }
 
-// An argument named in the text that wraps an error is in the error's extensions.
+// If the text that wraps an error names an argument, the argument is in the error's extensions.
 func TestTheArgumentOfAWrappedError(t *testing.T) {
 	err := fmt.Errorf("Tidings-Act-As: %w", services.Errorf(services.Invalid, "a user key has 1 to 128 characters"))
 	if got := faultError(err).Extensions["argument"]; got != "Tidings-Act-As" {
@@ -121,7 +122,7 @@ func TestTheArgumentOfAWrappedError(t *testing.T) {
 	}
 }
 
-// A parse or validation error names the broken rule, and the path in a variable.
+// The extensions of an error before execution name the validation rule or the limit, or the variable or argument at fault.
 func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
 	handler := newHTTP(t, nil)
 	for query, want := range map[string][2]string{
@@ -146,8 +147,8 @@ func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
 	}
 }
 
-// A request's ID is in its answer, in the header, and with the error presenter, which logs it. It is the client's ID if that
-// is valid, and otherwise unique.
+// A request's ID is in the header of its answer and in the context of the error presenter. It is the client's ID if that is
+// valid, and otherwise a unique one. An answer without an error has no ID of the server's own.
 func TestRequestIDs(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))

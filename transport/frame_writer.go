@@ -11,11 +11,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// headRoom is the length of the longest head of a frame. A message is made behind so many free bytes, so that its frame is one
-// piece of memory and one write, and no byte of it is copied.
+// headRoom is the length in bytes of the longest head of a frame. A message is built behind headRoom free bytes, so that the
+// frame is one piece of memory and one write, and no byte is copied.
 const headRoom = 10
 
-// maxReason is the most bytes of a close reason: two of a control frame are the code.
+// maxReason is the maximum length of a close reason in bytes. The code takes the other two bytes of a control frame.
 const maxReason = maxControl - 2
 
 // appendHeadRoom appends the room for the head of a frame. The payload must follow.
@@ -54,18 +54,18 @@ const (
 // frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
 // frame. It is safe for concurrent use.
 //
-// Its lock is held for moments. Whoever writes has the turn: see acquire. Thousands of sockets wait for nothing, so what it takes to
-// wait for a turn is made by the first that waits.
+// A goroutine that writes has the turn, see acquire, and does not hold mu meanwhile. On most of thousands of sockets no goroutine
+// ever waits for the turn, so the first one that waits makes the condition variable.
 type frameWriter struct {
 	conn net.Conn
 
 	mu    sync.Mutex
 	state uint8
-	taken bool       // somebody has the turn
-	freed *sync.Cond // the turn or the state has changed; nil: nobody has waited yet
+	taken bool       // a goroutine has the turn
+	freed *sync.Cond // signals a change of taken or state; nil: no goroutine has waited yet
 }
 
-// wait gives the lock up until the turn or the state has changed. The lock is held before and after.
+// wait releases the lock until the turn or the state has changed. The lock is held before and after.
 func (w *frameWriter) wait() {
 	if w.freed == nil {
 		w.freed = sync.NewCond(&w.mu)
@@ -73,7 +73,7 @@ func (w *frameWriter) wait() {
 	w.freed.Wait()
 }
 
-// changed wakes those that wait. The lock is held.
+// changed wakes the waiting goroutines. The lock is held.
 func (w *frameWriter) changed() {
 	if w.freed != nil {
 		w.freed.Broadcast()
@@ -105,12 +105,12 @@ func (w *frameWriter) tryAcquire() bool {
 	return true
 }
 
-// write writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The client has the time within
-// to take it, and less if the connection is closed meanwhile. After an error the connection must be cut.
+// write writes the frame of a message, which stands behind headRoom bytes, and gives the turn back. The write may take the time
+// within, and less if close is called meanwhile. After an error the connection must be cut.
 func (w *frameWriter) write(opcode int, message []byte, within time.Duration) error {
 	w.mu.Lock()
 	if w.state == wireOpen { // else close has set a deadline, which is shorter
-		_ = w.conn.SetWriteDeadline(deadline(within)) // the write finds what is wrong
+		_ = w.conn.SetWriteDeadline(deadline(within)) // an error shows in the write
 	}
 	w.mu.Unlock()
 	_, err := w.conn.Write(prependHead(opcode, message))
@@ -118,7 +118,7 @@ func (w *frameWriter) write(opcode int, message []byte, within time.Duration) er
 	return err
 }
 
-// release gives the turn back. over: nothing may be written any more.
+// release gives the turn back. over: nothing may be written from then on.
 func (w *frameWriter) release(over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,8 +129,9 @@ func (w *frameWriter) release(over bool) {
 	w.changed()
 }
 
-// close sends a close frame. It takes controlTime at most: a message that is being written must be done by then, too. A second
-// call waits for the first, because its caller is about to cut the connection, and then returns ErrCloseSent.
+// close sends a close frame. It takes at most controlTime, also for a message that is being written: if that fails, the error is
+// net.ErrClosed. A second call waits for the first, because its caller is about to cut the connection, and then returns
+// ErrCloseSent.
 func (w *frameWriter) close(code int, reason string) error {
 	until := deadline(controlTime)
 	w.mu.Lock()
@@ -142,7 +143,7 @@ func (w *frameWriter) close(code int, reason string) error {
 		return websocket.ErrCloseSent
 	}
 	w.state = wireClosing
-	w.changed()                        // whoever waits for the turn gives up
+	w.changed()                        // goroutines that wait for the turn give up
 	_ = w.conn.SetWriteDeadline(until) // also of a write that is under way
 	for w.taken {
 		w.wait()
@@ -158,8 +159,8 @@ func (w *frameWriter) close(code int, reason string) error {
 	return err
 }
 
-// appendClose appends the payload of a close frame: the code, and the reason in at most maxReason bytes. The code of "no status"
-// is never sent.
+// appendClose appends the payload of a close frame: the code, and the reason, which has at most maxReason bytes. For
+// CloseNoStatusReceived the payload is empty, because that code is never sent.
 func appendClose(to []byte, code int, reason string) []byte {
 	if code == websocket.CloseNoStatusReceived {
 		return to
@@ -172,7 +173,7 @@ func shorten(reason string) string {
 	if len(reason) <= maxReason {
 		return reason
 	}
-	// Back to the beginning of a character.
+	// The cut must not split a character.
 	cut := maxReason
 	for cut > 0 && !utf8.RuneStart(reason[cut]) {
 		cut--

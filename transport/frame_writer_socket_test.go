@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// slowClient is a client with a subscription that reads only what a test asks for.
+// slowClient opens a socket with a subscription, which is read only when the test reads it.
 func (w *world) slowClient() *websocket.Conn {
 	w.Helper()
 	conn, err := w.dial(http.Header{}, protocol)
@@ -31,8 +31,8 @@ func (w *world) slowClient() *websocket.Conn {
 	return conn
 }
 
-// While an event waits for a client, a ping does not: it is left out, and the socket's timer goes on. The client then finds the event, and
-// the pings of later.
+// While an event waits for its client, a ping that is due is left out, and the socket's timer goes on. The client then reads the
+// event, and receives later pings.
 func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 	patient := func(cfg *SocketConfig) {
 		cfg.PingInterval, cfg.WriteTimeout, cfg.InitTimeout = 4*time.Second, time.Minute, time.Minute
@@ -68,7 +68,7 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 	})
 }
 
-// A ping that the client does not take within a second is the end of the socket: a part of it may have been written.
+// A ping that the client does not take within a second ends the socket: a part of the ping may have been written.
 func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		w.slowClient()

@@ -18,11 +18,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// writtenConn keeps what is written to it, a piece for each write.
+// writtenConn records the bytes of each write.
 type writtenConn struct {
 	net.Conn
 	writes [][]byte
-	most   int // bytes of a write that are taken; more of them fail. 0: all are taken
+	most   int // the most bytes that one write takes; a longer write fails. 0: no limit
 }
 
 func (c *writtenConn) Write(piece []byte) (int, error) {
@@ -46,7 +46,7 @@ func (w *frameWriter) send(opcode int, payload []byte, within time.Duration) err
 	return w.write(opcode, append(appendHeadRoom(nil), payload...), within)
 }
 
-// The heads are spelled out, as section 5.2 of RFC 6455 has them. Each frame is one write.
+// Frames of every length have the heads of section 5.2 of RFC 6455, which are spelled out here. Each frame is one write.
 func TestFramesOfEveryLength(t *testing.T) {
 	for length, head := range map[int]string{
 		0: "\x81\x00", 1: "\x81\x01", 124: "\x81\x7c", 125: "\x81\x7d",
@@ -65,7 +65,7 @@ func TestFramesOfEveryLength(t *testing.T) {
 	}
 }
 
-// A buffer is used for one message after another, and a short head must not show what a long one has left in the room.
+// A buffer is used for one message after another: a short head must not show bytes of an earlier long head.
 func TestAFrameBuffersRoomIsUsedAgain(t *testing.T) {
 	conn := &writtenConn{}
 	writer := frameWriter{conn: conn}
@@ -104,7 +104,7 @@ func TestCloseFrames(t *testing.T) {
 	}
 }
 
-// Whatever comes after a close frame, or after a part of a frame, is refused and not written.
+// After a close frame, or after a part of a frame, every write is refused.
 func TestNothingFollowsTheLastFrame(t *testing.T) {
 	for name, test := range map[string]struct {
 		most int
@@ -138,7 +138,7 @@ func TestNothingFollowsTheLastFrame(t *testing.T) {
 	}
 }
 
-// piped is a writer, and the other end of its connection.
+// piped returns a writer, and the other end of its connection.
 func piped(t *testing.T) (w *frameWriter, client net.Conn) {
 	client, server := net.Pipe()
 	t.Cleanup(func() {
@@ -170,7 +170,8 @@ func readFrame(t *testing.T, from io.Reader) (opcode int, payload []byte) {
 	return int(head[0]), payload
 }
 
-// Many write at a time. Frames come whole, those of each writer in their order, and each writer gets its turn.
+// When many goroutines write at the same time, frames arrive whole, those of each goroutine in their order, and each gets its
+// turn.
 func TestWritersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, each = 8, 50
@@ -200,7 +201,8 @@ func TestWritersTakeTurns(t *testing.T) {
 	})
 }
 
-// later begins a call. What it returns waits until the call is over, and returns how long it took and its error.
+// later starts a call in a goroutine. The function that it returns waits for the end of the call, and returns its duration and
+// its error.
 func later(call func() error) func() (time.Duration, error) {
 	begun, done := time.Now(), make(chan error, 1)
 	took := time.Duration(0)
@@ -212,7 +214,7 @@ func later(call func() error) func() (time.Duration, error) {
 	return func() (time.Duration, error) { err := <-done; return took, err }
 }
 
-// A client that does not read holds a close up for a second, whether the message began to be written before the close or after.
+// A client that does not read delays a close by one second, whether the write of the message began before the close or after it.
 func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 	for name, late := range map[string]bool{"message first": false, "turn first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -254,8 +256,8 @@ func TestACloseDoesNotWaitForASlowClient(t *testing.T) {
 	}
 }
 
-// A close lets the message that is being written come first. A second one, by the client's answer, returns after the first: it would
-// cut the connection under it.
+// A close waits for the message that is being written. A second close, which answers the client's, returns after the first: its
+// caller would otherwise cut the connection before the first is sent.
 func TestACloseFollowsTheMessageBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, client := piped(t)

@@ -13,32 +13,32 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The frames of a client, as RFC 6455 has them, section 5.2. Those of the server are in frame_writer.go. gorilla/websocket does the
-// handshake only: its connection keeps a buffer, and waits for the next message within a read.
+// This file reads the frames of a client, by section 5.2 of RFC 6455; frame_writer.go writes those of the server.
+// gorilla/websocket does only the handshake, because its connection keeps a buffer and waits for the next message within a read.
 const (
 	finalBit     = 0x80 // of the first byte: the last frame of its message
 	reservedBits = 0x70 // of the first byte: for extensions, of which the server knows none
 	maskBit      = 0x80 // of the second byte: set by every client
 	maxControl   = 125  // bytes of a ping, a pong or a close
-	keptMessage  = 4096 // bytes of memory for a message that an input keeps
+	keptMessage  = 4096 // bytes of memory for a message that an input keeps for its next user
 
 	continuationFrame = 0
 )
 
-// input is what was read of a connection and not used yet, and the message of which a part has come. Sockets borrow one while
-// they read.
+// input holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
+// borrows an input while it reads.
 type input struct {
 	buffer   [512]byte
 	from, to int // of buffer
 	message  bytes.Buffer
 	kind     int  // of the message: text or binary
-	begun    bool // a frame of the message has come, and not its last
+	begun    bool // a frame of the message has arrived, but not the last one
 }
 
 // inputs are reused: a socket that waits with a watch holds none.
 var inputs = sync.Pool{New: func() any { return new(input) }}
 
-// newInput borrows an input. Nothing of its last user is left but the memory of the message.
+// newInput borrows an input. Of its last user it has only the empty memory for a message.
 func newInput() *input {
 	in := inputs.Get().(*input)
 	in.from, in.to, in.begun = 0, 0, false
@@ -46,7 +46,7 @@ func newInput() *input {
 	return in
 }
 
-// free gives the input back. The memory of a long message goes.
+// free gives the input back. Memory for a message above keptMessage is not kept.
 func (in *input) free() {
 	if in.message.Cap() > keptMessage {
 		in.message = bytes.Buffer{}
@@ -54,12 +54,12 @@ func (in *input) free() {
 	inputs.Put(in)
 }
 
-// between reports whether everything that was read has been used, and no message has begun.
+// between reports whether the input is between two messages: all bytes that were read have been used, and no message has begun.
 func (in *input) between() bool { return in.from == in.to && !in.begun }
 
-// need reads until n bytes are in the buffer, and returns them as used. They are valid until the next read.
+// need reads until n bytes are in the buffer, marks them as used and returns them. They are valid until the next read.
 func (in *input) need(from io.Reader, n int) ([]byte, error) {
-	// What was not used yet moves to the front. n is at most maxControl, so there is room behind it.
+	// Unused bytes move to the front. n is at most maxControl, so they leave enough room.
 	if in.from+n > len(in.buffer) {
 		in.to = copy(in.buffer[:], in.buffer[in.from:in.to])
 		in.from = 0
@@ -82,10 +82,10 @@ type frame struct {
 	mask   [4]byte
 }
 
-// errProtocol is a frame that no client may send. Its text is the reason of the close.
+// errProtocol is the error for a frame that no client may send. Its text is the reason in the close frame.
 type errProtocol struct{ reason string }
 
-// Error is the text that the client is shown.
+// Error returns the text that the client receives.
 func (e errProtocol) Error() string { return e.reason }
 
 // next reads the head of the next frame.
@@ -119,7 +119,7 @@ func (in *input) next(from io.Reader) (f frame, err error) {
 	return f, err
 }
 
-// faults are the rules that the two first bytes of a frame break.
+// faults returns the rules that the first two bytes of a frame break.
 func (in *input) faults(f frame, head []byte) (faults []string) {
 	check := func(broken bool, fault string) {
 		if broken {
@@ -142,7 +142,8 @@ func (in *input) faults(f frame, head []byte) (faults []string) {
 	return faults
 }
 
-// payload reads the payload of a frame to the end of the message. The memory grows with what comes, and not with what was announced.
+// payload appends the payload of a frame to the message. The memory grows with the bytes that arrive, and not with the announced
+// length.
 func (in *input) payload(from io.Reader, f frame) error {
 	start := in.message.Len()
 	buffered := in.buffer[in.from:in.to]
@@ -177,8 +178,8 @@ func (in *input) skip(from io.Reader, f frame) error {
 	return err
 }
 
-// unmask undoes the client's mask, by exclusive or with its four bytes in turn. Clients mask their frames so that no proxy can take one
-// for a request.
+// unmask removes the client's mask, by exclusive or with its four bytes in turn. Clients mask their frames so that no proxy can
+// take a frame for an HTTP request.
 func unmask(payload []byte, mask [4]byte) {
 	for i := range payload {
 		payload[i] ^= mask[i&3]
@@ -186,12 +187,12 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
-	// errClosed ends a socket in order; errTooBig is a fault of the client, see refuse.
+	// errClosed ends a socket without a fault. errTooBig is a fault of the client, see refuse.
 	errClosed = errors.New("the client has closed the connection")
 	errTooBig = errors.New("the message is too long")
 )
 
-// closeAnswer is the code to answer a close frame with.
+// closeAnswer returns the code to answer a close frame with, or an errProtocol.
 func closeAnswer(payload []byte) (code int, err error) {
 	if len(payload) == 0 {
 		return websocket.CloseNoStatusReceived, nil

@@ -35,7 +35,7 @@ func clientFrame(first byte, mask [4]byte, payload []byte) []byte {
 	return frame
 }
 
-// readAll reads frames to the end, as a socket does: the messages and the control frames in the order in which they ended.
+// readAll reads frames until an error, as a socket does. It returns messages and control frames in the order in which they ended.
 func readAll(from io.Reader) (read []string, err error) {
 	in := newInput()
 	defer in.free()
@@ -66,7 +66,8 @@ func readAll(from io.Reader) (read []string, err error) {
 	}
 }
 
-// Whatever the parts of messages, the masks, the control frames between, and the pieces in which it all arrives: what was sent is read.
+// Messages and control frames are read as they were sent, for any division of messages into frames, any masks, any control frames
+// in between, and any pieces in which the bytes arrive.
 func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mask := func() (mask [4]byte) {
@@ -118,7 +119,7 @@ func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 	})
 }
 
-// Any bytes end in an error, and cost no more memory than came.
+// Any bytes end in an error, and take memory for the bytes that arrived and not for an announced length.
 func TestAnyBytesEndInAnError(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
@@ -141,7 +142,7 @@ func TestAnyBytesEndInAnError(t *testing.T) {
 	}
 }
 
-// A frame that no client may send closes the socket with 1002 and the rule that it breaks.
+// A frame that no client may send closes the socket with 1002, and the reason is the rule that the frame breaks.
 func TestFramesAgainstTheProtocol(t *testing.T) {
 	none := [4]byte{}
 	longPing := clientFrame(0x89, none, make([]byte, 126))
@@ -196,7 +197,7 @@ func TestACloseIsAnsweredWithItsCode(t *testing.T) {
 	}
 }
 
-// The limit is that of a message, in however many frames it comes. A message of that size is read.
+// The limit applies to a whole message, in any number of frames. A message of exactly that size is read.
 func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 	const limit = 300
 	ping := []byte(`{"type":"ping"}`)
@@ -229,7 +230,7 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 	}
 }
 
-// What comes while the socket closes is dropped, also a message that had begun before.
+// Messages that arrive while the socket closes are dropped, also one that began before.
 func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(nil, protocol)
