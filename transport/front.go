@@ -12,31 +12,31 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// Quick appends the data of the answer to one operation without variables. It returns to and false if it cannot: the executor
-// then answers, with every error. The context has the viewer. What it appends before it gives up is dropped.
+// Quick appends the data of the answer to one operation without variables. If it cannot, it returns the buffer and false: bytes
+// that it has appended are dropped, and the executor answers, with all errors. The context has the viewer.
 type Quick = func(ctx context.Context, to []byte) ([]byte, bool)
 
-// QuickSchema is a schema that answers some operations without the executor. Such an answer must be the executor's, byte for
-// byte, because the same request gets one or the other.
+// QuickSchema is a schema that answers some operations without the executor. Such an answer must equal the executor's byte for
+// byte, because either may answer the same request.
 type QuickSchema interface {
-	// Quick returns nil for an operation that needs the executor.
-	// The result is kept with the bytes of the request, and is called for every viewer who sends them.
+	// Quick returns nil for an operation that needs the executor. The Front keeps the result with the bytes of the request's body,
+	// and calls it for every viewer who sends these bytes.
 	Quick(operation *ast.OperationDefinition) Quick
 }
 
-// Front serves a listener. It answers the most frequent requests itself, which are plain in every respect: POST /graphql by
-// HTTP/1.1 with headers that mean nothing special, a short body, a good token, and an operation of a QuickSchema. Any other
-// request it hands to the HTTP server, with its connection and all that was read from it: whatever is unusual, malformed, slow or
-// refused is answered there. Then the connection returns: a proxy sends the requests of many clients over it, and most of them are
-// plain. Both apply the same checks and limits, and send the same headers.
+// Front serves a listener. It answers plain requests itself: POST /graphql by HTTP/1.1 with headers of no special meaning, a
+// short body, a good token and a query. It answers an operation of a QuickSchema without the executor, and other queries by the
+// executor. It hands the connection of any other request to the HTTP server, with all that was read from it: unusual, malformed
+// and slow requests are answered there. Then the connection returns, because a proxy sends the requests of many clients over it,
+// and most of them are plain. Front and HTTP server apply the same checks and limits, and send the same headers.
 //
-// Serving a busy connection that asks for one thing again and again is a loop's work, which answers many of them with one read:
-// see frontLoops. Any other connection has a goroutine.
+// Busy connections that send the same kind of request again and again are served by a loop, which answers many connections with
+// one read: see frontLoops. Any other connection has a goroutine.
 //
-// It exists for its speed: net/http and the executor take most of the time of a request for badges. What a plain request means
-// follows from its bytes alone, so two memories know heads and bodies that were seen before, and the answer is rendered
-// into one buffer and written once. Whoever adds a check to queries.Do adds it to readHead or answer too; the test
-// TestFrontAnswersAsTheServerDoes sends both the same bytes.
+// Front exists for speed: net/http and the executor take most of the time of a request for badges. The meaning of a plain request
+// follows from its bytes alone, so Front remembers heads and bodies that it has seen, renders the answer into one buffer and
+// writes it once. A check that is added to queries.Do must be added to readHead or answer too; TestFrontAnswersAsTheServerDoes
+// sends the same bytes to both.
 type Front struct {
 	// These are set once and never change. Without quick, all connections go to next.
 	next     *http.Server
@@ -45,39 +45,39 @@ type Front struct {
 	quick    QuickSchema
 	loops    *frontLoops // nil: each connection has a goroutine
 	loopback bool
-	// A head is remembered with its viewer once the token is known to be good; it is looked up by all of its bytes.
+	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
 	heads    *textMemory[*head]
 	requests *textMemory[*knownRequest]
 	pause    time.Duration // the longest wait for the rest of a request
 
-	// Atomic, because each request reads them. Drain sets the first, Shutdown the second, and nothing resets either.
+	// Atomic, because each request reads them. Drain sets draining, Shutdown sets endsIdle, and neither is ever reset.
 	draining atomic.Bool // each answer is the last one of its connection
 	endsIdle atomic.Bool // connections without a request are closed
 
-	// Guarded by mu. A connection is in conns or counts in handed, from the moment that it is accepted until it is closed or
-	// hijacked, and never in neither: Shutdown would end too early.
+	// Guarded by mu. From its accept until it is closed or hijacked, a connection is in conns or counts in handed at every moment.
+	// Otherwise Shutdown could end too early.
 	mu        sync.Mutex
 	conns     map[*frontConn]struct{}
 	handed    int // connections of the HTTP server
 	listeners []*frontListener
 	idleUntil time.Time     // until when idle connections stay open while draining
-	closing   bool          // no connection is taken
-	empty     chan struct{} // closed when no connection of the front is left after closing; nil until then
-	quiet     chan struct{} // closed when the HTTP server has none either
+	closing   bool          // new connections are refused
+	empty     chan struct{} // closed when conns is empty; nil unless a call of close waits for that
+	quiet     chan struct{} // closed when the HTTP server has no connection either; nil unless Shutdown waits for that
 }
 
 const (
-	// A head takes about 3 KB with the copies of its text, so this is some 5,000 clients. The token of a client whose head was
-	// forgotten is verified again.
+	// A head takes about 3 KB with the copies of its text, so this is enough for some 5,000 clients. If a head was forgotten, its
+	// token is verified again.
 	headsBytes = 16 << 20 // of remembered heads with their viewers
-	// Only the texts of bodies are counted. Applications send few different ones without variables, so this is ample.
+	// Only the texts of bodies are counted. Applications send few different bodies without variables, so this is ample.
 	requestsBytes = 256 << 10
 	frontPath     = "/graphql"
 )
 
-// NewFront makes the front of a server. handler is what Handler has made, next serves it at /graphql. loopback applies what
-// LoopbackOnly checks. Without a QuickSchema, or with a handler around it, all connections are handed on. It sets three fields
-// of next, which must not serve anything before.
+// NewFront makes the front of the HTTP server next, which serves handler at /graphql. loopback applies the checks of
+// LoopbackOnly. If handler is not the result of Handler itself, or its schema is no QuickSchema, all connections are handed to
+// next. NewFront sets three fields of next, which must not serve anything before.
 func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	f := &Front{
 		next: next, handler: handler, loopback: loopback, conns: map[*frontConn]struct{}{},
@@ -90,7 +90,7 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 			f.loops = newFrontLoops(f, joint)
 		}
 	}
-	// The HTTP server's side of a drain, of the count of connections, and of what the front has charged already.
+	// By these hooks the HTTP server takes part in a drain, counts its connections, and learns of charges that the front has made.
 	next.Handler = f.closeWhenDraining(next.Handler)
 	next.ConnState = f.count
 	next.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -102,8 +102,8 @@ func NewFront(handler http.Handler, next *http.Server, loopback bool) *Front {
 	return f
 }
 
-// closeWhenDraining makes the HTTP server's answers the last ones of their connections during a drain. net/http does so by itself only
-// once Shutdown was called, and that is after the sockets have been drained.
+// closeWhenDraining makes the HTTP server's answers the last ones of their connections during a drain. net/http does so only
+// after Shutdown was called, and that is after the sockets have been drained.
 func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.draining.Load() {
@@ -113,8 +113,8 @@ func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 	})
 }
 
-// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. It may be called for
-// several listeners, and starts one goroutine for each, and one for each connection that is not in a loop.
+// Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. Serve may be called for
+// several listeners. It starts one goroutine for each listener, and one for each connection that is not in a loop.
 func (f *Front) Serve(listener net.Listener) error {
 	// The HTTP server sees a listener that yields only what the front hands on.
 	handed := &frontListener{
@@ -134,7 +134,7 @@ func (f *Front) accept(from *frontListener) {
 	wait := time.Duration(0)
 	for {
 		conn, err := from.Listener.Accept()
-		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() { // as the HTTP server does: no file is free
+		if temporary, ok := err.(interface{ Temporary() bool }); ok && temporary.Temporary() { // as the HTTP server does: no file descriptor is free
 			wait = min(max(2*wait, 5*time.Millisecond), longest)
 			select {
 			case <-time.After(wait):
@@ -150,9 +150,9 @@ func (f *Front) accept(from *frontListener) {
 			}
 			return
 		}
-		// A connection came, so the shortage of files is over.
+		// A connection came, so the shortage of file descriptors is over.
 		wait = 0
-		if f.quick == nil { // also then a drain must end the listener and count the connections
+		if f.quick == nil { // without quick, the front only ends the listener in a drain and counts the connections
 			from.give(&handedConn{Conn: conn})
 			continue
 		}
@@ -162,7 +162,7 @@ func (f *Front) accept(from *frontListener) {
 	}
 }
 
-// take serves a connection of which something was read; false if the server has ended.
+// take serves a connection in a new goroutine; before was read from it already. It returns false if the server has ended.
 func (f *Front) take(one *frontConn, before []byte) bool {
 	if !f.enter(one) {
 		return false
@@ -171,7 +171,7 @@ func (f *Front) take(one *frontConn, before []byte) bool {
 	return true
 }
 
-// enter registers a connection, unless the server is ending: after close has looked at all connections, none may follow.
+// enter registers a connection, unless the server is ending: no connection may be added after close has visited all of them.
 func (f *Front) enter(one *frontConn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,8 +190,8 @@ func (f *Front) leave(one *frontConn) {
 	f.signalWaiters()
 }
 
-// signalWaiters closes the channels of whoever waits for the end of the connections, once each. The caller holds the lock. A nil channel
-// means that nobody waits, or that they have been told.
+// signalWaiters closes empty and quiet, once each, when the connections that they stand for have ended. The caller holds the
+// lock. A nil channel means that nobody waits, or that the channel was closed.
 func (f *Front) signalWaiters() {
 	if f.empty != nil && len(f.conns) == 0 {
 		close(f.empty)
@@ -203,9 +203,9 @@ func (f *Front) signalWaiters() {
 	}
 }
 
-// count counts the connections of the HTTP server. Those that are handed on count before they leave the front, in give, so their
-// first state is not counted again, and they learn here that they were answered. A hijacked connection belongs to Sockets, which
-// drains it.
+// count counts the connections of the HTTP server. give has counted the connections that are handed on before they left the
+// front, so their StateNew is not counted. became tells them each state of the HTTP server. A hijacked connection belongs to
+// Sockets, which drains it.
 func (f *Front) count(conn net.Conn, state http.ConnState) {
 	one, handed := conn.(*handedConn)
 	switch {
@@ -227,9 +227,10 @@ func (f *Front) add(handed int) {
 	f.signalWaiters()
 }
 
-// Drain takes no more connections, so that a proxy, whose request has not left yet, turns to another node, and says with each
-// answer from now on that its connection ends. A request may be on its way on an idle connection, and its client could not know
-// whether it was carried out: Shutdown closes none earlier than idle after the first Drain. A second call does nothing.
+// Drain accepts no more connections, so that a proxy that wants to open one turns to another node. From then on each answer says
+// that its connection ends. Shutdown closes idle connections no earlier than the duration idle after the first Drain: a request
+// may be on its way, and if its connection were closed, the client could not know whether it was executed. A second call does
+// nothing.
 func (f *Front) Drain(idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,12 +243,12 @@ func (f *Front) Drain(idle time.Duration) {
 	}
 }
 
-// Shutdown drains, closes idle connections in time, and waits until the requests have been answered or ctx has ended, also those
-// of the HTTP server. If ctx ends first, it cuts the connections of the front and returns the error of ctx.
+// Shutdown drains, closes idle connections after their time, and waits until all requests, also those of the HTTP server, have
+// been answered or ctx has ended. If ctx ends first, it cuts the connections of the front and returns the error of ctx.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain(0)
 	f.mu.Lock()
-	// First the time in which idle connections may still be used, unless all of them end by themselves.
+	// Idle connections may still be used until idleUntil. The wait is over earlier if all connections end by themselves.
 	f.quiet = make(chan struct{})
 	quiet, last := f.quiet, time.NewTimer(time.Until(f.idleUntil))
 	f.signalWaiters()
@@ -258,7 +259,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-last.C:
 	}
-	// From here on, a connection ends with its present request. Those without one are closed now.
+	// From here on, a connection ends with its present request. Connections without a request are closed now.
 	f.endsIdle.Store(true)
 	select {
 	case <-f.close((*frontConn).closeIdle):
@@ -266,7 +267,7 @@ func (f *Front) Shutdown(ctx context.Context) error {
 		f.close((*frontConn).cut)
 		return errors.Join(f.next.Shutdown(ctx), ctx.Err())
 	}
-	return f.next.Shutdown(ctx) // the last, because connections of the front may be handed on until they end
+	return f.next.Shutdown(ctx) // after the front's own connections, because these may be handed on until they end
 }
 
 // Close ends all connections at once, also those of the HTTP server. Requests that are being answered are lost.
@@ -275,12 +276,12 @@ func (f *Front) Close() error {
 	return f.next.Close()
 }
 
-// close refuses new connections and calls end for the present ones, under the lock, so that none is missed. The channel is
-// closed when none is left. A second call waits for the same channel.
+// close refuses new connections and calls end for the present ones, under the lock, so that none is missed. The channel is closed
+// when no connection is left. A second call returns the same channel while connections are left.
 func (f *Front) close(end func(*frontConn)) (left <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// From here on enter refuses, so the list only becomes shorter.
+	// From here on enter refuses connections, so conns only becomes smaller.
 	f.closing = true
 	waiting := f.empty
 	if waiting == nil {

@@ -18,18 +18,18 @@ import (
 	"tidings/services"
 )
 
-// knownRequest is a request that was read before, by its bytes. It is shared by all viewers who send these bytes.
+// knownRequest is the meaning of a body. Once remembered, it is shared by all viewers who send the same bytes.
 type knownRequest struct {
-	quick Quick // nil: the executor answers it, or the HTTP server
-	joint any   // what a JointSchema knows of it; nil: it is answered by itself
-	query bool  // it is a query
-	// What Limits is told of the request: the document and its price. There are no variables in either.
+	quick Quick // nil: the executor answers the request, or the HTTP server
+	joint any   // the result of JointSchema.Joint; nil: it cannot be answered jointly
+	query bool  // it is a query that the front may answer; false: the HTTP server answers it
+	// The document and the price, for Limits. Neither depends on variables.
 	operation *graphql.OperationContext
 	price     int
 }
 
-// requestOf returns what the bytes of a body ask for. Only queries are remembered: a mutation rarely comes twice, and what was
-// refused is cheap to refuse again.
+// requestOf returns the request in the bytes of a body. Only queries are remembered: a mutation rarely comes twice, and a bad
+// request is cheap to refuse again.
 func (f *Front) requestOf(body []byte) *knownRequest {
 	if known, ok := f.requests.get(body); ok {
 		return known
@@ -41,19 +41,20 @@ func (f *Front) requestOf(body []byte) *knownRequest {
 	return known
 }
 
-// readRequest reads a body as the HTTP server does. Whatever it would refuse, and whatever depends on more than these bytes, is
-// left to it: the result is then no query, and is not remembered.
+// readRequest reads a body as the HTTP server does. A request that the HTTP server would refuse, or whose meaning depends on more
+// than these bytes, is left to it: the result then has query false, and is not remembered.
 func (f *Front) readRequest(body []byte) *knownRequest {
 	left := &knownRequest{}
 	if services.CheckUnicode("body", body) != nil {
 		return left
 	}
 	request, err := parseParams(body, "body", f.queries.cfg.BodyLimit)
-	// An extension may change what the request means, and none is so frequent that it would pay to know it here.
+	// An extension may change the meaning of the request, and none is frequent enough to be supported here.
 	if err != nil || len(request.Extensions) > 0 {
 		return left
 	}
-	// A trusted document is resolved here; its text never changes. A hash is an extension, and was left above.
+	// A trusted document is resolved here, because its text never changes. A request with a hash has an extension, and was left
+	// above.
 	if keep, err := f.queries.documents.persisted.resolve(request); err != nil || keep != nil {
 		return left
 	}
@@ -65,11 +66,12 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	if operation == nil || operation.Operation != ast.Query {
 		return left
 	}
-	// The executor reads variables and computes the price by them. It is known to be a query, so the front may run the executor.
+	// With variables, the executor reads them and computes the price. The request is known to be a query, so the front may run the
+	// executor.
 	if len(operation.VariableDefinitions)+len(request.Variables) > 0 {
 		return &knownRequest{query: true}
 	}
-	// Without variables the price is the same each time, so it is computed with the first of these requests.
+	// Without variables the price is the same each time, so it is computed once, with the first request.
 	price := doc.costOf(operation, nil)
 	if price > f.queries.documents.dear {
 		return left
@@ -84,14 +86,14 @@ func (f *Front) readRequest(body []byte) *knownRequest {
 	return known
 }
 
-// frontRequest is one request that the front answers: its context and its ID for errors in one allocation.
+// frontRequest is one request that the front answers: its context, and its ID for errors, in one allocation.
 type frontRequest struct {
 	frontContext
 	requestID
 }
 
-// answer answers one request, or leaves it to the HTTP server. It applies the checks in that one's order. The address is always
-// charged here; a payment tells whoever goes on what else was.
+// answer answers one request, or leaves it to the HTTP server. It applies the checks in the order of the HTTP server. It always
+// charges the address; if the executor goes on, a payment says what else was checked and charged.
 func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	f, q := c.front, c.front.queries
 	address := c.addressOf(h)
@@ -100,12 +102,12 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	}
 	one := &frontRequest{}
 	one.id = h.id
-	// A refused token is the HTTP server's to explain.
+	// If the token is refused, the HTTP server answers with the error.
 	if h = f.identified(h, one); h == nil {
 		return frontPaid
 	}
 	known := f.requestOf(body)
-	// A head that comes once is in no memory, from which loops take theirs.
+	// Loops know only remembered heads, and a head that comes once is not remembered.
 	if c.joint++; known.joint == nil || h.once {
 		c.joint = min(c.joint, 0)
 	}
@@ -124,17 +126,18 @@ func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	return c.answerQuick(h, body, known.quick, one)
 }
 
-// answerQuick answers a compiled operation that was charged.
+// answerQuick answers an operation by its Quick. The operation was charged.
 func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontRequest) frontOutcome {
-	// The answer is rendered behind room for its head, whose length is known only when the body is.
+	// The answer is rendered behind room for its head: the head has the length of the body, so it is written last.
 	out := answerBuffers.Get().(*[]byte)
 	defer answerBuffers.Put(out)
 	text, ok := tryQuick(quick, one, append((*out)[:answerHead], answerStart...))
-	// A longer buffer is left to the collector: a few long answers would otherwise pin megabytes in the pool.
+	// A longer buffer is left to the garbage collector: a few long answers would otherwise keep megabytes in the pool.
 	if cap(text) <= answerKept {
 		*out = text[:0]
 	}
-	// The executor says what was wrong, and also that the answer is too long. The operation was charged already.
+	// The executor runs the operation again and reports the error, also for an answer that is too long. The operation was charged
+	// already.
 	if !ok || len(text)-answerHead > c.front.queries.cfg.AnswerLimit {
 		return c.execute(h, body, &payment{caller: h.caller, operation: true})
 	}
@@ -142,10 +145,11 @@ func (c *frontConn) answerQuick(h *head, body []byte, quick Quick, one *frontReq
 	return outcome(last, c.send(finished(h, append(text, '}'), last)))
 }
 
-// answerStart is what the data of an answer begins with.
+// answerStart begins the body of an answer, before its data.
 const answerStart = `{"data":`
 
-// finished is a whole answer, compressed if the client accepts it and it pays: text has the body behind room for the head.
+// finished returns the whole answer, compressed if the client accepts that and the body is long enough. text has the body behind
+// room for the head.
 func finished(h *head, text []byte, last bool) []byte {
 	if h.gzip && len(text)-answerHead >= compressFrom {
 		short := compressed(text[answerHead:])
@@ -165,7 +169,7 @@ func tryQuick(quick Quick, ctx context.Context, to []byte) (text []byte, ok bool
 	return quick(ctx, to)
 }
 
-// outcome is that of an answer which was sent, unless there was an error.
+// outcome returns the outcome of sending an answer: the connection ends after an error and after its last answer.
 func outcome(last bool, err error) frontOutcome {
 	if last || err != nil {
 		return frontEnds
@@ -173,7 +177,8 @@ func outcome(last bool, err error) frontOutcome {
 	return frontMore
 }
 
-// addressOf is the address that a request is counted under. It is computed once for a connection, except behind a proxy.
+// addressOf returns the address that a request is counted under. It is computed once for a connection, except for requests with
+// X-Forwarded-For.
 func (c *frontConn) addressOf(h *head) string {
 	if h.forwarded {
 		return c.front.queries.addresses.of(&http.Request{RemoteAddr: c.conn.RemoteAddr().String(), Header: h.request.Header})
@@ -186,19 +191,19 @@ func (c *frontConn) addressOf(h *head) string {
 
 const (
 	// A usual head has about 250 bytes; a page of another origin adds the headers of CORS.
-	answerHead = 768      // bytes of room for the head in front of an answer; a longer head is written apart
-	answerKept = 64 << 10 // bytes of a buffer that is kept
+	answerHead = 768      // bytes of room for the head in front of an answer; behind a longer head, the body is copied
+	answerKept = 64 << 10 // a buffer up to this many bytes is kept
 )
 
-// answerBuffers are reused. Answers are rendered behind the room for their head. They are pointers to slices, because a slice
-// in a pool would be allocated for each Put.
+// answerBuffers are reused. Answers are rendered in them, behind the room for their head. The pool has pointers to slices,
+// because each Put of a slice would allocate.
 var answerBuffers = sync.Pool{New: func() any {
 	text := make([]byte, 0, 4<<10)
 	return &text
 }}
 
-// framed is the whole answer: text has the body behind room for the head. more are further lines of the head. The result is a
-// part of text, unless the head is longer than the room.
+// framed returns the whole answer. text has the body behind room for the head, and more has further lines of the head. The result
+// is a part of text, unless the head is longer than the room.
 func framed(h *head, text []byte, more string, last bool) []byte {
 	var room [answerHead]byte
 	top := append(append(room[:0], h.answer...), more...)
@@ -208,7 +213,7 @@ func framed(h *head, text []byte, more string, last bool) []byte {
 	top = append(top, "Content-Length: "...)
 	top = strconv.AppendInt(top, int64(len(text)-answerHead), 10)
 	top = append(append(append(top, "\r\nDate: "...), dateNow()...), "\r\n\r\n"...)
-	// Rare: the body is copied behind the head, where otherwise the head is copied before the body.
+	// Rare: the head is too long for the room, so the body is copied behind it. Usually the head is copied into the room.
 	if len(top) > answerHead {
 		return append(top, text[answerHead:]...)
 	}
@@ -217,8 +222,7 @@ func framed(h *head, text []byte, more string, last bool) []byte {
 	return text[start:]
 }
 
-// refuse answers with an error that ends nothing but the request: the client may go on with the connection, as it may with the
-// HTTP server.
+// refuse answers with an error that ends only the request: as with the HTTP server, the client may go on using the connection.
 func (c *frontConn) refuse(h *head, err error) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
 		c.front.queries.origins.grant(w, r)
@@ -226,7 +230,7 @@ func (c *frontConn) refuse(h *head, err error) frontOutcome {
 	})
 }
 
-// execute lets the executor answer a request, which was charged as paid says. Like the HTTP server, it ends the operation when
+// execute lets the executor answer a request. paid says what was charged for it. Like the HTTP server, it ends the operation when
 // the client goes away. The handler runs on this goroutine, so the next request of the connection waits, as HTTP/1.1 demands.
 func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 	return c.record(h, func(w http.ResponseWriter, r *http.Request) {
@@ -234,16 +238,16 @@ func (c *frontConn) execute(h *head, body []byte, paid *payment) frontOutcome {
 		defer cancel()
 		defer c.watch(cancel)()
 		r = r.WithContext(ctx)
-		// The head is shared: record has made a copy of the request, and this is where it gets what is its own.
+		// The request of the head is shared, so record has made a copy. Here the copy gets its own context, address and body.
 		r.RemoteAddr, r.Body = c.conn.RemoteAddr().String(), io.NopCloser(bytes.NewReader(body))
 		c.front.handler.ServeHTTP(w, r)
 	})
 }
 
-// record writes what a handler answers, once it has answered. A handler may write at any length: bounded keeps the answers of
-// operations below the limit.
+// record keeps the answer of a handler in memory, and writes it when the handler has returned. It needs no limit of its own,
+// because bounded limits the answers of operations.
 func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.Request)) frontOutcome {
-	// Kept and not streamed: the front writes an answer once, with its length.
+	// The answer is kept and not streamed, because the front writes it once, with its length.
 	w := &recorder{header: http.Header{}}
 	r := h.request.WithContext(context.Background())
 	// A handler may change the headers of its request, and the head is shared.
@@ -260,14 +264,14 @@ func (c *frontConn) record(h *head, handle func(w http.ResponseWriter, r *http.R
 	return outcome(last, c.send(append(text, w.body...)))
 }
 
-// recorder is a response that is kept. What is written with it has its length in a header: all of this package's answers do.
+// recorder keeps a response in memory. The handler must set Content-Length, as all handlers of this package do.
 type recorder struct {
 	header http.Header
 	status int
 	body   []byte
 }
 
-// Header is the header of the response.
+// Header returns the header of the response.
 func (w *recorder) Header() http.Header { return w.header }
 
 // WriteHeader sets the status.
@@ -289,16 +293,17 @@ func appendHeader(to []byte, header http.Header) []byte {
 	return to
 }
 
-// dated is the text of the header Date in one second.
+// dated is the text of the header Date for one second.
 type dated struct {
 	second int64
 	text   string
 }
 
-// lastDate is replaced once a second, by whichever request first sees the new one. Two that do so write the same.
+// lastDate is replaced once a second, by the first request of the new second. Two requests that replace it at the same time store
+// the same text.
 var lastDate atomic.Pointer[dated]
 
-// dateNow is the present time for the header Date.
+// dateNow returns the present time for the header Date.
 func dateNow() string {
 	now := deadline(0)
 	last := lastDate.Load()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// frontCases are requests, and whether the front answers them itself.
+// frontCases are requests, and whether the front answers them by Quick, without the executor.
 var frontCases = []struct {
 	name  string
 	quick bool
@@ -61,7 +61,7 @@ var frontCases = []struct {
 	{"Options", false, raw("", "OPTIONS /graphql HTTP/1.1")},
 	{"Close", false, raw(query("{ who }"), "Connection: close")},
 	{"Chunked", false, raw("", "-Content-Length", "Transfer-Encoding: chunked") + "f\r\n" + query("{ who }") + "\r\n0\r\n\r\n"},
-	{"ChunkedAndLength", false, raw(query("{ who }"), "Transfer-Encoding: chunked") + "\r\n"}, // the end of a line, for which the server would wait
+	{"ChunkedAndLength", false, raw(query("{ who }"), "Transfer-Encoding: chunked") + "\r\n"}, // the end of a line that the server would wait for
 	{"ChunkedWithASpace", false, raw(query("{ who }"), "Transfer-Encoding : chunked")},
 	{"TwoLengths", false, raw(query("{ who }"), "Content-Length: 19\nContent-Length: 19")},
 	{"TwoDifferentLengths", false, raw(query("{ who }"), "Content-Length: 19\nContent-Length: 5")},

@@ -16,32 +16,33 @@ const (
 	// that exactly one of the client's next request and the shutdown wins.
 	frontIdle   = iota // waits for a request
 	frontBusy          // has a request, at least in part
-	frontClosed        // was closed, or handed on
+	frontClosed        // was closed
 )
 
 const (
-	// Nearly all plain requests fit into the first buffer, which is pooled. One that is longer than the second number is handed on.
+	// Nearly all plain requests fit into a buffer of frontBuffer bytes, which is pooled. A request longer than frontLongest is
+	// handed on.
 	frontBuffer  = 4 << 10
 	frontLongest = 24 << 10 // bytes of a request with its head
-	// A usual head with its token has less than 2 KB. One with a token near maxToken is longer, and is handed on.
+	// A usual head with its token has less than 2 KB. A head with a token near maxToken is longer than frontHead, and is handed on.
 	frontHead = 8 << 10 // bytes of a head
 )
 
-// frontConn is a connection that the front serves. Its goroutine alone uses the fields below state; watch reads for it while it
-// executes an operation, and both are never at work at once.
+// frontConn is a connection that the front serves. The fields from address to stays belong to its goroutine, or to the runner of
+// its loop. While the goroutine executes an operation, only watch uses ahead and hasAhead.
 type frontConn struct {
 	front *Front
 	conn  net.Conn
 	to    *frontListener
 	state atomic.Int32
 
-	// A proxy sends requests of many clients over one connection; then the address is computed for each.
-	address       string    // as addresses.of returns it without a header
+	// A proxy sends requests of many clients over one connection; then the address is computed for each request and not kept here.
+	address       string    // as addresses.of returns it without X-Forwarded-For
 	read, written time.Time // the deadlines that are set
-	ahead         [1]byte   // what watch has read
+	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
-	joint         int // requests in a row that could be answered jointly
-	stays         int // answers for which it stays with the HTTP server when it is handed on; 0 means 1
+	joint         int // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
+	stays         int // after so many answers of the HTTP server it returns, when it is handed on; 0 means 1
 
 	loop loopConn
 }
@@ -49,13 +50,14 @@ type frontConn struct {
 // frontBuffers are reused: a connection has one for as long as it has a goroutine.
 var frontBuffers = sync.Pool{New: func() any { return new([frontBuffer]byte) }}
 
-// serve answers requests until the connection ends, is handed on, or joins a loop. first, if it is there, ends the answer to a
-// request that was read already; rest is what was read behind it, and fits into a buffer. buffer[:filled] is what was read and not
-// answered yet.
+// serve answers requests until the connection ends, is handed on, or joins a loop. first, if not nil, finishes the answer to a
+// request that was read before. rest has the bytes that were read behind that request, and fits into a buffer. buffer[:filled]
+// has the bytes that were read and not answered yet.
 func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 	own := frontBuffers.Get().(*[frontBuffer]byte)
 	defer frontBuffers.Put(own)
-	// false once it is another's: the HTTP server then owns the connection, or a loop, also when this goroutine panics.
+	// owns is false once the HTTP server or a loop owns the connection, which this goroutine then must not close, even if it
+	// panics.
 	owns := true
 	defer func() {
 		if owns {
@@ -78,15 +80,15 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			n, err := c.wait(buffer[filled:], filled > 0)
 			filled += n
 			if err != nil {
-				// A client that is silent between requests is gone after the idle time. One that is silent within a request gets the HTTP
-				// server's patience and its errors.
+				// A client that is silent between requests is disconnected after the idle time. For one that is silent within a request,
+				// the timeouts and errors of the HTTP server apply.
 				if late := errors.Is(err, os.ErrDeadlineExceeded); late && filled > 0 {
 					handOn(buffer[:filled], false) // a slow request
 				}
 				return
 			}
 		}
-		// A piece of a next request moves to the front of the buffer.
+		// The first part of a next request moves to the front of the buffer.
 		used, outcome := c.requests(buffer[:filled])
 		filled = copy(buffer, buffer[used:filled])
 		switch {
@@ -102,15 +104,15 @@ func (c *frontConn) serve(first func() frontOutcome, rest []byte) {
 			} else if lost {
 				return
 			}
-		// The larger buffer always has room for the rest: requests hands on whatever would not fit into it.
+		// The larger buffer always has room for the rest: requests hands on a request that would not fit into it.
 		case filled == len(buffer): // a longer request
 			buffer = append(bytes.Clone(buffer), make([]byte, frontLongest-len(buffer))...)
 		}
 	}
 }
 
-// wait reads more: within the idle time for a new request, and shortly for the rest of one. net.ErrClosed means that the
-// connection was closed for a shutdown while it was idle, and that nothing was lost.
+// wait reads more bytes. It waits up to the idle time for a new request and, if more, up to pause for the rest of one.
+// net.ErrClosed means that the connection was closed for a shutdown while it was idle, and that no request was lost.
 func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	idle := c.front.next.IdleTimeout
 	switch {
@@ -122,15 +124,16 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 		c.read = time.Time{}
 		err = c.conn.SetReadDeadline(c.read)
 	case idle > 0 && time.Until(c.read) < idle: // not for each request, because it costs as much as checking a remembered token
-		// An eighth more, so that the deadline is set once for many requests of a busy connection and never ends too early.
+		// The deadline is an eighth longer, so that it is set once for many requests of a busy connection and never ends too early.
 		c.read = deadline(idle + idle/8)
 		err = c.conn.SetReadDeadline(c.read)
 	}
 	if err != nil {
 		return 0, err
 	}
-	// From here to the next swap the connection counts as idle. The first compare fails for a new connection, which is idle from
-	// the start. endsIdle is read after the state was set, and Shutdown sets it before it reads the states: one sees the other.
+	// From here to the next swap the connection counts as idle. The first swap fails for a new connection, which is idle from the
+	// start. endsIdle is read after the state was set, and Shutdown sets endsIdle before it reads the states: so at least one of
+	// the two sees the other's change.
 	if !more && (!c.state.CompareAndSwap(frontBusy, frontIdle) && c.state.Load() == frontClosed || c.front.endsIdle.Load()) {
 		return 0, net.ErrClosed
 	}
@@ -139,7 +142,7 @@ func (c *frontConn) wait(into []byte, more bool) (n int, err error) {
 	} else {
 		n, err = c.conn.Read(into)
 	}
-	// closeIdle may have closed it between the read and this line. Then the client gets no answer, and its request was not begun.
+	// closeIdle may have closed the connection after the read. Then the client gets no answer, and its request was not begun.
 	if !more && err == nil && !c.state.CompareAndSwap(frontIdle, frontBusy) {
 		return 0, net.ErrClosed
 	}
@@ -153,7 +156,7 @@ func (c *frontConn) closeIdle() {
 	}
 }
 
-// cut closes the connection at once. A loop closes its own, when it hears of the end.
+// cut closes the connection at once. A connection in a loop is only shut down: the loop sees the end of its input, and closes it.
 func (c *frontConn) cut() {
 	if c.loop.cut() {
 		return
@@ -162,14 +165,15 @@ func (c *frontConn) cut() {
 	c.loop.closed(c)
 }
 
-// handOn gives the connection to the HTTP server, with what was read. The front forgets it; its deadlines are the server's now.
+// handOn gives the connection to the HTTP server, with the bytes that were read. The HTTP server then sets its deadlines. The
+// caller removes it from the front.
 func (c *frontConn) handOn(before []byte, paid bool) {
 	_ = c.conn.SetDeadline(time.Time{}) // an error shows at the next read
 	before = bytes.Clone(before)        // the buffer is reused
-	if c.hasAhead {                     // watch has read on behind these bytes
+	if c.hasAhead {                     // watch has read the byte behind these
 		before, c.hasAhead = append(before, c.ahead[0]), false
 	}
-	// No method of c: it need not live as long as the connection.
+	// The function does not refer to c, so that c can be freed while the HTTP server has the connection.
 	conn, front, to, stays := c.conn, c.front, c.to, max(c.stays, 1)
 	handed := newHanded(conn, before, stays, func(before []byte) bool {
 		return front.take(&frontConn{front: front, conn: conn, to: to, stays: min(2*stays, maxHandedAnswers)}, before)
@@ -178,21 +182,21 @@ func (c *frontConn) handOn(before []byte, paid bool) {
 	c.to.give(handed)
 }
 
-// frontOutcome is what becomes of a connection after some of its bytes.
+// frontOutcome is the next step of a connection after requests or an answer.
 type frontOutcome int
 
 const (
 	frontMore    frontOutcome = iota // it waits for more bytes
 	frontForeign                     // the rest is for the HTTP server
-	frontPaid                        // the same, and the first request is charged to its address
+	frontPaid                        // the same, and the first request was charged to its address
 	frontEnds                        // it is closed
 )
 
-// frontStart is what a plain request begins with. By it the connection is told apart before anything is parsed.
+// frontStart begins every plain request. It decides, before anything is parsed, whether a request may be plain.
 var frontStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 
-// requests answers the requests that data begins with, and returns how many bytes those were. Whatever does not begin like a
-// plain request is foreign, and so is each later request of the connection.
+// requests answers the requests at the beginning of data, and returns the number of their bytes. A request that does not begin
+// like a plain one is foreign, and all bytes from there on are for the HTTP server.
 func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 	for used < len(data) {
 		rest := data[used:]
@@ -209,7 +213,7 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 			return used, frontMore
 		}
 		head := c.front.headOf(rest[:end+len("\r\n\r\n")])
-		// The body may be read in pieces, but must fit into the buffer together with its head.
+		// The body may arrive in pieces, but must fit into the buffer together with its head.
 		if head == nil || head.length > frontLongest-len(head.text) {
 			return used, frontForeign
 		}
@@ -217,7 +221,8 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 		if len(body) < head.length {
 			return used, frontMore
 		}
-		// Anything but frontMore ends the front's part. used stays before a foreign request, so that the whole of it is handed on.
+		// After any other outcome than frontMore the front reads no further. used does not include the present request, so that a
+		// foreign one is handed on as a whole.
 		if outcome := c.answer(head, body[:head.length]); outcome != frontMore {
 			return used, outcome
 		}
@@ -227,8 +232,8 @@ func (c *frontConn) requests(data []byte) (used int, outcome frontOutcome) {
 	return used, frontMore
 }
 
-// send writes an answer. A short one fits into the buffers of the connection, so that the deadline matters for longer ones: it
-// is then set anew only when half of it has passed.
+// send writes an answer. A long answer gets a new deadline each time. A short one fits into the buffers of the connection, so for
+// it the deadline is set again only when half of its time has passed.
 func (c *frontConn) send(text []byte) error {
 	if len(text) > smallAnswer {
 		backlog := c.front.queries.backlog
@@ -244,17 +249,17 @@ func (c *frontConn) send(text []byte) error {
 			return err
 		}
 	}
-	// One write for head and body: they are in one buffer, and mostly in one packet.
+	// Head and body are in one buffer, so this is one write, and mostly one packet.
 	_, err := c.conn.Write(text)
 	return err
 }
 
-// watchAfter is how long an operation lasts before the front looks whether its client is still there. Nearly all operations are
-// over by then, and cost a timer only.
+// watchAfter is the duration of an operation after which the front checks whether its client is still there. Nearly all
+// operations end before that, and cost only a timer.
 const watchAfter = 50 * time.Millisecond
 
-// watch calls gone if the client goes away. The caller calls the result at the end of the operation, and reads nothing before.
-// A read is the only way to notice the end of a connection; the byte that it may find belongs to the next request.
+// watch calls gone if the client goes away. The caller calls end when the operation is over, and reads nothing before. A read is
+// the only way to notice the end of a connection. A byte that the read finds belongs to the next request.
 func (c *frontConn) watch(gone func()) (end func()) {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(watchAfter, func() {
@@ -273,7 +278,8 @@ func (c *frontConn) watch(gone func()) (end func()) {
 		if timer.Stop() {
 			return
 		}
-		// The watcher is reading, or has begun to: a deadline in the past ends the read, and its buffer is this goroutine's again.
+		// The timer's function is running, and may be reading: a deadline in the past ends its read. Then this goroutine may use
+		// ahead again.
 		c.read = deadline(0)
 		_ = c.conn.SetReadDeadline(c.read) // an error shows at the next read
 		<-ended

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// frontContext is the context of a request: it has its deadline from the start, but needs a timer only if somebody waits for it.
-// Most compiled answers never wait, and a context with a timer would be a good part of their cost.
+// frontContext is the context of a request. It has its deadline from the start, but makes a timer only if a goroutine waits for
+// it. Most answers by Quick never wait, and a context with a timer would be a large part of their cost.
 type frontContext struct {
 	values context.Context
 	until  time.Time
-	// mu guards ended and the making of waiting, so that a wait that begins during the end is cancelled too.
+	// mu guards ended and the creation of waiting, so that a wait that begins during end is cancelled too.
 	mu      sync.Mutex
 	ended   bool
 	waiting atomic.Pointer[frontWaiting]
@@ -24,12 +24,13 @@ type frontWaiting struct {
 	cancel context.CancelFunc
 }
 
-// begin sets a frontContext up before anybody else knows it. values must never end by itself: nobody listens to it.
+// begin initializes a frontContext before other goroutines know it. values must be a context that never ends, because its end
+// would not be noticed.
 func (c *frontContext) begin(values context.Context, within time.Duration) {
 	c.values, c.until = values, deadline(within)
 }
 
-// end cancels the context, which frees the timer. It is called once, when the answer is rendered.
+// end cancels the context, which frees the timer. It is called once, when the answer is finished.
 func (c *frontContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,10 +40,10 @@ func (c *frontContext) end() {
 	}
 }
 
-// Deadline is when the operation is given up.
+// Deadline returns the time at which the operation is given up.
 func (c *frontContext) Deadline() (time.Time, bool) { return c.until, true }
 
-// Done begins to wait for the deadline.
+// Done returns the channel that is closed at the deadline or by end. The first call starts the timer.
 func (c *frontContext) Done() <-chan struct{} {
 	if inner := c.waiting.Load(); inner != nil {
 		return inner.Done()
@@ -53,7 +54,7 @@ func (c *frontContext) Done() <-chan struct{} {
 	if inner == nil {
 		inner = &frontWaiting{}
 		inner.Context, inner.cancel = context.WithDeadline(c.values, c.until)
-		// The operation is over: whoever asks now must not wait for the deadline.
+		// The operation is over, so a late caller must not wait for the deadline.
 		if c.ended {
 			inner.cancel()
 		}
@@ -62,7 +63,7 @@ func (c *frontContext) Done() <-chan struct{} {
 	return inner.Done()
 }
 
-// Err says why the context has ended. Without anybody who waits, the clock says it.
+// Err returns why the context has ended. As long as nobody has called Done, it compares the deadline with the clock.
 func (c *frontContext) Err() error {
 	if inner := c.waiting.Load(); inner != nil {
 		return inner.Err()
@@ -78,7 +79,8 @@ func (c *frontContext) Err() error {
 	return nil
 }
 
-// Value finds what the context has; a derived context finds the one that waits, and needs no goroutine for it.
+// Value returns a value of the context. After Done was called it asks the inner context: package context then finds its own type
+// there, and a derived context needs no goroutine.
 func (c *frontContext) Value(key any) any {
 	if inner := c.waiting.Load(); inner != nil {
 		return inner.Value(key)

@@ -48,7 +48,7 @@ func TestFrontDrains(t *testing.T) {
 	}
 }
 
-// With tracing, for instance, a handler is around that of Handler, and the HTTP server answers everything.
+// A front that hands all connections on, as with a handler around that of Handler for tracing, drains them too.
 func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
 	kept := f.keep()
@@ -100,7 +100,7 @@ func (f *fronted) keep() *kept {
 	return &kept{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a request and says whether its answer ends the connection.
+// ask sends a request and reports whether its answer ends the connection.
 func (k *kept) ask(text string) (last bool, err error) {
 	if _, err := io.WriteString(k, text); err != nil {
 		return false, err
@@ -113,8 +113,8 @@ func (k *kept) ask(text string) (last bool, err error) {
 	return got.Close, err
 }
 
-// A proxy keeps connections and cannot send a POST again: none may be closed under a request. Each kind of answer says that its
-// connection ends, and what is idle, or new, waits for it.
+// A proxy keeps connections and cannot repeat a POST, so no connection may be closed during a request. In a drain, each kind of
+// answer says that its connection ends, and idle and new connections stay open for one more request.
 func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	f := newFronted(t, false, nil)
 	requests := map[string]string{
@@ -162,7 +162,7 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	}
 }
 
-// What is idle for longer than the drain allows is closed, also what became so after the last look.
+// Connections that are idle for longer than the drain allows are closed, also those that become idle after endsIdle was set.
 func TestFrontClosesWhatStaysIdle(t *testing.T) {
 	f := newFronted(t, false, nil)
 	early, late := f.keep(), f.keep()

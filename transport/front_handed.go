@@ -16,11 +16,12 @@ import (
 // frontListener is the listener that the HTTP server sees. It yields the connections that the front hands on.
 type frontListener struct {
 	net.Listener
-	// Without a buffer: a connection in a buffer would be lost, and stay open, when the server stops accepting.
+	// Unbuffered: when the server stops accepting, a connection in a buffer would be lost and stay open.
 	conns chan net.Conn
-	// The error of the listener itself, which ends the HTTP server's Serve. One place is enough: accept ends with it.
+	// The error of the listener itself, which ends the HTTP server's Serve. A buffer of one is enough, because accept ends after
+	// it.
 	failed chan error
-	// done is closed by Close, once. Nothing is given to the HTTP server from then on.
+	// done is closed by Close, once. From then on no connection is given to the HTTP server.
 	done chan struct{}
 	once sync.Once
 	stop func() error     // closes the listener itself, once
@@ -34,20 +35,20 @@ func (l *frontListener) Accept() (net.Conn, error) {
 		return conn, nil
 	case err := <-l.failed:
 		return nil, err
-	// What net/http expects of a listener that it has closed itself.
+	// net/http expects this error of a listener that it has closed itself.
 	case <-l.done:
 		return nil, net.ErrClosed
 	}
 }
 
-// Close closes the listener itself too. Drain may have closed that already; the HTTP server calls Close at its end.
+// Close also closes the listener itself, which Drain may have closed already. The HTTP server calls Close at its end.
 func (l *frontListener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.stop()
 }
 
-// give hands a connection on, or closes it if the server has ended. It counts the connection first: between the front and the
-// HTTP server it would be in neither's count.
+// give hands a connection on, or closes it if the server has ended. It counts the connection first: otherwise, for a moment,
+// neither the front nor the HTTP server would count it.
 func (l *frontListener) give(conn net.Conn) {
 	l.add(1)
 	select {
@@ -58,54 +59,55 @@ func (l *frontListener) give(conn net.Conn) {
 	}
 }
 
-// handedConn is a connection of which something was read already. Its type tells count and ConnContext that it comes from the
-// front. When the HTTP server has answered and would wait for the next request, the connection returns to the front: the server
-// sees its end, and closes it.
+// handedConn is a connection that the front hands to the HTTP server, with the bytes that were read. count and ConnContext
+// recognize it by its type. When the HTTP server has answered and waits for the next request, the connection returns to the
+// front: Read returns io.EOF, the server calls Close, and Close calls takeBack.
 type handedConn struct {
 	net.Conn
-	before []byte // what was read and not returned yet; only the one reader of a connection uses it
+	before []byte // bytes that were read and not returned yet; only the one reader of a connection uses it
 	paid   bool   // its first request was charged to its address
-	// takeBack takes the connection with what was read of the next request; false if the front has ended. nil: the connection stays
-	// with the HTTP server.
+	// takeBack gives the connection to the front, with the bytes that were read of the next request; false if the front has ended.
+	// nil: the connection stays with the HTTP server.
 	takeBack func(before []byte) bool
-	stays    int // answers after which it returns
+	stays    int // the number of answers after which it returns
 	state    atomic.Int32
-	room     int // of the HTTP server's buffer when nothing is in it; only the reader uses it
+	room     int // the size of the HTTP server's empty buffer; only the reader uses it
 
 	mu       sync.Mutex
-	change   sync.Cond // of the fields below
+	change   sync.Cond // signals a change of the fields below
 	deadline time.Time // of reads; zero for none
 	closed   bool
 }
 
-// maxHandedAnswers bounds for how long a connection stays with the HTTP server. The way there and back takes some 25 us, so one that is
-// handed on again and again stays for twice as many answers each time, until the front has answered on it.
+// maxHandedAnswers is the greatest number of answers for which a connection stays with the HTTP server. To hand it on and back
+// takes about 25 us. So a connection that is handed on again and again stays for twice as many answers each time, until the front
+// has answered on it.
 const maxHandedAnswers = 64
 
-// What the HTTP server does with a handedConn.
+// The states of a handedConn: the work of the HTTP server on it.
 const (
 	handedReading  = iota // it reads a request
-	handedActive          // it answers one
-	handedAnswered        // it has none, or has read a next one already
-	handedWaiting         // it waits for one
-	handedReturned        // it was told of the end, and will close the connection
+	handedActive          // it answers a request
+	handedAnswered        // it has given the last answer, and may have read a next request already
+	handedWaiting         // it waits for a next request
+	handedReturned        // it has read io.EOF, and will close the connection
 	handedClosed
 )
 
-// newHanded makes a connection that the front hands on, and that returns after so many answers.
+// newHanded makes a connection that the front hands on, and that returns after stays answers.
 func newHanded(conn net.Conn, before []byte, stays int, takeBack func(before []byte) bool) *handedConn {
 	c := &handedConn{Conn: conn, before: before, stays: stays, takeBack: takeBack}
 	c.change.L = &c.mu
 	return c
 }
 
-// became takes note of what the HTTP server does.
+// became follows the state of the connection in the HTTP server.
 func (c *handedConn) became(state http.ConnState) {
 	switch {
 	case c.takeBack == nil:
 	case state == http.StateActive:
 		c.state.Store(handedActive)
-	case state == http.StateHijacked: // a socket, whose reads of one byte are no looks
+	case state == http.StateHijacked: // a socket: its reads of one byte do not look for the client's end
 		c.state.Store(handedReading)
 	case state == http.StateIdle:
 		after := int32(handedReading)
@@ -116,8 +118,8 @@ func (c *handedConn) became(state http.ConnState) {
 	}
 }
 
-// SetReadDeadline sets the deadline. The HTTP server sets one before it waits for a next request, and another when that has begun,
-// which may be at once: it has read on behind the last one.
+// SetReadDeadline sets the deadline. After the last answer, the HTTP server sets a deadline before it waits for a next request,
+// and another one when that request has begun. It may have begun already, if its bytes were read with the last request.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
 	if !c.state.CompareAndSwap(handedAnswered, handedWaiting) {
 		c.state.CompareAndSwap(handedWaiting, handedReading)
@@ -126,9 +128,9 @@ func (c *handedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// update changes what a look waits for, and wakes it up.
+// update changes deadline or closed, and wakes up a look that waits for them.
 func (c *handedConn) update(change func()) {
-	if c.takeBack == nil { // nobody looks
+	if c.takeBack == nil { // look is never called
 		return
 	}
 	c.mu.Lock()
@@ -137,7 +139,7 @@ func (c *handedConn) update(change func()) {
 	c.change.Broadcast()
 }
 
-// Close closes the connection, or returns it to the front. A second call, as that of a shutdown, finds it closed.
+// Close closes the connection, or returns it to the front. A second call, such as that of a shutdown, closes it.
 func (c *handedConn) Close() error {
 	if c.state.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
 		return nil
@@ -146,12 +148,12 @@ func (c *handedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read returns first what was read before, and then drops that, because the connection may live for long.
+// Read first returns the bytes of before, and then frees them, because the connection may live for long.
 func (c *handedConn) Read(to []byte) (int, error) {
 	switch {
 	case c.takeBack == nil:
-	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there. While it reads a body,
-	// which may end one byte before its buffer does, there is a deadline.
+	// While it answers, the HTTP server reads one byte in the background, to see whether the client is still there. A read of one
+	// byte can also belong to a body, if one byte of the server's buffer is free, but then a deadline is set.
 	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
 		return c.look(to)
 	case c.returns(len(to)):
@@ -167,8 +169,9 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// look reads whether the client is still there. A byte of its next request shows that, and is kept back: with that byte the request
-// would be the HTTP server's. So the look lasts until that one ends it by a deadline in the past.
+// look checks by a read whether the client is still there. A byte that it reads belongs to the next request and is kept in
+// before: if the HTTP server received it, it would have to answer that request itself. So look waits until the HTTP server ends
+// the read by a deadline in the past.
 func (c *handedConn) look(to []byte) (int, error) {
 	if len(c.before) == 0 {
 		n, err := c.Conn.Read(to)
@@ -185,24 +188,26 @@ func (c *handedConn) look(to []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// readsBody reports whether the HTTP server has set a deadline that has not come yet: it takes it away when the body has ended.
+// readsBody reports whether a read deadline is in the future. The HTTP server sets one for a body, and removes it when the body
+// has ended.
 func (c *handedConn) readsBody() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Before(c.deadline)
 }
 
-// returns reports whether the connection returns to the front, at a read into so much room. It does if the HTTP server waits for a
-// request of which it has nothing yet.
+// returns reports whether the connection returns to the front, at a read into room bytes. It does if the HTTP server waits for a
+// request and has read nothing of it.
 func (c *handedConn) returns(room int) bool {
-	// The first read comes before any request, with the whole of the buffer. A piece of a next request leaves less.
+	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
+	// less.
 	if c.room == 0 {
 		c.room = room
 	}
 	return room == c.room && len(c.before) < frontBuffer && c.state.CompareAndSwap(handedWaiting, handedReturned)
 }
 
-// CloseWrite closes the sending side, as the HTTP server does before it closes a connection that it has not read to the end.
+// CloseWrite closes the sending side. The HTTP server calls it before it closes a connection that it has not read to the end.
 func (c *handedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -210,19 +215,20 @@ func (c *handedConn) CloseWrite() error {
 	return nil
 }
 
-// payment says what the front has already charged for a request, so that the HTTP server and the executor charge the rest only.
-// It is in the context of one request, or of a handed connection, where only the address of the first request was charged.
+// payment says what the front has already charged for a request, so that the HTTP server and the executor charge only the rest.
+// It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
+// request.
 type payment struct {
-	address   atomic.Bool // false: still to be taken into account, once
+	address   atomic.Bool // the front has charged the address of one request; true: that request has used it
 	operation bool
-	caller    *frontCaller // whose token was checked; nil: it is still to be checked
+	caller    *frontCaller // the caller, whose token was checked; nil: the token must still be checked
 }
 
 // paymentKey is the key of a *payment. Its absence means that nothing was charged.
 type paymentKey struct{}
 
-// chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment good for one request:
-// the later ones of a handed connection find it used.
+// chargeAddress charges a request to its address, unless the front has done so. By Swap the payment counts for one request: the
+// later requests of a handed connection find it used.
 func (q *queries) chargeAddress(ctx context.Context, address string) error {
 	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.address.Swap(true) {
 		return nil
@@ -230,13 +236,13 @@ func (q *queries) chargeAddress(ctx context.Context, address string) error {
 	return q.cfg.Limits.Address(address)
 }
 
-// chargedOperation reports whether the front has charged the operation. It has if a compiled answer failed after the charge.
+// chargedOperation reports whether the front has charged the operation. It has if an answer by Quick failed after the charge.
 func chargedOperation(ctx context.Context) bool {
 	paid, ok := ctx.Value(paymentKey{}).(*payment)
 	return ok && paid.operation
 }
 
-// withViewer is the caller with the bearer of a token. The application's own tokens may send longer bodies.
+// withViewer returns the caller with the viewer of a token. Requests with the scope ingest may have longer bodies.
 func (c caller) withViewer(viewer services.Viewer, expires time.Time, cfg Config) caller {
 	if viewer.Has(services.ScopeIngest) {
 		c.limit = cfg.IngestBodyLimit

@@ -28,7 +28,7 @@ func TestHandedConnectionsReturn(t *testing.T) {
 		conn := must(net.Dial("tcp", f.at))
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 		reader := bufio.NewReader(conn)
-		for range 3 { // and so again and again
+		for range 3 { // the connection returns each time
 			_, _ = io.WriteString(conn, one.text) // an error shows in the answer
 			if answer := f.read(reader, 1)[0]; answer == "no answer" || strings.Contains(strings.SplitN(answer, "\n", 2)[0], " true") {
 				break // the HTTP server ended the connection
@@ -47,8 +47,8 @@ func TestHandedConnectionsReturn(t *testing.T) {
 	}
 }
 
-// A connection on which nothing is plain stays with the HTTP server for twice as many answers each time. One plain request, and it
-// returns at once again.
+// A connection without plain requests stays with the HTTP server for twice as many answers each time. After a plain request it
+// returns after one answer again.
 func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keep()
@@ -78,11 +78,11 @@ func TestConnectionsThatAreHandedAgainStay(t *testing.T) {
 	}
 }
 
-// fakeHanded is a handed connection as the HTTP server uses it, whose client sends one byte for each read.
+// fakeHanded is a handed connection. Its methods use it as the HTTP server does, and its client sends one byte for each read.
 type fakeHanded struct {
 	*handedConn
 	client net.Conn
-	taken  *string // with what it was taken back
+	taken  *string // the bytes with which it was taken back; nil: it was not
 }
 
 func newFakeHanded(t *testing.T, stays int) *fakeHanded {
@@ -97,21 +97,22 @@ func newFakeHanded(t *testing.T, stays int) *fakeHanded {
 	return f
 }
 
-// reads lets the HTTP server read into so much room, while the client sends a byte.
+// reads reads into room bytes as the HTTP server does, while the client sends a byte.
 func (f *fakeHanded) reads(room int) error {
-	go func() { _, _ = f.client.Write([]byte("x")) }() // nobody may read it
+	go func() { _, _ = f.client.Write([]byte("x")) }() // it may stay unread
 	_, err := f.Read(make([]byte, room))
 	return err
 }
 
-// answers is what the HTTP server does for a request that it has read.
+// answers makes the calls that the HTTP server makes when it answers a request that it has read.
 func (f *fakeHanded) answers() {
 	f.became(http.StateActive)
 	f.became(http.StateIdle)
 	_ = f.SetReadDeadline(inAnHour)
 }
 
-// A handed connection returns when the HTTP server waits for a request after so many answers, and has read nothing of it.
+// A handed connection returns when the HTTP server, after the given number of answers, waits for a request and has read nothing
+// of it.
 func TestWhenHandedConnectionsReturn(t *testing.T) {
 	const room = 64
 	c := newFakeHanded(t, 2)
@@ -136,7 +137,7 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	if err := c.Close(); err != nil || c.taken == nil {
 		t.Errorf("it was not taken back: %v", err)
 	}
-	// A next request that was there already is the HTTP server's: it sets another deadline, and then reads on.
+	// If a next request was there already, the HTTP server keeps it: it sets another deadline, and then reads on.
 	c = newFakeHanded(t, 1)
 	_ = c.reads(room)
 	c.answers()
@@ -144,7 +145,7 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	if err := c.reads(room); err != nil {
 		t.Errorf("it returns in the middle of a request: %v", err)
 	}
-	// And one that is closed while it waits is closed.
+	// A connection that is closed while the HTTP server waits is not taken back.
 	c = newFakeHanded(t, 1)
 	_ = c.reads(room)
 	c.answers()
@@ -153,7 +154,8 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	}
 }
 
-// The byte that the HTTP server finds when it looks for the end of the client belongs to the next request, and so to the front.
+// A byte that the HTTP server finds when it checks whether the client is still there belongs to the next request, and goes to the
+// front.
 func TestALookKeepsTheNextRequest(t *testing.T) {
 	past := time.Unix(1, 0)
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
@@ -187,7 +189,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: taken back with %v, %v", name, c.taken, err)
 		}
 	}
-	// A body has a deadline, and its last byte may be read alone.
+	// While a body is read there is a deadline. A read of one byte of the body is no look.
 	body := newFakeHanded(t, 1)
 	_ = body.reads(64)
 	body.became(http.StateActive)
@@ -195,14 +197,14 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	if err := body.reads(1); err != nil {
 		t.Errorf("a body's byte is not read: %v", err)
 	}
-	// A socket reads as it likes.
+	// A read of one byte by a socket is no look.
 	socket := newFakeHanded(t, 1)
 	socket.became(http.StateActive)
 	socket.became(http.StateHijacked)
 	if err := socket.reads(1); err != nil {
 		t.Errorf("a socket reads nothing: %v", err)
 	}
-	// What the server must hear of at once.
+	// A look ends at once, and not with the error of a deadline, when the client or the HTTP server closes the connection.
 	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
 		c := newFakeHanded(t, 1)
 		_ = c.reads(64)
@@ -234,7 +236,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 
 var inAnHour = time.Now().Add(time.Hour)
 
-// What follows a handed request at once, or in pieces, is neither lost nor answered twice, wherever the pieces end.
+// Requests behind a handed one, sent at once or in pieces, are neither lost nor answered twice, wherever the pieces end.
 func TestRequestsBehindAHandedOne(t *testing.T) {
 	f := newFronted(t, false, nil)
 	mutation, plain, get := raw(query(`mutation { set(text: "a") }`)), raw(query("{ who }")), raw("", "GET /graphql?query={hello} HTTP/1.1", "-Content-Length")
@@ -253,7 +255,8 @@ func TestRequestsBehindAHandedOne(t *testing.T) {
 	}
 }
 
-// inPieces sends requests as one text that is cut at places, each piece once all requests that were sent whole are answered.
+// inPieces sends requests as one text that is cut at places. Before the next piece it reads the answers to all requests that were
+// sent completely.
 func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.at))
@@ -274,7 +277,7 @@ func (f *fronted) inPieces(requests []string, places []int) (answers []string) {
 	return answers
 }
 
-// Connections that go back and forth when the server ends are all closed, and none is served afterwards.
+// Connections that go back and forth between front and HTTP server are all closed when the server ends.
 func TestHandedConnectionsEndWithTheServer(t *testing.T) {
 	for _, end := range []func(f *fronted) error{
 		func(f *fronted) error { return f.front.Close() },

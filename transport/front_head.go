@@ -13,34 +13,36 @@ import (
 	"tidings/services"
 )
 
-// head is the head of a plain request, with everything that follows from it alone: nothing here depends on the body, the
-// address or the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
+// head is the head of a plain request, with everything that follows from it alone. No field depends on the body, the address or
+// the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
 type head struct {
 	text      []byte
 	length    int           // of the body
 	request   *http.Request // without its body, context and address
 	to        answering
-	gzip      bool   // the client accepts it
+	gzip      bool   // the client accepts gzip
 	answer    []byte // the first lines of the answer's head
-	forwarded bool   // the address is in a header
-	// A client that gives each request an ID of its own would fill the memory with heads that never come again.
+	forwarded bool   // the request has X-Forwarded-For
+	// Such a head is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
+	// again.
 	once bool   // no other request has the same head
-	id   string // that the client gave to the request
+	id   string // the ID that the client gave to the request
 
 	caller *frontCaller // nil until the token was checked
 }
 
-// frontCaller is the caller that the token of a request names. It is good as long as Identity.stillValid says so.
+// frontCaller is the caller that the token of a request names. It may be used as long as Identity.stillValid returns true.
 type frontCaller struct {
 	viewer  services.Viewer
 	ctx     context.Context // has the viewer
 	expires time.Time       // zero is never
-	// keys is what the token was checked with, as keysNow gave it. It is compared and never read.
+	// keys is the result of keysNow when the token was checked. It is only compared.
 	keys any
 }
 
-// headOf returns the head of a request, nil for one that is not plain. A caller whose token does not hold any more is taken
-// away, so that identified checks the token again: a key may be back, and the refusal is the same as for a new head.
+// headOf returns the head of a request, nil for one that is not plain. If the token of a remembered head is no longer valid, the
+// result has no caller, so that identified checks the token again: its key may be in use again, and a refusal is the same as for
+// a new head.
 func (f *Front) headOf(text []byte) *head {
 	if known, ok := f.heads.get(text); ok {
 		if known.caller == nil || f.queries.cfg.Identity.stillValid(known.caller) {
@@ -53,12 +55,12 @@ func (f *Front) headOf(text []byte) *head {
 	if !plainHead(text[len(frontStart):]) {
 		return nil
 	}
-	// The text is a part of the connection's buffer, so what is kept needs a copy.
+	// The text is a part of the connection's buffer, so a copy is kept.
 	return f.readHead(bytes.Clone(text))
 }
 
-// specialHeaders change what a request means, or how it is read. headersOnce have a value of their own in each request. A
-// header that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
+// specialHeaders change the meaning of a request, or how it is read. headersOnce have a different value in each request. A header
+// that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
 	specialHeaders = []string{
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
@@ -68,10 +70,10 @@ var (
 )
 
 // plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is
-// stricter than the HTTP server: what two parsers could read differently (folded lines, spaces before a colon, a length with a
-// sign, a header twice) is never read here, so that a proxy in front cannot be made to see other requests than the front.
+// stricter than the HTTP server: a head that two parsers could read differently (folded lines, spaces before a colon, a length
+// with a sign, a header twice) is not plain, so that nobody can make a proxy see other requests than the front does.
 func plainHead(lines []byte) bool {
-	// On the stack: 32 names are more than browsers send. A head with more is foreign.
+	// The array is on the stack: 32 names are more than browsers send. A head with more names is foreign.
 	var seen [32]string
 	names := seen[:0]
 	for len(lines) > len("\r\n") {
@@ -96,23 +98,24 @@ func plainHead(lines []byte) bool {
 	return slices.Contains(names, "host") && slices.Contains(names, "content-length") && slices.Contains(names, "authorization")
 }
 
-// The functions notIn report characters that make a text unusual. They are stricter than the standards.
+// notInName, notInValue, notDigit and notInHost report characters that make a text unusual. They are stricter than the standards.
 func notInName(c byte) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
 }
 
-// Neither control characters nor bytes above ASCII, which parsers read in different ways.
+// notInValue reports control characters and bytes above ASCII, which parsers read in different ways.
 func notInValue(c byte) bool { return c < ' ' || c > '~' }
 
 func notDigit(c byte) bool { return c < '0' || c > '9' }
 
-// notInHost takes a rune, because strings.ContainsFunc does; no character above ~ is in a host.
+// notInHost takes a rune, because strings.ContainsFunc needs that. It reports all characters above ~.
 func notInHost(c rune) bool {
 	return notInName(byte(c)) && c != '.' && c != ':' && c != '[' && c != ']' || c > '~'
 }
 
-// readHead reads a head as the HTTP server does, and applies the checks that need nothing else; nil if one refuses it: the HTTP
-// server then refuses it too, with its error. The answer's first lines are made here, because they depend on nothing else.
+// readHead reads a head as the HTTP server does, and applies the checks that need nothing else. It returns nil if a check fails:
+// the HTTP server then answers the request, mostly with an error. The first lines of the answer are made here, because they
+// depend on nothing else.
 func (f *Front) readHead(text []byte) *head {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text)))
 	if err != nil || r.Close || len(r.TransferEncoding) > 0 || r.ContentLength < 0 || r.Host == "" || strings.ContainsFunc(r.Host, notInHost) {
@@ -122,7 +125,7 @@ func (f *Front) readHead(text []byte) *head {
 		return nil
 	}
 	h := &head{text: text, length: int(r.ContentLength), request: r, gzip: services.AcceptsGzip(r.Header.Values("Accept-Encoding"))}
-	// Bodies of the scope ingest may be longer than the limit, but none that long is a plain request.
+	// With the scope ingest a body may be longer than BodyLimit, but such a request is not plain.
 	if int64(h.length) != r.ContentLength || r.ContentLength > min(f.queries.cfg.BodyLimit, frontLongest) {
 		return nil
 	}
@@ -133,7 +136,7 @@ func (f *Front) readHead(text []byte) *head {
 		h.forwarded = h.forwarded || name == "X-Forwarded-For"
 		h.once = h.once || slices.Contains(headersOnce, strings.ToLower(name))
 	}
-	// The same functions as in queries.Do, so that the headers are the same.
+	// These functions are those of queries.Do, so that the headers are the same.
 	answer := &recorder{header: http.Header{}}
 	w := newRequest(answer, r)
 	h.id = w.id
@@ -161,8 +164,8 @@ func checkMedia(r *http.Request) error {
 	return nil
 }
 
-// identified returns the head with the bearer of its token, and remembers it; nil if the token is refused. Only a head with a
-// good token is remembered, so nobody without one can fill the memory.
+// identified returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
+// token are remembered, so nobody can fill the memory without a token.
 func (f *Front) identified(h *head, request services.Request) *head {
 	if h.caller != nil {
 		return h
@@ -172,16 +175,17 @@ func (f *Front) identified(h *head, request services.Request) *head {
 		return nil
 	}
 	identity := f.queries.cfg.Identity
-	// Before the check: if the keys are read again during it, the caller does not hold, and is checked once more.
+	// keysNow is called before the check: if the keys are reloaded during the check, stillValid is false, and the token is checked
+	// again.
 	keys := identity.keysNow()
 	ctx := services.WithRequest(h.request.Context(), request)
 	viewer, expires, err := identity.Viewer(ctx, token, h.request.Header.Get(actAsHeader), h.request.Header.Get(deviceHeader))
 	if err != nil {
 		return nil
 	}
-	// A copy: the head without a caller may be in use by other connections that sent the same bytes.
+	// known is a copy, because other connections that sent the same bytes may use the head without a caller.
 	known := *h
-	// The context has the viewer and nothing of this request, because other requests will use it.
+	// The context has the viewer and no data of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
 	if !known.once {
 		f.heads.put(known.text, &known, headBytes+len(known.text))
@@ -189,5 +193,5 @@ func (f *Front) identified(h *head, request services.Request) *head {
 	return &known
 }
 
-// headBytes is about the memory of a head beside its texts.
+// headBytes is the approximate memory of a head in addition to its texts.
 const headBytes = 1 << 10

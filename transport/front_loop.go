@@ -10,9 +10,10 @@ import (
 // JointSchema is a QuickSchema that answers several requests of different viewers with one read.
 type JointSchema interface {
 	QuickSchema
-	// Joint returns what AnswerJointly needs to know of an operation without variables; nil if it must be answered by itself.
+	// Joint returns what AnswerJointly needs to know of an operation without variables; nil if it must be answered separately.
 	Joint(operation *ast.OperationDefinition) any
-	// AnswerJointly appends the data of the answers, as Quick would. It waits for Redis alone, and not for a rebuild or for SQL.
+	// AnswerJointly appends the data of each answer to its Text, as Quick would, and sets its OK. It waits only for Redis, and
+	// never for a rebuild or for SQL.
 	AnswerJointly(ctx context.Context, requests []JointRequest)
 }
 
@@ -22,18 +23,20 @@ type JointRequest = struct {
 	Operation any             // what Joint returned
 	Text      []byte          // the answer is appended to it
 	OK        bool            // it was answered
-	// How to answer it if it was not, in a goroutine of its own; nil: by the Quick of its operation.
+	// If OK is false, Else answers the request in a goroutine of its own; nil: the Quick of its operation does.
 	Else func(ctx context.Context, to []byte) ([]byte, bool)
 }
 
 const (
-	// A connection joins a loop after so many requests in a row that can be answered jointly: one that asks for other things in
-	// between would pay for each change.
+	// A connection joins a loop after this many requests in a row that can be answered jointly. If it joined earlier, a client that
+	// sends other requests in between would often pay the cost of joining and leaving.
 	jointAfter = 8
-	// After a request that a loop could not answer, as of a viewer who never has a document, so many more.
+	// After a request that a loop could not answer, such as one of a viewer who never has a document, it needs this many requests
+	// more.
 	jointPause = 8
-	// A loop whose read takes longer than this gets another goroutine: the other connections need not wait for it.
+	// A loop whose read takes longer than this gets another goroutine, so that its other connections do not wait for the read.
 	relieveAfter = 5 * time.Millisecond
-	// How many requests are answered at once. Their badges' documents are some 50 KB; a page has a few KB of answer each.
+	// The greatest number of requests that are answered at once. The documents of their badges have about 50 KB in all. An answer
+	// with a page has a few KB.
 	jointAtOnce = 64
 )

@@ -17,7 +17,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// The end may be reported together with the last request.
+// A loop answers the last request of a client that has closed its sending side, also if epoll reports both together, and closes
+// the connections of clients that are gone.
 func TestALoopEndsWithItsClient(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -90,7 +91,7 @@ func TestALoopDrains(t *testing.T) {
 	}
 }
 
-// A connection whose answer comes after the shutdown's look at idle ones is closed with it.
+// A connection that is answered after the shutdown has closed the idle ones is closed after its answer.
 func TestALoopClosesWhatBecomesIdle(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keepJoined("alice")
@@ -145,13 +146,13 @@ func TestALoopClosesWhatIsIdle(t *testing.T) {
 	}
 }
 
-// runners are the goroutines of loops in this process.
+// runners counts the goroutines of loops in this process.
 func runners() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
 }
 
-// Reads that last start further runners, which end. Idle connections are closed all the same.
+// Slow reads start further runners, which end again. Idle connections are closed all the same.
 func TestRelievedRunnersEnd(t *testing.T) {
 	f := newFronted(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 2 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -192,7 +193,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 			if err := <-heard; err != nil {
 				t.Fatal(err)
 			}
-		case err := <-heard: // its request came before the last answer had ended, so it has a goroutine for a while
+		case err := <-heard: // its request came before the loop had finished the last answer, so the connection has a goroutine for a while
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +202,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 	eventually.Holds(t, "one runner is left", func() bool { return runners() <= before })
 }
 
-// A key or a connection that a runner has found and another one has given away since is nobody's to take.
+// A runner that uses an old key, of a connection that another runner has given to a goroutine, gets nothing and closes nothing.
 func TestAStaleReportTakesNothing(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -224,7 +225,7 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	f.answers(other, whoIs("bob"), "200 ", "bob@")
 }
 
-// epoll reports nothing of a descriptor that is closed. A connection that was cut while it joined is forgotten all the same.
+// epoll reports no event for a closed descriptor. A connection that was cut while it joined a loop is forgotten all the same.
 func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -233,12 +234,12 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	loop.mu.Lock()
 	c := loop.conns[loop.last]
 	loop.mu.Unlock()
-	_ = c.conn.Close() // as by a cut that has looked before the connection joined
+	_ = c.conn.Close() // as does a cut that has found the connection outside of a loop
 	c.loop.closed(c)
 	eventually.Holds(t, "no connection is left", func() bool { return f.looped() == 0 && f.known() == 0 })
 }
 
-// The deadline of before the loop does not hide that the client of an operation has gone.
+// A read deadline from before the loop does not keep the front from noticing that the client of an operation has gone.
 func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	f := newFronted(t, false, func(cfg *Config, server *http.Server) {
 		server.IdleTimeout, cfg.OperationTimeout = 400*time.Millisecond, time.Hour
@@ -257,8 +258,8 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	eventually.Holds(t, "the connection is forgotten", func() bool { return f.known() == 0 }) // an hour before its deadline
 }
 
-// Clients that change between all kinds of requests, pause, hang up and come back: each gets its own answers in their order, and in
-// the end nothing is left.
+// Clients send requests singly, two at once or in pieces, hang up and come back: each gets its own answers, and at the end no
+// connection is left.
 func TestLoopsUnderLoad(t *testing.T) {
 	f := newFronted(t, false, nil)
 	const clients, requests = 12, 400
@@ -310,7 +311,7 @@ func (f *fronted) hammer(viewer string, seed, requests int) error {
 				done++
 			}
 		}
-		if seed%2 == 0 { // hang up with a request under way
+		if seed%2 == 0 { // close the connection with a request under way
 			_, _ = io.WriteString(conn, one)
 		}
 		_ = conn.Close()

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a request,
-// reads what all of them ask for in one round trip, and writes the answers. Per answer that saves most of the time of a goroutine's
-// turn and of an exchange with Redis.
+// frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a
+// request, reads the data for all of them in one round trip, and writes the answers. For each answer that saves most of the time
+// to schedule a goroutine and of an exchange with Redis.
 //
-// A loop does only that. Whatever else is on a connection (a request in pieces, another operation, a refusal, an answer that waits
-// for the client) makes it a connection with a goroutine again, which goes on where the loop has stopped.
+// A loop does only that. For everything else (a request in pieces, another operation, a refusal, an answer that waits for the
+// client) the connection leaves the loop: it gets a goroutine again, which goes on where the loop has stopped.
 type frontLoops struct {
 	schema JointSchema
 	loops  []*frontLoop
 	next   atomic.Uint32 // the loop of the next connection
 }
 
-// newFrontLoops makes a loop for each processor. A loop without connections has neither a goroutine nor a descriptor.
+// newFrontLoops makes one loop for each processor. A loop without connections has neither a goroutine nor a descriptor.
 func newFrontLoops(front *Front, schema JointSchema) *frontLoops {
 	l := &frontLoops{schema: schema, loops: make([]*frontLoop, runtime.GOMAXPROCS(0))}
 	for i := range l.loops {
@@ -30,8 +30,8 @@ func newFrontLoops(front *Front, schema JointSchema) *frontLoops {
 	return l
 }
 
-// join gives a connection without input to a loop, after a request that was answered. lost says that the connection was closed
-// for a shutdown meanwhile. With neither, its goroutine goes on.
+// join gives a connection without input to a loop, after an answer. lost reports that the connection was closed for a shutdown
+// meanwhile. If both results are false, the goroutine of the connection goes on.
 func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	if c.loop.raw == nil {
 		c.loop.raw = watchable(c.conn)
@@ -43,7 +43,8 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	loop := l.loops[int(l.next.Add(1))%len(l.loops)]
 	c.loop.used.Store(sinceStart())
 	c.loop.again.Store(false)
-	// In this order: whoever finds the connection idle from here on ends it by a shutdown, which the loop sees.
+	// The order matters: when closeIdle finds the connection idle, cut must find the loop, and shuts the socket down, which the
+	// loop sees.
 	c.loop.in.Store(loop)
 	c.state.Store(frontIdle)
 	if !c.front.endsIdle.Load() && loop.add(c) {
@@ -53,22 +54,24 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 	return false, !c.state.CompareAndSwap(frontIdle, frontBusy)
 }
 
-// sinceStart is the present time by a clock that nobody sets, in nanoseconds.
+// sinceStart returns the monotonic time since the start of the process, in nanoseconds.
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 
 var processStart = time.Now()
 
-// loopConn is what a loop knows of a connection. While the connection is busy, its runner alone uses it.
+// loopConn is the part of a connection that loops use. raw is set before in, and does not change while the connection is in a
+// loop.
 type loopConn struct {
-	in   atomic.Pointer[frontLoop] // nil: the connection has a goroutine
-	key  uint64                    // guarded by the loop's lock
+	in   atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
+	key  uint64                    // set under the loop's lock, before the connection is in conns
 	raw  syscall.RawConn
 	used atomic.Int64 // when it last had a request, by sinceStart
-	// Input came while the connection was busy. epoll reports it only once, so a goroutine takes it.
+	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
 	again atomic.Bool
 }
 
-// cut ends a connection that is in a loop. The loop is told by the input's end.
+// cut shuts down the socket of a connection in a loop: the loop then sees the end of the input. It returns false if the
+// connection is in no loop.
 func (l *loopConn) cut() (in bool) {
 	if l.in.Load() == nil {
 		return false
@@ -77,8 +80,8 @@ func (l *loopConn) cut() (in bool) {
 	return true
 }
 
-// closed forgets a connection that was closed while it joined: epoll reports no end of a descriptor that is closed. The caller may
-// hold the front's lock.
+// closed forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor. The caller
+// may hold the front's lock.
 func (l *loopConn) closed(c *frontConn) {
 	if loop := l.in.Load(); loop != nil {
 		go loop.end(c)
@@ -92,9 +95,9 @@ type frontLoop struct {
 
 	mu    sync.Mutex
 	poll  *loopPoll             // nil while there are no connections
-	conns map[uint64]*frontConn // by a key that is never used again, as a descriptor is
+	conns map[uint64]*frontConn // by key; unlike a descriptor, a key is never used again
 	last  uint64                // the newest key
-	spare []*loopRunner         // with their buffers, for the next relief
+	spare []*loopRunner         // with their buffers, for the next call of relieve
 }
 
 // loopPoll is an epoll descriptor.
@@ -104,7 +107,7 @@ type loopPoll struct {
 	number int
 }
 
-// add registers a connection. epoll reports the input that it has already, and from then on each new one once.
+// add registers a connection. epoll reports input that is there already, and then each new input once. false: the system refuses.
 func (l *frontLoop) add(c *frontConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,18 +130,18 @@ func (l *frontLoop) add(c *frontConn) bool {
 	return true
 }
 
-// claimed says what claim has found.
+// claimed is the result of claim.
 type claimed int
 
 const (
-	claimNothing claimed = iota // the connection has left, or another runner has it
+	claimNothing claimed = iota // the connection has left the loop, or another runner has it
 	claimInput                  // it is the caller's, and has input
-	claimMissed                 // the same, and some input or the end may not be reported again
+	claimMissed                 // the same, but some of its input, or its end, may not be reported again
 	claimClosed                 // it was closed while it was idle: the caller ends it
 )
 
-// claim makes a connection busy, for the runner that calls it. A key that was held for a while does no harm: under the lock, a
-// connection that the loop has is nobody else's.
+// claim makes a connection busy, for the runner that calls it. An old key does no harm: a connection that is in conns under the
+// lock belongs to this loop.
 func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +154,8 @@ func (l *frontLoop) claim(key uint64) (*frontConn, claimed) {
 	case c.state.Load() == frontClosed:
 		return c, claimClosed
 	}
-	// Another runner has it. It sees the flag when it releases the connection, or has released it just now.
+	// Another runner has the connection. That runner sees the flag when it releases the connection, unless it has just released it:
+	// then the second swap succeeds.
 	c.loop.again.Store(true)
 	if c.state.CompareAndSwap(frontIdle, frontBusy) {
 		return c, claimMissed
@@ -170,7 +174,7 @@ func (l *frontLoop) closesIdle(key uint64) {
 	}
 }
 
-// remove takes a connection out. Of several calls one succeeds.
+// remove takes a connection out of the loop. Of several calls only one returns true.
 func (l *frontLoop) remove(c *frontConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +196,7 @@ func (l *frontLoop) closeUnused() {
 	}
 }
 
-// end closes a connection. Of several calls one does.
+// end closes a connection. Of several calls only the first has an effect.
 func (l *frontLoop) end(c *frontConn) {
 	c.state.Store(frontClosed)
 	if l.remove(c) {
@@ -233,7 +237,7 @@ func (l *frontLoop) runner() *loopRunner {
 	return newLoopRunner(l)
 }
 
-// relieve starts a runner beside one whose read lasts.
+// relieve starts another runner, because the read of the present one takes long.
 func (l *frontLoop) relieve(poll *loopPoll) {
 	l.mu.Lock()
 	r := l.runner()
@@ -241,7 +245,7 @@ func (l *frontLoop) relieve(poll *loopPoll) {
 	go r.run(poll)
 }
 
-// keep keeps a runner for the next relief. Most loops never need any.
+// keep keeps a runner for the next call of relieve. Most loops never need one.
 func (l *frontLoop) keep(r *loopRunner) {
 	const most = 4
 	l.mu.Lock()
@@ -253,7 +257,7 @@ func (l *frontLoop) keep(r *loopRunner) {
 
 // control registers a connection's key, or takes it away; false if the system refuses.
 func (p *loopPoll) control(c *frontConn, operation int) bool {
-	const events = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLET&0xffffffff // it is negative on some processors
+	const events = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLET&0xffffffff // EPOLLET is negative on some processors
 	event := syscall.EpollEvent{Events: events, Fd: int32(uint32(c.loop.key)), Pad: int32(uint32(c.loop.key >> 32))}
 	var failed error
 	err := c.loop.raw.Control(func(descriptor uintptr) { failed = syscall.EpollCtl(p.number, operation, int(descriptor), &event) })

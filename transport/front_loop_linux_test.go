@@ -18,7 +18,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// looped is how many connections are in loops.
+// looped returns the number of connections in loops.
 func (f *fronted) looped() (count int) {
 	for _, loop := range f.front.loops.loops {
 		loop.mu.Lock()
@@ -28,7 +28,7 @@ func (f *fronted) looped() (count int) {
 	return count
 }
 
-// known is how many connections the front has.
+// known returns the number of connections that the front has.
 func (f *fronted) known() int {
 	f.front.mu.Lock()
 	defer f.front.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *fronted) answers(k *kept, text, status, body string) {
 	f.hears(k, status, body)
 }
 
-// hears reads an answer: the beginning of its status, and a part of its body.
+// hears reads an answer, and compares the beginning of its status and a part of its body.
 func (f *fronted) hears(k *kept, status, body string) {
 	f.Helper()
 	got, err := http.ReadResponse(k.from, nil)
@@ -79,7 +79,7 @@ func (f *fronted) hears(k *kept, status, body string) {
 	}
 }
 
-// jointly counts the requests that are answered jointly.
+// countJoint counts the requests that are answered jointly.
 func (f *fronted) countJoint() *atomic.Int64 {
 	var joint atomic.Int64
 	f.schema.setJointly(func(_ context.Context, requests []JointRequest) bool {
@@ -99,7 +99,7 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	}
 	operations, addresses := f.limits.operations.Load(), f.limits.addresses.Load()
 	for range rounds {
-		for i, k := range kept { // all ask before anybody reads
+		for i, k := range kept { // all connections send before any answer is read
 			if _, err := io.WriteString(k, whoIs(fmt.Sprint("reader", i))); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	eventually.Holds(t, "closed connections leave", func() bool { return f.looped() == 0 && f.known() == 0 })
 }
 
-// A token's second viewer, another connection's bytes: a loop answers each with its own.
+// Each request on a connection in a loop gets the same answer as from the HTTP server alone.
 func TestALoopAnswersAsTheServerDoes(t *testing.T) {
 	f := newFronted(t, false, nil)
 	for _, test := range frontCases {
@@ -170,7 +170,7 @@ func TestWhatIsNoPlainRequestLeavesTheLoop(t *testing.T) {
 	}
 }
 
-// A read that fills the buffer may leave input behind, which is not reported again.
+// After a read that fills the buffer, epoll does not report the rest of the input again. The rest is answered all the same.
 func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	f := newFronted(t, false, nil)
 	full := raw(query("{ who }" + strings.Repeat(" ", frontBuffer-len(whoIs("alice")))))
@@ -190,7 +190,7 @@ func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	f.hears(k, "200 ", "alice@")
 }
 
-// A known body behind a known head of another length is two things: a request that is cut short, and what follows it.
+// If a known head announces fewer bytes than a known body behind it has, the loop does not take both for one known request.
 func TestALoopTakesTheLengthAtItsWord(t *testing.T) {
 	f := newFronted(t, false, nil)
 	body := query("{ who }")
@@ -272,7 +272,7 @@ func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 	}
 }
 
-// The schema may know a quicker way than Quick, as when Redis has just failed.
+// The schema may set another function than Quick for a request, for instance after Redis has just failed.
 func TestALoopAnswersInAnotherWay(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keepJoined("alice")
@@ -283,7 +283,7 @@ func TestALoopAnswersInAnotherWay(t *testing.T) {
 	f.answers(k, whoIs("alice"), "200 ", `{"data":{"who":"else"}}`)
 }
 
-// Loops know no head that comes once only, such as one with an ID of the request: its connection stays away.
+// Loops know no head that comes only once, such as one with a request ID: a connection with such heads does not join.
 func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 	f := newFronted(t, false, nil)
 	k := f.keep()
@@ -295,7 +295,7 @@ func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 	}
 }
 
-// A client that reads nothing makes its own connection wait, and no other.
+// A client that reads nothing delays its own connection, and no other.
 func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 	f := newFronted(t, false, nil)
 	long := strings.Repeat("x", 3<<20)
@@ -320,7 +320,7 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 	f.hears(slow, "200 ", long)
 }
 
-// A read that lasts, as of a Redis that hangs, holds up its own batch. Another runner answers the others.
+// A slow read, for instance while Redis hangs, delays only its own batch. Another runner answers the other connections.
 func TestALoopIsRelieved(t *testing.T) {
 	f := newFronted(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]

@@ -2,7 +2,7 @@
 
 package transport
 
-// frontLoops are only on Linux: elsewhere each connection has a goroutine.
+// frontLoops serve connections only on Linux: elsewhere each connection has a goroutine.
 type frontLoops struct{ schema JointSchema }
 
 // newFrontLoops returns nil.
@@ -11,7 +11,7 @@ func newFrontLoops(*Front, JointSchema) *frontLoops { return nil }
 // join leaves the connection to its goroutine.
 func (*frontLoops) join(*frontConn) (joined, lost bool) { return false, false }
 
-// loopConn is nothing.
+// loopConn is empty.
 type loopConn struct{}
 
 // cut leaves it to the caller to close the connection.

@@ -13,7 +13,7 @@ import (
 	"tidings/services"
 )
 
-// loopRunner is the goroutine of a loop.
+// loopRunner is a goroutine of a loop. A loop has several only while reads are slow.
 type loopRunner struct {
 	loop     *frontLoop
 	poll     *loopPoll
@@ -25,7 +25,7 @@ type loopRunner struct {
 	used     int // of slots
 	requests []JointRequest
 
-	// The arguments and results of the functions, which are made once and not for each call.
+	// The functions are made once and not for each call. text is their argument, count and err are their results.
 	wait, read, write func(descriptor uintptr)
 	count             int
 	err               error
@@ -140,8 +140,8 @@ func (r *loopRunner) slot() *loopSlot {
 	return r.slots[r.used]
 }
 
-// joins reports whether data is one whole request that can be answered jointly, of a client and with an operation that are known.
-// A buffer that is full may not be all there is to read.
+// joins reports whether data is one whole request that can be answered jointly, with a head and a body that are known. If the
+// buffer is full, there may be more to read.
 func (r *loopRunner) joins(slot *loopSlot, data []byte) bool {
 	front := r.loop.front
 	end := bytes.Index(data, []byte("\r\n\r\n")) + len("\r\n\r\n")
@@ -207,7 +207,7 @@ func (r *loopRunner) answer() {
 	r.used = 0
 }
 
-// jointly answers what one read can answer. After a panic the others are answered by themselves.
+// jointly answers the requests that one read can answer. After a panic the rest are answered separately.
 func (r *loopRunner) jointly(ctx context.Context) {
 	defer func() {
 		if fault := recover(); fault != nil && r.loop.front.next.ErrorLog != nil {
@@ -217,7 +217,8 @@ func (r *loopRunner) jointly(ctx context.Context) {
 	r.loop.schema.AnswerJointly(ctx, r.requests)
 }
 
-// reply sends an answer as far as the connection takes it at once. A goroutine sends the rest, and answers what was not answered.
+// reply sends as much of an answer as the connection takes at once. A goroutine sends the rest, or answers a request that the
+// batch did not answer.
 func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	c, h, front := slot.conn, slot.head, r.loop.front
 	if cap(request.Text) <= answerKept {
@@ -256,7 +257,8 @@ func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
 	}
 }
 
-// release lets a connection wait for its next request. From the change of its state on it may be another's, so only its key is used.
+// release lets a connection wait for its next request. After the change of its state another runner may have it, so only its key
+// and its atomic fields are used.
 func (r *loopRunner) release(c *frontConn) {
 	key := c.loop.key
 	c.state.Store(frontIdle)
@@ -271,7 +273,8 @@ func (r *loopRunner) release(c *frontConn) {
 	}
 }
 
-// leave gives a busy connection a goroutine: see frontConn.serve. Its deadline is from before it joined.
+// leave gives a busy connection a goroutine: see frontConn.serve for first and rest. Its read deadline was set before it joined,
+// and is removed.
 func (r *loopRunner) leave(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
 		c.read = time.Time{}

@@ -26,7 +26,7 @@ import (
 	"tidings/services"
 )
 
-// quickSchema answers { who } and { hello } without the executor, and counts that.
+// quickSchema answers { who } and { hello } without the executor, and counts these answers.
 type quickSchema struct {
 	*testSchema
 	answered atomic.Int64
@@ -60,7 +60,7 @@ func (s *quickSchema) Joint(operation *ast.OperationDefinition) any {
 	return nil
 }
 
-// setJointly sets what is called before joint answers; if it returns false, all of them are left to Quick.
+// setJointly sets a function that is called before a batch is answered; if it returns false, the batch is left to Quick.
 func (s *quickSchema) setJointly(before func(ctx context.Context, requests []JointRequest) bool) {
 	s.joint.Store(&before)
 }
@@ -75,7 +75,7 @@ func (s *quickSchema) AnswerJointly(ctx context.Context, requests []JointRequest
 	}
 }
 
-// countingLimits counts what is charged.
+// countingLimits counts the operations that are charged, and refuses a charge with missing arguments.
 type countingLimits struct {
 	fakeLimits
 	operations atomic.Int64
@@ -96,7 +96,7 @@ type fronted struct {
 	limits *countingLimits
 	front  *Front
 	at     string // the address of the front
-	plain  string // the address without one
+	plain  string // the address of the HTTP server without a front
 }
 
 func newFronted(t *testing.T, loopback bool, change func(*Config, *http.Server)) *fronted {
@@ -136,7 +136,8 @@ func serveOn(t *testing.T, serve func(net.Listener) error, end func() error) (ad
 	return listener.Addr().String()
 }
 
-// raw is the text of a request. Lines replace those with the same name; "-Name" leaves one out.
+// raw returns the text of a request. A line replaces the request line or the header of the same name; "-Name" leaves a header
+// out.
 func raw(body string, lines ...string) string {
 	headers := []string{"Host: 127.0.0.1", "Content-Type: application/json", "Authorization: Bearer dev:alice", fmt.Sprint("Content-Length: ", len(body))}
 	start := "POST /graphql HTTP/1.1"
