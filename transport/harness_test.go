@@ -26,13 +26,13 @@ import (
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv(clientsOf); address != "" {
-		runClients(address) // see memory_test.go: this process is the other side of a measurement
+		runClients(address) // see memory_test.go: this process runs the clients of a measurement
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// pipeListener is a network in memory, so that a test can run in a bubble of its own time.
+// pipeListener is a network in memory, so that a test can run in a synctest bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -69,7 +69,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// world is a server with sockets and its clients, in a bubble where time passes only when all wait.
+// world is a server with sockets, and its clients, mostly in a synctest bubble, where time passes only when all goroutines wait.
 type world struct {
 	*testing.T
 	schema   *testSchema
@@ -78,11 +78,11 @@ type world struct {
 	listener *pipeListener
 	network  func(ctx context.Context, network, address string) (net.Conn, error) // where clients dial
 	server   *http.Server
-	watched  bool // sockets that wait are watched, and have no goroutine
+	watched  bool // waiting sockets are watched, and have no goroutine
 }
 
-// inWorld runs a test in two worlds of its own, with sockets that wait in goroutines and with sockets that are watched, and checks that
-// no goroutine or socket is left.
+// inWorld runs a test in two new worlds, one with sockets that wait in goroutines and one with sockets that are watched, and
+// checks that no goroutine, socket or watch is left.
 func inWorld(t *testing.T, change func(*SocketConfig), test func(w *world)) {
 	t.Helper()
 	for _, watched := range []bool{false, true} {
@@ -147,7 +147,7 @@ func newWorld(t *testing.T, change func(*SocketConfig)) *world {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// presentCodes stands for the program's table of errors.
+// presentCodes stands in for the error presenter of the program.
 func presentCodes(ctx context.Context, err error) *gqlerror.Error {
 	shown := graphql.DefaultErrorPresenter(ctx, err)
 	if known, ok := errors.AsType[*services.Error](err); ok {
@@ -174,7 +174,7 @@ func (w *world) shut() {
 	}
 }
 
-// client reads all the time, as a browser does.
+// client is a socket's client that reads all the time, as a browser does.
 type client struct {
 	*testing.T
 	conn     *websocket.Conn
@@ -207,7 +207,7 @@ func (w *world) dial(header http.Header, protocols ...string) (*websocket.Conn, 
 	return conn, err
 }
 
-// refusal is an upgrade that was answered with a status.
+// refusal is the error of an upgrade that was answered with a status.
 type refusal struct {
 	status int
 	header http.Header
@@ -240,7 +240,7 @@ func (c *client) read() {
 	}
 }
 
-// open opens a socket and initialises it; with a token of development mode where key is not "".
+// open opens a socket and initializes it, with a token of development mode if key is not "".
 func (w *world) open(key string) *client {
 	w.Helper()
 	c := w.connect()
@@ -269,7 +269,7 @@ func (c *client) subscribe(id, query string) {
 	c.send(`{"type":"subscribe","id":"` + id + `","payload":` + string(payload) + `}`)
 }
 
-// next is the next message. In a bubble the wait ends at once if nothing more can come.
+// next returns the next message. In a bubble a wait for a message that cannot come takes no real time.
 func (c *client) next() string {
 	c.Helper()
 	select {
@@ -291,7 +291,7 @@ func (c *client) expect(want string) {
 	}
 }
 
-// nothing fails the test if a message has come or is on its way.
+// nothing fails the test if a message has arrived or is on its way, or if the socket was closed.
 func (c *client) nothing() {
 	c.Helper()
 	synctest.Wait()
@@ -322,7 +322,7 @@ func (c *client) expectClose(code int) *websocket.CloseError {
 
 var requestIDs = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
 
-// withoutIDs is a text without the ids of requests that the server made.
+// withoutIDs returns a text without the request IDs that the server made.
 func withoutIDs(text string) string { return requestIDs.ReplaceAllString(text, "") }
 
 // fixedClock is a clock that stands still until it is moved.
@@ -343,5 +343,5 @@ func (c *fixedClock) move(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// pass advances a bubble's time, which takes no real time.
+// pass waits for d. In a bubble that takes no real time.
 func pass(d time.Duration) { <-time.After(d) }

@@ -15,35 +15,36 @@ import (
 )
 
 const (
-	// An answer of this length is taken by the buffers of a connection at once, whether its client reads or not.
+	// The buffers of a connection take an answer up to this length at once, whether its client reads or not.
 	smallAnswer = 16 << 10 // bytes
 
 	allowedMethods = "GET, POST, OPTIONS"
-	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // where there are event streams
+	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
 
 	typeJSON     = "application/json"
 	typeResponse = "application/graphql-response+json"
 )
 
 // queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
-// accepts every request, so that each bad request gets a documented error. It also is the HTTP side of event streams, whose
-// other half is in Sockets.
+// accepts every request, so that each bad request gets a documented error. It is also the HTTP side of event streams; their other
+// half is in Sockets.
 //
-// It keeps nothing of a request. All fields are set by Handler and do not change, but for what the documents remember.
+// It keeps no data of a request. Handler sets all fields, and they do not change. Only documents, backlog and sockets have state
+// of their own.
 type queries struct {
 	cfg       Config
-	backlog   *backlog // of the sockets too
+	backlog   *backlog // shared with the sockets
 	documents *documents
 	origins   origins
 	addresses addresses
-	sockets   *Sockets // takes the event streams; nil refuses them
+	sockets   *Sockets // holds the event streams; nil refuses them
 }
 
 // Supports accepts every request. Upgrades reach it only if there are no sockets.
 func (q *queries) Supports(*http.Request) bool { return true }
 
-// Do answers one request. The order of its checks is that of their cost; each refusal ends it. The limit of the address comes
-// before the token, because to verify a signature is what an attacker would make this server do.
+// Do answers one request. Its checks are ordered by their cost, and a refusal ends it. The limit of the address comes before the
+// token, because an attacker could otherwise make this server verify signatures without limit.
 func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	// Before any refusal: a page can read an error only if the answer permits its origin.
@@ -61,7 +62,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	// The cheapest bound of what a stranger can cause: a look into the limiter, before the body is read.
+	// The limiter is the cheapest bound for work that a stranger can cause. It is asked before the token and the body are read.
 	address := q.addresses.of(r)
 	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)
@@ -78,7 +79,8 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		return
 	}
 	who.address = address
-	// A reservation by PUT, and every request that names one, belongs to the single connection mode of GraphQL over SSE.
+	// A PUT makes a reservation. It, and every request that names a reservation, belong to the single connection mode of GraphQL
+	// over SSE.
 	if q.sockets != nil {
 		if r.Method == http.MethodPut {
 			q.reserve(w, who, exec)
@@ -95,13 +97,13 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	// For middleware. subscribe takes them away again, because an operation with headers is not shared.
+	// Middleware may read the headers. subscribe removes them again, because an operation with headers is not shared.
 	request.Headers = r.Header
 	request.ReadTime = graphql.TraceTiming{Start: started, End: graphql.Now()}
 	q.execute(w, r, exec, request, who, answering{accepted, events})
 }
 
-// checkRequest returns the error and the status of a request with a wrong method or header. The Front asks it too.
+// checkRequest returns the error and the status of a request with a wrong method or header. The Front calls it too.
 func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
@@ -116,7 +118,7 @@ func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// allowsMethod reports whether the server has a meaning for a method.
+// allowsMethod reports whether requests with a method are served.
 func (q *queries) allowsMethod(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodGet:
@@ -127,7 +129,7 @@ func (q *queries) allowsMethod(method string) bool {
 	return false
 }
 
-// methods is the value of the header Allow.
+// methods returns the value of the header Allow.
 func (q *queries) methods() string {
 	if q.sockets != nil {
 		return streamMethods
@@ -135,16 +137,17 @@ func (q *queries) methods() string {
 	return allowedMethods
 }
 
-// caller is the client of a request, as its headers describe it. Without a token there is no viewer, and each resolver decides
+// caller is the client of a request, as its headers describe it. Without a token there is no viewer: each resolver decides
 // whether it needs one.
 type caller struct {
-	ctx     context.Context // of the request; it has the viewer if there is a token
+	ctx     context.Context // the context of the request; it has the viewer if there is a token
 	address string          // as addresses.of returns it
 	expires time.Time       // of the token; zero is never
-	limit   int64           // bytes of a body
+	limit   int64           // the most bytes of a body
 }
 
-// identify finds the viewer if there is a token. The Front may have verified it already, for the request of this context only.
+// identify finds the viewer if there is a token. If the Front has verified the token of this request already, the context has its
+// result.
 func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
@@ -168,7 +171,7 @@ type answering struct {
 }
 
 // execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
-// so that a mistake costs the client nothing but its address's share.
+// so that a bad request is charged only to its address.
 func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answering) {
 	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
@@ -192,7 +195,7 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 			return
 		}
 	}
-	// A stream has no end in time, so it goes before the timeout.
+	// A subscription may last for hours, so the timeout below does not apply to it.
 	if kind == ast.Subscription {
 		q.subscribe(w, r, exec, who, operation)
 		return
@@ -208,14 +211,15 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 	q.respond(w, r, to.accepted, bounded(kind, response, q.cfg.AnswerLimit))
 }
 
-// refuseMutation answers a mutation by GET.
+// refuseMutation answers a mutation by GET with an error.
 func refuseMutation(w http.ResponseWriter) {
 	w.Header().Set("Allow", http.MethodPost)
 	writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 }
 
-// respond writes a response within the write timeout. A small one fits into the connection's buffer: it never waits, and the
-// server's own deadline is enough. A longer one counts in the backlog until it is written, and has less time when that is full.
+// respond writes a response within the write timeout. A small response fits into the connection's buffers: its write does not
+// wait, and the server's own deadline is enough. A longer one counts in the backlog until it is written, and has a shorter
+// deadline while the backlog is over its limit.
 func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	if size := len(response.Data); size > smallAnswer {
 		q.backlog.enter(size)
@@ -229,16 +233,16 @@ func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted strin
 	writeResponse(w, r, accepted, response)
 }
 
-// negotiate chooses the media type of the answer: the one that the client weights highest, the first of equals, plain JSON
-// without an Accept header, "" if none is possible. Event streams are a choice if the server has them; events reports that the
-// client accepts one, even where it prefers JSON: a subscription is then answered with a stream all the same. An element that
-// cannot be read is skipped, as are parameters other than q.
+// negotiate chooses the media type of the answer: the type with the highest q, the first of equals, plain JSON without an Accept
+// header, "" if none is possible. An event stream is a choice if the server has them; events reports that the client accepts one,
+// even if it prefers JSON: a subscription is then answered with a stream all the same. An element that cannot be read is skipped,
+// and parameters other than q are ignored.
 func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
 	}
 	best := 0.0
-	// All headers of the name are one list, by the rules of HTTP.
+	// All headers of this name form one list, by the rules of HTTP.
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, details, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {
@@ -251,7 +255,7 @@ func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
 			}
 		}
 		switch media {
-		// Plain JSON for a wildcard: what every client can read.
+		// A wildcard gets plain JSON, which every client can read.
 		case "*/*", "application/*", typeJSON:
 			media = typeJSON
 		case typeResponse:

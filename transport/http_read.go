@@ -16,7 +16,8 @@ import (
 	"tidings/services"
 )
 
-// read reads the request's parameters. limit bounds a body; the query of a URL has the lower limit also with the scope ingest.
+// read reads the request's parameters. limit is the most bytes of a body. The query of a URL is always limited to BodyLimit, also
+// with the scope ingest.
 func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (request *params, err error) {
 	if r.Method == http.MethodGet {
 		request, err = readURL(r.URL, q.cfg.BodyLimit)
@@ -24,13 +25,13 @@ func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (req
 		request, err = q.readBody(w, r, limit)
 	}
 	if err == nil {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline was for reading the request, and would end the operation too
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline for reading the request would end the operation too
 	}
 	return request, err
 }
 
-// readBody reads a POST. A body that is too long, too slow or cut off has a status of its own; it is read to the limit and no
-// further, so that its length in the header need not be believed.
+// readBody reads a POST. A body that is too long is refused with 413, one that is too slow with 408, and one that is cut off with
+// 400. At most limit bytes are read, so the length in the header need not be trusted.
 func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
 	if err := checkMedia(r); err != nil {
 		return nil, err
@@ -45,14 +46,14 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 		}
 		return nil, services.Wrapf(services.Invalid, err, "body: it ended early")
 	}
-	// Before the parser, which would replace what is not UTF-8 by a character that nobody sent.
+	// This comes before the parser, which would replace bytes that are not UTF-8 by a character that nobody sent.
 	if err := services.CheckUnicode("body", body.Bytes()); err != nil {
 		return nil, err
 	}
 	return parseParams(body.Bytes(), "body", q.cfg.BodyLimit)
 }
 
-// readURL reads a GET. Of a parameter that is there twice, the first counts.
+// readURL reads a GET. If a parameter comes twice, the first counts.
 func readURL(address *url.URL, limit int64) (*params, error) {
 	if int64(len(address.RawQuery)) > limit {
 		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed", int(limit)}
@@ -61,7 +62,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	if err != nil {
 		return nil, services.Errorf(services.Invalid, "URL: the query part is not well formed")
 	}
-	// GraphQL's texts are UTF-8, and what is not would be shown as another text than the one that is stored.
+	// GraphQL's texts are UTF-8. Answers would show other bytes as a different text than the stored one.
 	for name := range values {
 		if !utf8.ValidString(values.Get(name)) {
 			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
@@ -84,9 +85,9 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all but the variables,
-// because those are parsed and remembered: the longer limit of ingest is for events, which are variables. The error names the
-// parameter and repeats none of its content. what names the text itself in errors: the body, or the payload of a message.
+// parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all parameters except the
+// variables, because the query is parsed and remembered: the longer limit of ingest is for events, which are variables. The error
+// names the parameter and repeats none of its content. what is the name of the text in errors: body, or payload for a message.
 func parseParams(text []byte, what string, limit int64) (*params, error) {
 	// The parts stay raw, so that an error can name the one that is wrong.
 	var parts struct {
@@ -96,8 +97,8 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 		Variables     json.RawMessage `json:"variables"`
 		Extensions    json.RawMessage `json:"extensions"`
 	}
-	// The text null is valid JSON for a struct, and no request.
-	// Of a member that comes twice the last counts. Unlike in a token, both are the client's own.
+	// The text null is valid JSON for a struct, but no request. If a member comes twice, the last counts: unlike in a token, both
+	// come from the client itself.
 	if json.Unmarshal(text, &parts) != nil || isNull(text) {
 		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
 	}
@@ -124,8 +125,9 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON: the lexer would replace it,
-// and two different keys could become one. Block strings have no escapes, so a query with block strings is left to the parser.
+// checkQuery refuses half of a surrogate pair in a query, whose strings have the escapes of JSON: the lexer would replace the
+// half, and two different keys could become equal. Block strings have no escapes, so a query with block strings is left to the
+// parser.
 func checkQuery(query string) error {
 	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
 		return nil
@@ -133,8 +135,8 @@ func checkQuery(query string) error {
 	return services.CheckUnicode("query", []byte(query))
 }
 
-// parseObject reads a JSON object that may be absent or null. Numbers stay text, because an ID can have more digits than a
-// float.
+// parseObject reads a JSON object that may be absent or null. Numbers stay texts, because an ID can have more digits than a
+// float64 holds.
 func parseObject(text []byte, what string) (map[string]any, error) {
 	if isNull(text) {
 		return nil, nil

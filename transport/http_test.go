@@ -18,7 +18,7 @@ import (
 	"tidings/services"
 )
 
-// newHTTP is a handler in development mode.
+// newHTTP returns a handler in development mode.
 func newHTTP(t *testing.T, change func(*Config)) http.Handler {
 	t.Helper()
 	cfg := Config{

@@ -21,28 +21,28 @@ const (
 	actAsHeader  = "Tidings-Act-As"
 	deviceHeader = "Tidings-Device"
 
-	// leeway applies to exp and nbf. It lengthens the life of every token by as much: it is the tolerated difference between the issuer's
-	// clock and this one. Machines that keep their time at all are closer.
+	// leeway applies to exp and nbf: it is the tolerated difference between the issuer's clock and this one, and every token lives
+	// longer by it. Machines with synchronized clocks differ by less.
 	leeway     = 30 * time.Second
 	maxToken   = 8 << 10 // bytes; a longer one is refused unread
 	minSecret  = 32      // bytes, as HS256 demands
 	maxDevice  = 64      // characters
 	minRSABits = 2048
-	// jwksInterval is how long a revoked key may still be accepted; jwksAtMost is how long a new key may be unknown while somebody
-	// sends unknown IDs all the time, and how often the issuer is asked because of them.
+	// jwksInterval is the time for which a revoked key may still be accepted. Reads because of unknown key IDs are at least
+	// jwksAtMost apart. So while a client sends unknown IDs all the time, a new key may be unknown for that long.
 	jwksInterval = 5 * time.Minute
 	jwksAtMost   = 10 * time.Second // between two reads because of unknown key IDs
 )
 
 // IdentityConfig configures the check of tokens. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS is set, and it
-// alone determines the algorithm: the token's own header is compared with it, never trusted.
+// alone determines the algorithm: the token's header is compared with it, and never trusted.
 type IdentityConfig struct {
 	Development   bool   // accept tokens dev:KEY; refused together with a key
 	HMACSecret    string // HS256; at least 32 bytes
 	PublicKeyFile string // PEM: an RSA key (2,048 bits or more) for RS256, an Ed25519 key for EdDSA
 	JWKS          string // a file, or an http or https URL, with RSA and Ed25519 keys
 
-	// Without these two, any token that the key has signed is accepted, also one that the issuer made for another service.
+	// Without these two, any token signed by the key is accepted, also one that the issuer made for another service.
 	Audience string // aud must contain it; "" skips the check
 	Issuer   string // iss must equal it; "" skips the check
 
@@ -52,8 +52,8 @@ type IdentityConfig struct {
 	Log   *slog.Logger   // default slog.Default()
 }
 
-// Identity finds the viewer of a token. It is safe for concurrent use. It asks no database: whether the user exists, or was
-// erased, is for the resolvers to say.
+// Identity finds the viewer of a token. It is safe for concurrent use. It asks no database: the resolvers check whether the user
+// exists or was erased.
 type Identity struct {
 	development bool
 	// keys and parser are nil in development mode, which verifies nothing.
@@ -77,7 +77,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.JWKSInterval = cmp.Or(cfg.JWKSInterval, jwksInterval)
-	// Exactly one source of keys: with two, a token could be checked with the one that its sender prefers.
+	// Exactly one source of keys is allowed: with two, the sender of a token could choose the one that checks it.
 	var given []string
 	for _, field := range []struct {
 		name string
@@ -109,7 +109,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The library checks the algorithm against this list before it asks for the key, and verify against the key itself after.
+	// The library compares the algorithm with this list before it asks for the key. verify then compares it with that of the key.
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(identity.keys.algorithms()), jwt.WithExpirationRequired(),
 		jwt.WithLeeway(leeway), jwt.WithTimeFunc(cfg.Clock.Now),
@@ -124,19 +124,19 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	return identity, nil
 }
 
-// Viewer is the user of the token, or the user actAs if it is not "", on the named device. expires is the time from which the
-// token is refused, leeway included; zero is never. Errors: UNAUTHENTICATED for a bad token, FORBIDDEN for a good token that
-// does not permit the request, INVALID for a malformed actAs or device, UNAVAILABLE if the keys cannot be read. The message
-// never contains any part of the token.
+// Viewer returns the user of the token, or the user actAs if that is not "", on the named device. expires is the time from which
+// the token is refused, leeway included; zero is never. Errors: UNAUTHENTICATED for a bad token, FORBIDDEN for a good token that
+// does not permit the request, INVALID for a malformed actAs or device, UNAVAILABLE if the keys cannot be read. The message never
+// contains any part of the token.
 func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (viewer services.Viewer, expires time.Time, err error) {
-	// Before anything is decoded: the length is all that a stranger's token may cost.
+	// This check comes before anything is decoded, because decoding a long token of a stranger would cost time.
 	if len(token) > maxToken {
 		return viewer, expires, services.Errorf(services.Unauthenticated, "token: up to %d bytes are allowed, got %d", maxToken, len(token))
 	}
 	if err := checkDevice(device); err != nil {
 		return viewer, expires, err
 	}
-	// In production a token of development mode gets a message of its own, because it is what people forget to change.
+	// In production a token of development mode gets a message of its own, because people often forget to replace it.
 	switch isDev := strings.HasPrefix(token, devPrefix); {
 	case i.development:
 		viewer, err = devViewer(token)
@@ -149,15 +149,15 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 		viewer, err = actingAs(viewer, actAs)
 	}
 	if err != nil {
-		// Nothing of a refused token is returned.
+		// No data of a refused token is returned.
 		return services.Viewer{}, time.Time{}, err
 	}
 	viewer.Device = device
 	return viewer, expires, nil
 }
 
-// keysNow is what tokens are checked with now: another value after the keys were read again. Every read makes a new map, also of
-// equal keys, so remembered tokens are checked again after each.
+// keysNow returns a value that identifies the present keys, for comparison. Every reload makes a new map, also of equal keys, so
+// remembered tokens are checked again after each reload. It is nil for keys that never change.
 func (i *Identity) keysNow() any {
 	if set, ok := i.keys.(*jwks); ok {
 		return set.keys.Load()
@@ -165,28 +165,28 @@ func (i *Identity) keysNow() any {
 	return nil
 }
 
-// stillValid reports whether a token that was good is so still: the keys are the same, and it has not expired. The other headers need
-// no check: the caller has found the same bytes.
+// stillValid reports whether a token that was good is still good: the keys are the same, and it has not expired. The other
+// headers need no check, because they are the same bytes.
 func (i *Identity) stillValid(one *frontCaller) bool {
 	return one.keys == i.keysNow() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
 }
 
-// verify checks a JWT and reads its claims. The time is that from which the token is refused. It is not the time of the claim,
-// because a socket must live as long as a new request with the same token would be accepted.
+// verify checks a JWT and reads its claims. The time is the first at which the token is refused: the claim exp plus leeway. So a
+// socket lives as long as a new request with the same token would be accepted.
 func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 	var claims tokenClaims
-	// This function runs before the signature is checked: it may read the header, and trust nothing in it.
+	// This function runs before the signature is checked: it may read the header, but must not trust it.
 	_, err := i.parser.ParseWithClaims(token, &claims, func(unverified *jwt.Token) (any, error) {
 		if _, critical := unverified.Header["crit"]; critical {
 			return nil, errCritical
 		}
-		// "" for none, and for one that is no text: key decides what an absent ID means.
+		// kid is "" if the header has none, or one that is no text: the method key decides what an absent ID means.
 		kid, _ := unverified.Header["kid"].(string)
 		key, alg, err := i.keys.key(ctx, kid)
 		if err != nil {
 			return nil, err
 		}
-		// Or a key of one algorithm could verify a token of another.
+		// Otherwise a key of one algorithm could verify a token of another.
 		if unverified.Method.Alg() != alg {
 			return nil, errAlgorithm
 		}
@@ -202,8 +202,8 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 // errAlgorithm refuses a token whose algorithm differs from that of its key.
 var errAlgorithm = services.Errorf(services.Unauthenticated, "token: its algorithm is not that of its key")
 
-// errCritical refuses a token with a critical header: a server that does not support its extensions must refuse it, and this
-// one supports none.
+// errCritical refuses a token with the header crit: a server that does not support the listed extensions must refuse the token,
+// and this server supports none.
 var errCritical = services.Errorf(services.Unauthenticated, "token: its header needs extensions (crit) that this server does not support")
 
 // tokenError describes the fault of a token for people. The library's message is omitted, because parts of it come from the
@@ -236,8 +236,8 @@ func tokenError(err error) error {
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")
 }
 
-// actingAs lets the host application act for one of its users: by scope ingest, which only the application's own tokens have. The
-// viewer then has the rights of that user beside those of the token.
+// actingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's own
+// tokens have. The viewer then has the rights of that user beside those of the token.
 func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
@@ -249,7 +249,7 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if err != nil {
 		return viewer, fmt.Errorf("%s: %w", actAsHeader, err)
 	}
-	// Subject stays: it says who holds the token, whomever they act for.
+	// Subject stays the holder of the token.
 	viewer.Key = key
 	if !viewer.Has(services.ScopeViewer) {
 		viewer.Scopes = append(viewer.Scopes, services.ScopeViewer)
@@ -257,8 +257,8 @@ func actingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	return viewer, nil
 }
 
-// actor reads the user of the header: their key, escaped as in IDs, or their ID. No escaped key has a colon, so a colon means an
-// ID.
+// actor returns the key of the user in the header. The header has the key, escaped as in IDs, or the user's ID. No escaped key
+// has a colon, so a text with a colon is an ID.
 func actor(actAs string) (string, error) {
 	if strings.IndexByte(actAs, ':') < 0 {
 		actAs = services.UserType + ":" + actAs
@@ -273,7 +273,8 @@ func actor(actAs string) (string, error) {
 	return key, err
 }
 
-// checkDevice checks a client's name for its device. It becomes part of keys in Redis, so it has few characters and a bound.
+// checkDevice checks a client's name for its device. It becomes part of keys in Redis, so its characters and its length are
+// limited.
 func checkDevice(device string) error {
 	if len(device) > maxDevice {
 		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))
@@ -284,15 +285,15 @@ func checkDevice(device string) error {
 	return nil
 }
 
-// bearer returns the token of an Authorization header; "" without a header. Another scheme is an error and not an absent token:
-// whoever sends one means to be known.
+// bearer returns the token of an Authorization header; "" without a header. Another scheme is an error and not an absent token: a
+// client that sends one expects to be identified.
 func bearer(header http.Header) (string, error) {
 	value := header.Get("Authorization")
 	if value == "" {
 		return "", nil
 	}
 	scheme, token, found := strings.Cut(value, " ")
-	// The name of a scheme has no case, by the rules of HTTP.
+	// By the rules of HTTP, the case of a scheme's name does not matter.
 	if token = strings.TrimSpace(token); !found || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", services.Errorf(services.Unauthenticated, "Authorization: expected Bearer TOKEN")
 	}

@@ -61,7 +61,7 @@ func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// tokenCase is a token and the expected error code, "" if it is valid.
+// tokenCase is a token, the expected error code, "" if the token is valid, and a part of the expected message.
 type tokenCase struct {
 	name     string
 	identity *Identity
@@ -70,7 +70,7 @@ type tokenCase struct {
 	says     string
 }
 
-// claimsAtNoon returns valid claims with some changes; nil removes a claim.
+// claimsAtNoon returns valid claims with changes, given as names and values; the value nil removes a claim.
 func claimsAtNoon(change ...any) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
 	for i := 0; i < len(change); i += 2 {
@@ -111,7 +111,7 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 	}
 }
 
-// checked completes a configuration with the settings of the tests below.
+// checked adds the audience, the issuer and the clock of the tests below to a configuration.
 func checked(cfg IdentityConfig) IdentityConfig {
 	cfg.Audience, cfg.Issuer, cfg.Clock = "tidings", "https://issuer", &fixedClock{now: noon}
 	return cfg

@@ -23,30 +23,30 @@ import (
 )
 
 const (
-	// A read that waits longer would let requests with a new key run out of time; a set of keys has a few kilobytes.
+	// If a read took longer, requests with a new key would reach their own timeouts. A set of keys usually has a few kilobytes.
 	jwksTimeout = 3 * time.Second
 	jwksMax     = 1 << 20 // bytes
 )
 
-// jwks is a set of keys with IDs, read from a configured place. While the place cannot be read, the keys of the last read stay:
-// an issuer that is down for an hour must not sign all users out.
+// jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys of the
+// last read stay: an issuer that is down for an hour must not sign all users out.
 type jwks struct {
 	place string
-	// A file is read like an address, so that both are reloaded in the same way.
+	// A file is reloaded in the same way as a URL.
 	client *http.Client // nil reads a file
 	clock  services.Clock
 	log    *slog.Logger
 
-	// The map is replaced and never changed, so that verification takes no lock. Identity.keysNow compares the pointers.
+	// The map is replaced and never changed, so that verification takes no lock. Identity.stillValid compares the pointers.
 	keys atomic.Pointer[map[string]fixedKey]
 
 	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
-	last time.Time  // of the last read because of an unknown ID
-	// failed is the error of the last read; nil after a good one. Within jwksAtMost it answers for reads that are not made.
+	last time.Time  // the time of the last read because of an unknown ID
+	// failed is the error of the last read; nil after a good one. Within jwksAtMost, refresh returns it instead of reading again.
 	failed error
 }
 
-// newJWKS reads the keys for the first time. Then an error ends the start: a node without keys would refuse everybody.
+// newJWKS reads the keys for the first time. An error prevents the start of the node: without keys it would refuse every token.
 func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	set := &jwks{place: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
 	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
@@ -61,7 +61,7 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	return set, nil
 }
 
-// run reloads the keys at every interval until ctx ends. This is what ends the use of a key that the issuer has revoked.
+// run reloads the keys at every interval until ctx ends. Without it, a key that the issuer has revoked would stay in use.
 func (s *jwks) run(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -80,16 +80,16 @@ func (s *jwks) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// algorithms has none of the HMAC family: with it, anybody could sign with the public key as the secret.
+// algorithms returns no algorithm of the HMAC family: with one, anybody could sign tokens with the public key as the secret.
 func (s *jwks) algorithms() []string { return []string{algRSA, algEdDSA} }
 
 // key finds a key by its ID. An unknown ID causes a reload, at most once in 10 s, because issuers publish a new key and use it at
 // once. A token without an ID is accepted if there is only one key. UNAVAILABLE means that the issuer could not be asked, so the
 // client tries again and does not sign its user out.
 func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, error) {
-	// Mostly all that is done: neither a lock nor the issuer is asked for a known key.
+	// For a known key this is all: it takes no lock and asks no issuer.
 	key, ok := s.find(kid)
-	// Only an unknown ID is a reason to ask the issuer; a token without one would be refused after the read too.
+	// Only an unknown ID is a reason to ask the issuer. A token without an ID would usually be refused after the read too.
 	if !ok && kid != "" {
 		if err := s.refresh(ctx, kid); err != nil {
 			return nil, "", services.Wrapf(services.Unavailable, err, "token: the keys cannot be read, try again later")
@@ -102,7 +102,8 @@ func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, e
 	return key.value, key.alg, nil
 }
 
-// find looks a key up among those of the last read. An empty ID never names a key of a larger set, even if one has no ID.
+// find looks a key up among those of the last read. An empty ID finds the key of a set with one key, and nothing in a larger set,
+// even if a key there has no ID.
 func (s *jwks) find(kid string) (fixedKey, bool) {
 	keys := *s.keys.Load()
 	if kid == "" && len(keys) == 1 {
@@ -114,7 +115,8 @@ func (s *jwks) find(kid string) (fixedKey, bool) {
 	return key, ok && kid != ""
 }
 
-// refresh reloads the set because of an unknown ID, unless that was done less than 10 s ago: then its result still counts.
+// refresh reloads the set because of an unknown ID, unless that was done less than 10 s ago: then it returns the result of the
+// last read.
 func (s *jwks) refresh(ctx context.Context, kid string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +125,7 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	}
 	now := s.clock.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < jwksAtMost {
-		return s.failed // an issuer that cannot be read does not make the token a bad one
+		return s.failed // while the issuer cannot be read, the token may still be good
 	}
 	// Set before the read, so that a read that fails also waits its 10 s.
 	s.last = now
@@ -140,7 +142,7 @@ func (s *jwks) read(ctx context.Context) error {
 	return err
 }
 
-// fetchKeys reads the place and what it contains.
+// fetchKeys reads the place and parses its content.
 func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 	text, err := s.fetch(ctx)
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 		defer file.Close()
 		return readAtMost(file, jwksMax)
 	}
-	// A caller that gives up must not fail the others that wait for the same read.
+	// A caller that gives up must not make the read fail for others that wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jwksTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
@@ -180,7 +182,7 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 
 // readAtMost reads everything, or fails if that is more than limit bytes.
 func readAtMost(from io.Reader, limit int64) ([]byte, error) {
-	// One byte more than allowed is read, to tell a text of the limit from a longer one.
+	// One byte more than allowed is read, to distinguish a text of exactly limit bytes from a longer one.
 	text, err := io.ReadAll(io.LimitReader(from, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = fmt.Errorf("more than %d bytes", limit)
@@ -212,7 +214,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	}
 	keys := make(map[string]fixedKey, len(set.Keys))
 	for i, one := range set.Keys {
-		// A key for encryption signs nothing. Without a use, a key is taken for one that signs.
+		// A key for encryption signs nothing. A key without a use counts as one that signs.
 		if one.Use == "enc" {
 			continue
 		}
@@ -232,7 +234,7 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 		if one.Alg != "" && one.Alg != key.alg {
 			continue
 		}
-		// One of the two would be ignored, and which one would be chance.
+		// One of the two keys would be ignored, depending on their order.
 		if _, twice := keys[one.Kid]; twice {
 			return nil, fmt.Errorf("keys[%d]: kid %s appears twice", i, services.Quote(one.Kid))
 		}
@@ -245,8 +247,8 @@ func parseJWKS(text []byte) (map[string]fixedKey, error) {
 	return keys, nil
 }
 
-// public is the key itself; nil for an unsupported kind. The bounds of e are those of crypto/rsa, which would refuse each token
-// later with an error that nobody could read.
+// public returns the key itself; nil for an unsupported kind. The bounds of e are those of crypto/rsa, which would otherwise
+// refuse each token later, with an error that does not name the cause.
 func (k jsonWebKey) public() (crypto.PublicKey, error) {
 	switch {
 	case k.Kty == "RSA":

@@ -129,7 +129,7 @@ func TestJWKSDamagedSets(t *testing.T) {
 	}
 }
 
-// smallRSA is a key that is too small to be accepted; its modulus is arbitrary.
+// smallRSA is a key that is too small to be accepted. Its modulus is an arbitrary number of 1,024 bits.
 var smallRSA = func() *rsa.PrivateKey {
 	modulus := new(big.Int).Lsh(big.NewInt(1), 1023)
 	return &rsa.PrivateKey{PublicKey: rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(1)), E: 65537}}

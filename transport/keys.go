@@ -11,29 +11,31 @@ import (
 	"fmt"
 )
 
-// The algorithms that are accepted, one for each kind of key. Others of the library, and none above all, are in no list.
+// The algorithms that are accepted, one for each kind of key. The other algorithms of the library, above all "none", are refused.
 const (
 	algHMAC  = "HS256"
 	algRSA   = "RS256"
 	algEdDSA = "EdDSA"
 )
 
-// fixedKey is one key for every token, whatever ID the token's header names. In a jwks it is one of several.
+// fixedKey is a key with its algorithm. As a keySource it is the key for every token, whatever ID the token's header has. A jwks
+// has several.
 type fixedKey struct {
-	// value is a byte slice for HMAC, else the public key in the type that the library expects.
+	// value is a byte slice for HMAC, and otherwise the public key in the type that the library expects.
 	value crypto.PublicKey
 	alg   string
 }
 
-// key returns the one key. An ID in the token is not compared with anything: there is no other key that it could mean.
+// key returns the only key. The ID in the token is ignored, because there is no other key that it could mean.
 func (k fixedKey) key(context.Context, string) (crypto.PublicKey, string, error) {
 	return k.value, k.alg, nil
 }
 
-// algorithms is the key's own.
+// algorithms returns the key's own algorithm.
 func (k fixedKey) algorithms() []string { return []string{k.alg} }
 
-// newSecret takes a shared secret. A shorter one than the hash could be guessed from one token, at any time and anywhere.
+// newSecret makes the key of a shared secret. An attacker could guess a secret shorter than the hash offline, from a single
+// token.
 func newSecret(secret string) (keySource, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("identity: HMACSecret: at least %d bytes are needed, got %d", minSecret, len(secret))
@@ -42,7 +44,8 @@ func newSecret(secret string) (keySource, error) {
 }
 
 // parsePublicKey reads the first key of a PEM text: PKIX ("PUBLIC KEY"), PKCS #1 ("RSA PUBLIC KEY") or a certificate, whose dates
-// are not checked, because it only carries the key. A private key is refused by name: it does not belong on this machine.
+// are not checked, because it only carries the key. The error for a private key names its type: a private key does not belong on
+// this machine.
 func parsePublicKey(text []byte) (fixedKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -56,7 +59,7 @@ func parsePublicKey(text []byte) (fixedKey, error) {
 	case "RSA PUBLIC KEY":
 		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
 	case "CERTIFICATE":
-		// A certificate is only the wrapping: who has signed it is not asked, because the operator has named the file.
+		// The certificate only carries the key: its signature is not checked, because the operator has chosen the file.
 		var certificate *x509.Certificate
 		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
 			key = certificate.PublicKey
@@ -70,7 +73,8 @@ func parsePublicKey(text []byte) (fixedKey, error) {
 	return keyOf(key)
 }
 
-// keyOf pairs a key with the one algorithm that it may be used with. The type of the key decides it and never a token.
+// keyOf pairs a key with the one algorithm that it may be used with. The type of the key determines the algorithm, and never a
+// token.
 func keyOf(key any) (fixedKey, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// The claim sub has the key as it is, without escapes. What is no key, or was broken on its way, is no user.
+// The claim sub has the key as it is, without escapes. A claim that is no valid key, or has broken characters, is refused.
 func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret})
 	for _, key := range []string{"auth0|123", "did:plc:x", "ann@example.org", "Zo\u00eb", "auth0%7C123", "a b", "\u674e\u96f7"} {
@@ -29,7 +29,7 @@ func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
 	}
 }
 
-// The header has the key escaped as in IDs, or the ID; nothing else names the same user.
+// The header Tidings-Act-As has the key, escaped as in IDs, or the user's ID. Any other form is refused.
 func TestActAsTakesOneFormOfAKey(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{Development: true})
 	for _, header := range []string{"auth0|123", "auth0%7c123", "%61lice", "alice\xff", "Zo\u00eb", "alice%0D%0AX-Y:%20z", "a%00", "post:0000000000001", "viewer:alice", "user:", "user:user:alice", "a b", "%20a"} {
