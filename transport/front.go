@@ -116,7 +116,7 @@ func (f *Front) closeWhenDraining(handler http.Handler) http.Handler {
 // Serve serves the connections of a listener until it is closed. The error is that of the HTTP server. Serve may be called for
 // several listeners. It starts one goroutine for each listener, and one for each connection that is not in a loop.
 func (f *Front) Serve(listener net.Listener) error {
-	// The HTTP server sees a listener that yields only what the front hands on.
+	// The HTTP server sees a listener that yields only the connections that the front hands on.
 	handed := &frontListener{
 		Listener: listener, conns: make(chan net.Conn), failed: make(chan error, 1), done: make(chan struct{}), stop: sync.OnceValue(listener.Close), add: f.add,
 	}

@@ -93,7 +93,7 @@ type frontRequest struct {
 }
 
 // answer answers one request, or leaves it to the HTTP server. It applies the checks in the order of the HTTP server. It always
-// charges the address; if the executor goes on, a payment says what else was checked and charged.
+// charges the address; if the executor goes on, a payment names the other checks and charges.
 func (c *frontConn) answer(h *head, body []byte) frontOutcome {
 	f, q := c.front, c.front.queries
 	address := c.addressOf(h)

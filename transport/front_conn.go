@@ -42,7 +42,7 @@ type frontConn struct {
 	ahead         [1]byte   // the byte that watch has read, if hasAhead
 	hasAhead      bool
 	joint         int // requests in a row that could be answered jointly; below 0 after one that a loop did not answer
-	stays         int // after so many answers of the HTTP server it returns, when it is handed on; 0 means 1
+	stays         int // the number of answers for which it stays with the HTTP server when it is handed on; 0 means 1
 
 	loop loopConn
 }

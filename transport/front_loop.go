@@ -10,7 +10,7 @@ import (
 // JointSchema is a QuickSchema that answers several requests of different viewers with one read.
 type JointSchema interface {
 	QuickSchema
-	// Joint returns what AnswerJointly needs to know of an operation without variables; nil if it must be answered separately.
+	// Joint returns the data that AnswerJointly needs for an operation without variables; nil if it must be answered separately.
 	Joint(operation *ast.OperationDefinition) any
 	// AnswerJointly appends the data of each answer to its Text, as Quick would, and sets its OK. It waits only for Redis, and
 	// never for a rebuild or for SQL.
@@ -20,7 +20,7 @@ type JointSchema interface {
 // JointRequest is one of several requests that are answered together.
 type JointRequest = struct {
 	Context   context.Context // has the viewer
-	Operation any             // what Joint returned
+	Operation any             // the result of Joint
 	Text      []byte          // the answer is appended to it
 	OK        bool            // it was answered
 	// If OK is false, Else answers the request in a goroutine of its own; nil: the Quick of its operation does.

@@ -77,7 +77,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.JWKSInterval = cmp.Or(cfg.JWKSInterval, jwksInterval)
-	// Exactly one source of keys is allowed: with two, the sender of a token could choose the one that checks it.
+	// Exactly one source of keys is allowed: with two, the sender of a token could choose which source checks it.
 	var given []string
 	for _, field := range []struct {
 		name string
