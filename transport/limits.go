@@ -13,19 +13,19 @@ import (
 	"tidings/services"
 )
 
-// Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request is too much; it
-// is then not executed. Implementations are safe for concurrent use and do not wait.
+// Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request exceeds a limit;
+// the request is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// Address is called for each HTTP request, each socket and each operation on a socket, before the token is looked at.
+	// Address is called for each HTTP request and each upgrade, before the token is checked, and for each operation on a socket.
 	Address(address string) error
-	// Operation is called before an operation of that cost is executed. The context has the viewer, if there is one, who pays;
-	// else the address does.
+	// Operation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
+	// there is no viewer.
 	Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// Socket is called before a viewer's socket is acknowledged.
+	// Socket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	Socket(viewer services.Viewer) error
 }
 
-// noLimits bounds nothing. It is the default, so that nobody asks whether there are limits.
+// noLimits bounds nothing. It is the default, so that no caller checks for nil.
 type noLimits struct{}
 
 // The methods of noLimits permit everything.
@@ -36,9 +36,10 @@ func (noLimits) Socket(services.Viewer) error                                   
 // addresses finds the address of a client.
 type addresses struct{ proxies []netip.Prefix }
 
-// of is the address that a request is counted under: that of the connection or, if this is a trusted proxy, the last address in
-// X-Forwarded-For that is not one. An IPv6 address counts as its /64, because a client usually has all of it. The list is read
-// from its end, because each proxy appends what it has seen: what stands further in front, the client may have made up.
+// of returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy. An IPv6 address counts as its /64, because a client usually has all of
+// it. The list is read from its end, because each proxy appends the address that it has seen: the client may have invented the
+// entries before that one.
 func (a addresses) of(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -50,7 +51,7 @@ func (a addresses) of(r *http.Request) string {
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		for _, hop := range slices.Backward(hops) {
 			address, ok := parseHop(hop)
-			// What cannot be read ends the walk, with the last proxy as the client.
+			// An entry that cannot be read ends the walk: the last proxy is then the client.
 			if !ok {
 				break
 			}
@@ -62,7 +63,8 @@ func (a addresses) of(r *http.Request) string {
 	return counted(client)
 }
 
-// counted is the text under which an address is counted. The zone names an interface of this machine and no client.
+// counted returns the text under which an address is counted. It drops the zone, which names an interface of this machine and not
+// a client.
 func counted(client netip.Addr) string {
 	if client.Is6() {
 		network, _ := client.WithZone("").Prefix(64) // 64 is a valid length for IPv6
@@ -86,8 +88,8 @@ func parseHop(text string) (netip.Addr, bool) {
 	return withPort.Addr().Unmap(), err == nil
 }
 
-// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is the network of
-// itself alone.
+// ParseProxies reads addresses and networks (10.0.0.0/8), or returns the item that is neither. A single address is read as a
+// network of one address.
 func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	for _, item := range items {
 		network, err := netip.ParsePrefix(item)
@@ -103,8 +105,8 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// occupancy counts the open items of each holder, up to a limit; 0 is no limit. A holder without an item takes no memory. It is
-// safe for concurrent use.
+// occupancy counts the open items of each holder, up to a limit; 0 is no limit. A holder without an item takes no memory.
+// occupancy is safe for concurrent use.
 type occupancy struct {
 	limit int
 

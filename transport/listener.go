@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// Connections bounds the connections of one address, sockets included. An IPv6 address counts as its /64. Trusted proxies are
-// not bounded, because all clients come from them. It is safe for concurrent use. It works before a byte is read: an idle
-// connection costs memory and a file too.
+// Connections bounds the number of connections of each address, sockets included. An IPv6 address counts as its /64. Trusted
+// proxies are not bounded, because all clients come from them. The check comes before a byte is read, because an idle connection
+// costs memory and a file descriptor too. Connections is safe for concurrent use.
 type Connections struct {
 	proxies addresses
 	open    occupancy
 	refused atomic.Uint64
 }
 
-// NewConnections bounds every address except those of proxies to limit connections; 0 is no limit.
+// NewConnections bounds each address to limit connections, except the addresses of proxies; 0 is no limit.
 func NewConnections(limit int, proxies []netip.Prefix) *Connections {
 	return &Connections{proxies: addresses{proxies}, open: occupancy{limit: limit}}
 }
@@ -31,7 +31,8 @@ func (c *Connections) Bound(listener net.Listener) net.Listener {
 // Refused is the number of connections closed because of the limit since the start.
 func (c *Connections) Refused() uint64 { return c.refused.Load() }
 
-// boundListener closes what is too much. The client sees a reset: to tell it more would take the very resources.
+// boundListener closes connections beyond the limit. The client sees a reset: an explanation would use the resources that the
+// limit protects.
 type boundListener struct {
 	net.Listener
 	connections *Connections
@@ -59,9 +60,9 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// boundConn is counted until it is closed. closed makes the second Close of a connection, which net/http may call, count nothing.
+// boundConn is counted until it is closed. closed keeps a second Close, which net/http may call, from uncounting it again.
 //
-// It is beneath a handedConn, whose Close closes it.
+// A handedConn may wrap it, and closes it unless the connection returns to the Front.
 type boundConn struct {
 	net.Conn
 	connections *Connections
@@ -69,7 +70,7 @@ type boundConn struct {
 	closed      atomic.Bool
 }
 
-// Close closes the connection and gives its place up.
+// Close closes the connection and uncounts it.
 func (c *boundConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.connections.open.leave(c.holder)

@@ -14,11 +14,11 @@ import (
 	"tidings/services"
 )
 
-// Local executes operations of this program itself, for the viewer of a context: there is no request, so there are no limits of
-// clients and no trusted documents. Every check of the resolvers holds. It is safe for concurrent use. The console works by it, so
-// that it can do what the schema offers and nothing else.
+// Local executes the program's own operations for the viewer of a context. There is no request, so the limits of clients and the
+// restriction to trusted documents do not apply; every check of the resolvers does. The console uses Local, so the console can do
+// only what the schema offers. Local is safe for concurrent use.
 //
-// It has no memory of documents: the console's are few, and asked for by hand.
+// It caches no documents: the console has few, and a person requests each of them.
 type Local struct {
 	executor *executor.Executor
 	begin    func(ctx context.Context) context.Context
@@ -28,7 +28,7 @@ type Local struct {
 // LocalConfig configures a Local; every field is required.
 type LocalConfig struct {
 	Schema           graphql.ExecutableSchema
-	Begin            func(ctx context.Context) context.Context // gives a context what resolvers need in it
+	Begin            func(ctx context.Context) context.Context // adds to a context what resolvers need
 	ErrorPresenter   graphql.ErrorPresenterFunc
 	Recover          graphql.RecoverFunc
 	OperationTimeout time.Duration
@@ -42,10 +42,11 @@ func NewLocal(cfg LocalConfig) *Local {
 	return l
 }
 
-// Do executes a document with one query or mutation, and reads the data into a value. The errors have their codes; what could be read
-// is read also with errors. The document is the program's own: it is parsed each time, and its cost is not bounded.
+// Do executes a document with one query or mutation, and decodes the data into the value that into points to. Each error has a
+// code. Partial data is decoded even if there are errors. The document is the program's own: it is parsed each time, and its cost
+// is not bounded.
 func (l *Local) Do(ctx context.Context, document string, variables map[string]any, into any) (errs []error) {
-	// A request ID, so that an error in the log and on the page have the same.
+	// The request ID gives an error the same ID in the log and on the page.
 	ctx, cancel := context.WithTimeout(services.WithRequest(ctx, &requestID{}), l.timeout)
 	defer cancel()
 	ctx = graphql.StartOperationTrace(l.begin(ctx))
@@ -58,7 +59,7 @@ func (l *Local) Do(ctx context.Context, document string, variables map[string]an
 	if response == nil { // the context ended before execution began
 		return []error{services.Errorf(services.Unavailable, "not answered within %v, try again later", l.timeout)}
 	}
-	// Before the data: a part of the data may be there beside them.
+	// The errors are kept before the data is decoded: a response may have both.
 	errs = coded(response.Errors)
 	if len(response.Data) > 0 && !bytes.Equal(response.Data, []byte("null")) {
 		if err := json.Unmarshal(response.Data, into); err != nil {
@@ -68,7 +69,7 @@ func (l *Local) Do(ctx context.Context, document string, variables map[string]an
 	return errs
 }
 
-// coded are the errors of a response as errors of services.
+// coded converts the errors of a response to errors of services.
 func coded(list gqlerror.List) (errs []error) {
 	for _, fault := range list {
 		code, _ := fault.Extensions["code"].(string)

@@ -17,7 +17,7 @@ func newTestLocal() *Local {
 	})
 }
 
-// The program executes its own operations as the viewer of a context. What could be read comes beside the errors, and each error has a code.
+// Local executes operations as the viewer of a context. Partial data comes with the errors, and each error has a code.
 func TestLocalOperations(t *testing.T) {
 	ann := services.WithViewer(t.Context(), services.Viewer{Key: "ann"})
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestLocalOperations(t *testing.T) {
 	}
 }
 
-// A caller who has left gets an error and nothing else.
+// A caller whose context has ended gets an error and no data.
 func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -65,7 +65,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 	}
 }
 
-// An answer that does not fit is an error, not a panic.
+// Data that does not fit the caller's value is an error, not a panic.
 func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 	var data struct{ Hello int }
 	if errs := newTestLocal().Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
@@ -73,7 +73,7 @@ func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Whom a token names is known also while the host application acts for a user.
+// The subject of a token stays known while the host application acts for a user.
 func TestTheSubjectOfATokenStays(t *testing.T) {
 	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
 	if err != nil {

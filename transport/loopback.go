@@ -9,10 +9,10 @@ import (
 	"tidings/services"
 )
 
-// LoopbackOnly refuses every request whose Host is not a loopback name or address of this machine, and every request that a
-// proxy has forwarded. Development mode needs no secret, and listening on loopback alone does not keep others out. A foreign
-// page can point its own name at this machine, and the browser then takes this server for the page's own. A proxy on this
-// machine forwards requests from anywhere, with any Host. The Front applies the same two functions to heads.
+// LoopbackOnly refuses every request whose Host is not a loopback name or address of this machine, and every request that a proxy
+// has forwarded. Development mode needs no secret, and listening on loopback alone does not keep others out. A foreign page can
+// point its own host name at this machine (DNS rebinding), and the browser then takes this server for the page's own. A proxy on
+// this machine forwards requests from anywhere, with any Host. The Front makes the same two checks.
 func LoopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {

@@ -38,8 +38,8 @@ func rawFrame(text string) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// runClients opens sockets, each with the number of subscriptions on a line of standard input, and prints a line when they
-// are open.
+// runClients opens the sockets and prints a line. For each line of standard input it adds one subscription to each socket, and
+// prints a line once every subscription has delivered an event.
 func runClients(address string) {
 	conns := make([]*bufio.ReadWriter, measuredSockets)
 	for i := range conns {

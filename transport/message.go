@@ -18,7 +18,7 @@ const (
 	closeSubprotocol  = 4406 // the client does not speak graphql-transport-ws
 	closeInitTimeout  = 4408 // no connection_init in time
 	closeDuplicate    = 4409 // subscribe with an id that is in use
-	closeTooMany      = 4429 // a second connection_init; here also more messages than allowed, as 429 in HTTP
+	closeTooMany      = 4429 // a second connection_init; also too many messages or sockets, as 429 in HTTP
 )
 
 // The types of messages.
@@ -46,11 +46,11 @@ type message struct {
 	raw    []byte         // the payload of ping, unparsed; nil if absent
 }
 
-// parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and
-// means that the socket must be closed with 4400. Members that the protocol does not have are ignored, as clients add some.
+// parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and means
+// that the socket must be closed with 4400. Members that the protocol does not have are ignored, because some clients add them.
 func parseMessage(text []byte) (message, error) {
 	var parts struct {
-		// Pointers tell a member that is absent from one that is empty.
+		// Pointers distinguish an absent member from an empty one.
 		Type    *string         `json:"type"`
 		ID      *string         `json:"id"`
 		Payload json.RawMessage `json:"payload"`
@@ -81,13 +81,13 @@ func parseMessage(text []byte) (message, error) {
 	default:
 		return message{}, badMessage("type is not one that a client sends")
 	}
-	// The bound keeps a client from storing texts in a list that is compared with every message.
+	// Without the bound, a client could store long texts as IDs, each of which is compared with the ID of every later message.
 	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxID {
 		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxID) + " bytes are needed")
 	}
 	read.id = *parts.ID
 	if read.kind == messageSubscribe {
-		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // the limit of messages is lower than that of bodies
+		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // MessageLimit has bounded the whole message
 	}
 	return read, err
 }
@@ -95,8 +95,8 @@ func parseMessage(text []byte) (message, error) {
 // badMessage is the error for a message that is not one of the protocol.
 func badMessage(what string) error { return services.Errorf(services.Invalid, "message: %s", what) }
 
-// credentials returns the token and the device in the payload of connection_init. Browsers cannot set headers of an upgrade, so
-// the payload has what they say. Client libraries spell the member either way.
+// credentials returns the token and the device in the payload of connection_init. Browsers cannot set the headers of an upgrade,
+// so the payload carries their values. Client libraries use both spellings of authorization.
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
 		// The first that is not empty counts.
@@ -119,7 +119,8 @@ func bareToken(token string) string {
 	return token
 }
 
-// lowerASCII is text with its ASCII letters in lower case. strings.ToLower would take other characters for some of them.
+// lowerASCII is text with its ASCII letters in lower case. strings.ToLower would also turn some other characters, such as the
+// Kelvin sign, into ASCII letters.
 func lowerASCII(text string) string {
 	lower := []byte(text)
 	for i, c := range lower {
@@ -143,8 +144,8 @@ func textIn(payload map[string]any, name string) (string, error) {
 	return text, nil
 }
 
-// appendNext writes a next message. The append functions are written by hand, because every push passes them: the data is JSON
-// already and is copied.
+// appendNext writes a next message. The append functions are written by hand, because every push uses them: the data is JSON
+// already and is only copied.
 func appendNext(to []byte, id string, response *graphql.Response) []byte {
 	to = append(appendHead(to, messageNext, id), `,"payload":`...)
 	return append(appendResponse(to, response), '}')
@@ -169,7 +170,7 @@ func appendHead(to []byte, kind, id string) []byte {
 	return appendText(append(to, `,"id":`...), id)
 }
 
-// appendText writes a JSON text. One without special characters, which IDs of operations are, is only copied.
+// appendText writes a JSON text. A text without special characters, as most operation IDs are, is only copied.
 func appendText(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -14,43 +14,44 @@ import (
 	"tidings/services"
 )
 
-// The states of a subscription that wakes. A wake-up during a turn is not lost: another turn follows. The states also ensure that
-// an operation is queued once at most, which the list of the workers relies on.
+// The states of a waking subscription (see SocketConfig.Wake). A wake-up during a turn is not lost: another turn follows. The
+// states also ensure that an operation is queued at most once, as the list of the workers requires.
 const (
 	stateIdle    = iota // nothing to do until the next wake-up
 	stateRunning        // its turn is queued or running
 	stateAgain          // running, and woken again in the meantime
 )
 
-// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until somebody takes it out;
-// whoever takes it out, by take, remove or shut, calls stop, and no other sends its last message.
+// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until take, remove or shut
+// takes it out. The goroutine that takes it out calls stop, and no other goroutine sends the last message.
 type operation struct {
 	peer *peer
 	id   string
 	requestID
-	// What executes it; nil once the schema writes the events, because then nothing is executed any more. Others end the operation by
-	// cancel and do not look at it.
+	// The execution; nil once the schema writes the events, because nothing is executed any more then. Other goroutines end the
+	// operation by cancel and do not read this field.
 	*execution
-	// end ends the context; nil for none. Atomic, because the end may come while the operation starts.
+	// end cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
+	// starts.
 	end atomic.Pointer[context.CancelFunc]
-	// channel is what OnEnd has given, until it is ended. The lock mu of the peer guards it.
+	// channel is the Ender from OnEnd, until it is ended. The peer's mu guards it.
 	channel services.Ender
-	// holds is the operation context to release; nil for none. Atomic, because the end may come while the operation starts.
+	// holds is the shared operation context to release; nil for none. It is atomic for the same reason as end.
 	holds atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription that wakes. next blocks until its channel has an event, and the hub may take an event back
-	// to replace it by a newer one. So next reads from feed, a channel of the operation. Only a turn, which can check source
-	// without waiting, moves an event from source to feed. write, if the schema has given it, makes the data of an event from
-	// source. Then there is no feed and no next.
+	// These belong to a waking subscription. source is the resolver's channel. next must not read it: next would block if the hub
+	// took the event back to replace it by a newer one. So a turn, which can check source without waiting, moves an event from
+	// source to feed, and next reads feed. write makes the data of an event from source, if the schema has set it; feed and next
+	// are then unused.
 	source         reflect.Value
 	write          func(to []byte, event any) []byte
 	following      *operation // in the list of the workers
 	state          atomic.Int32
 	ended          atomic.Bool // by cancel
-	isSubscription bool        // whether it is a subscription: its end in a drain is no end for the client
+	isSubscription bool        // the end of a subscription is not reported to the client during a drain
 }
 
-// execution is what it takes to ask for responses. A subscription whose events the schema writes needs it for its start alone.
+// execution is the state for asking gqlgen for responses. A subscription whose events the schema writes needs it only to start.
 type execution struct {
 	// ctx is replaced by the starting goroutine, before the first turn.
 	ctx context.Context
@@ -70,7 +71,8 @@ func newOperation(p *peer, id string) *operation {
 	return one
 }
 
-// cancel ends the context of the operation, and its channel. No lock is held, because the hub has its own.
+// cancel ends the context of the operation, and its channel. It calls End without the peer's lock, because End takes the hub's
+// lock.
 func (o *operation) cancel() {
 	o.ended.Store(true)
 	if end := o.end.Load(); end != nil {
@@ -85,7 +87,8 @@ func (o *operation) cancel() {
 	}
 }
 
-// OnEnd takes the channel that ends with the operation: see services.Consumer. One that it was given before has no reader any more.
+// OnEnd sets the channel that ends with the operation: see services.Consumer. It ends an earlier channel, which has no reader any
+// more, and the new one if the operation has ended already.
 func (o *operation) OnEnd(channel services.Ender) {
 	o.peer.mu.Lock()
 	former := channel
@@ -98,7 +101,7 @@ func (o *operation) OnEnd(channel services.Ender) {
 	}
 }
 
-// context is the operation's own. Without an execution it has nothing that ends, and is made anew.
+// context returns the operation's context. Without an execution it is a new one, which never ends.
 func (o *operation) context() context.Context {
 	if o.execution == nil {
 		return services.WithRequest(o.peer.ctx, o)
@@ -106,13 +109,14 @@ func (o *operation) context() context.Context {
 	return o.ctx
 }
 
-// stop ends the resolvers of the operation. Whoever removes it from its peer's list calls it. It does not wait for them.
+// stop ends the resolvers of the operation, without waiting for them. The goroutine that takes the operation out of its peer's
+// list calls it.
 func (o *operation) stop() {
 	o.cancel()
 	o.release()
 }
 
-// release gives the shared operation context back, once, whoever calls it first.
+// release gives the shared operation context back. Only the first call has an effect.
 func (o *operation) release() {
 	if use := o.holds.Swap(nil); use != nil {
 		o.peer.sockets.shared.release(use)
@@ -130,8 +134,8 @@ func (o *operation) start(request *params) {
 	o.run(parsed)
 }
 
-// prepare parses, validates and charges the operation. It takes the panics of middleware too: they would end the process here,
-// where no HTTP server is around.
+// prepare parses, validates and charges the operation. It recovers the panics of middleware too: no HTTP server does so here, and
+// they would end the process.
 func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -139,7 +143,7 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 		}
 	}()
 	exec, sockets := o.peer.exec, o.peer.sockets
-	// Messages of a socket are counted like requests of HTTP, so that a socket is no way around the limit.
+	// An operation on a socket is counted like an HTTP request, so that a socket is no way around the limit.
 	if err := sockets.cfg.Limits.Address(o.peer.address); err != nil {
 		return nil, asList(err)
 	}
@@ -153,8 +157,8 @@ func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, 
 	return parsed, nil
 }
 
-// run executes an operation that was admitted. For all but a subscription that wakes, it runs to the end. For that, the caller's
-// goroutine ends here, and workers go on.
+// run executes an admitted operation to its end. A waking subscription is the exception: run only starts it, and workers go on
+// with it.
 func (o *operation) run(parsed *graphql.OperationContext) {
 	defer o.peer.sockets.running.Done()
 	defer o.recovered()
@@ -171,7 +175,8 @@ func (o *operation) run(parsed *graphql.OperationContext) {
 	}
 }
 
-// rootField is the one field of a subscription; roots has refused those with several. "" if directives skip it.
+// rootField returns the name of the one field of a subscription; "" if there is none. roots has refused any other number of
+// fields.
 func rootField(parsed *graphql.OperationContext) string {
 	fields := graphql.CollectFields(parsed, parsed.Operation.SelectionSet, []string{"Subscription"})
 	if len(fields) == 0 {
@@ -195,13 +200,13 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	o.failWith(services.Errorf(services.Unavailable, "operation: not finished within %v, try again later", timeout))
 }
 
-// dispatch asks the resolver for its channel; false if the operation has ended. A resolver has as long as a query; then its
-// context ends, and the resolver must give up. The context itself has no deadline, because the subscription lives on with it.
+// dispatch asks the resolver for its channel; false if the operation has ended. The resolver has the operation timeout; then its
+// context ends, and it must give up. The context has no deadline, because the subscription goes on using it.
 func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	timer := time.AfterFunc(timeout, o.cancel)
 	o.next, o.ctx = o.peer.exec.DispatchOperation(o.ctx, parsed)
-	// The timer has not fired and never will: the operation belongs to its peer from now on.
+	// The timer has not fired and never will, so it cannot end the subscription later.
 	if timer.Stop() {
 		return true
 	}
@@ -209,7 +214,7 @@ func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	return false
 }
 
-// stream delivers the events of a subscription that does not wake; it waits in a goroutine of its own. It ends when next returns
+// stream delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until next returns
 // nil: the resolver has closed its channel, or the context has ended.
 func (o *operation) stream() {
 	for {
@@ -224,7 +229,7 @@ func (o *operation) stream() {
 	}
 }
 
-// deliver writes a response; false if the operation has ended with it, or its peer has.
+// deliver writes a response; false if the operation or its peer has ended.
 func (o *operation) deliver(response *graphql.Response) bool {
 	if isRequestError(response) {
 		o.fail(response.Errors)
@@ -262,14 +267,14 @@ func (o *operation) fail(errors gqlerror.List) {
 // failWith ends the operation with one error of services.
 func (o *operation) failWith(err error) { o.fail(asList(err)) }
 
-// finish ends the operation with a last message. The message is omitted if the client has already ended the operation, and for
-// a subscription while the server drains: it is not over then, and the client continues it on another node. In both cases
-// whoever removes it from the list, or has, releases what it holds.
+// finish ends the operation with a last message. The message is omitted if the client has already ended the operation, and for a
+// subscription while the server drains: the client continues the subscription on another node. In both cases the goroutine that
+// takes the operation out of the list releases it.
 func (o *operation) finish(last []byte) {
 	if o.isSubscription && o.peer.sockets.isDraining() {
 		return
 	}
-	// The ID is free again before the client can know it, so that the client may use it at once.
+	// The ID is freed before the last message is sent, so that the client may use it again at once.
 	if o.peer.remove(o) {
 		o.stop()
 		_ = o.peer.line.send(last) // a failure ends the peer

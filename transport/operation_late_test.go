@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slowSecond takes longer than an operation may when it is encoded for the second time: the first is to measure an event.
+// slowSecond takes longer than the operation timeout when it is encoded for the second time: the first time measures the event.
 type slowSecond struct{ times atomic.Int32 }
 
 func (s *slowSecond) MarshalJSON() ([]byte, error) {
@@ -17,7 +17,7 @@ func (s *slowSecond) MarshalJSON() ([]byte, error) {
 	return []byte("1"), nil
 }
 
-// The timer of an event must not end the subscription after the event was found to be in time: nobody would notice, and the
+// The timer of an event must not end the subscription after the event was found to be in time: no error would be sent, and the
 // client would wait for ever.
 func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
@@ -34,7 +34,7 @@ func TestAnEventThatIsInTimeDoesNotEndItsSubscription(t *testing.T) {
 	})
 }
 
-// A drain, or the erasure of a user, finds a socket as soon as it is counted, also before its goroutine reads.
+// A drain or the erasure of a user can close a socket as soon as the socket is counted, even before its goroutine reads.
 func TestASocketCanBeClosedBeforeItReads(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, err := w.dial(http.Header{}, protocol)

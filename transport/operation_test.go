@@ -229,7 +229,7 @@ func TestAPanicEndsOnlyItsOperation(t *testing.T) {
 	})
 }
 
-// TestAMiddlewareMayAnswerItself has a middleware that answers without taking the event from the operation's channel.
+// TestAMiddlewareMayAnswerItself has a middleware that answers without taking the event from feed. Later events still arrive.
 func TestAMiddlewareMayAnswerItself(t *testing.T) {
 	schema := newTestSchema()
 	var skip atomic.Bool
