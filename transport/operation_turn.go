@@ -12,27 +12,27 @@ import (
 	"tidings/services"
 )
 
-// listen starts a subscription that wakes and leaves the rest to its turns. The order matters: the operation context is held
-// before the resolver runs, because the middleware that taps its channel is part of it, and the consumer is in the context before
-// the resolver can put an event.
+// listen starts a waking subscription; its turns do the rest. The order matters. The shared operation context is acquired before
+// the resolver runs, because it contains the middleware that taps the resolver's channel. The consumer is put into the context
+// before the channel can get an event.
 func (o *operation) listen(parsed *graphql.OperationContext) {
 	sockets := o.peer.sockets
 	use, held := sockets.shared.acquire(parsed)
 	if held {
 		o.holds.Store(use)
 		if o.ended.Load() {
-			o.release() // it was stopped before it held the context
+			o.release() // the operation was stopped before holds was set
 		}
 	}
 	o.ctx = sockets.cfg.Wake(o.ctx, o)
 	switch {
-	// It was too late, and dispatch has ended the operation.
+	// The resolver was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
 	case !o.source.IsValid(): // the resolver refused it: next returns the error
 		o.stream()
 	default:
 		if o.write != nil {
-			// No responses are asked for, so what was made for them can be freed. The end of the channel is all that there is to end.
+			// No responses are asked for, so the execution can be freed. Only the channel is left to end.
 			o.end.Store(nil)
 			o.execution = nil
 		}
@@ -43,8 +43,9 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 // WriteEvents takes the function that writes events: see services.EventRequest. It is called while the operation is dispatched.
 func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.write = write }
 
-// tap takes the resolver's channel as source, and returns feed in its place. Only the first channel is tapped: a second result of
-// that kind would belong to a field below. feed has one place, which a turn fills before it calls next, so next never waits.
+// tap takes the resolver's channel as source, and returns feed in its place, or the channel itself if the schema writes the
+// events. Only the first channel is tapped: a second one would belong to a field below. feed has one place, which a turn fills
+// before it calls next, so next never waits.
 func (o *operation) tap(result any) any {
 	source := reflect.ValueOf(result)
 	if o.source.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
@@ -53,7 +54,7 @@ func (o *operation) tap(result any) any {
 	if o.source = source; o.write != nil {
 		return result
 	}
-	// The element's type is the resolver's own, so the channel in its place must be made by reflection.
+	// Each resolver has its own element type, so feed is made by reflection.
 	kind := source.Type()
 	o.feed = reflect.MakeChan(reflect.ChanOf(reflect.BothDir, kind.Elem()), 1)
 	return o.feed.Convert(kind).Interface()
@@ -69,7 +70,7 @@ func (o *operation) Wake() {
 				o.peer.sockets.workers.submit(o)
 				return
 			}
-		// The turn may have looked at the channel already, so it is told to look again.
+		// The turn may have read the channel already, so another turn must follow.
 		case stateRunning:
 			if o.state.CompareAndSwap(stateRunning, stateAgain) {
 				return
@@ -81,10 +82,10 @@ func (o *operation) Wake() {
 	}
 }
 
-// turn delivers one event, if there is one. A worker calls it. false: the worker lost its slot and must exit. An operation has one
-// turn at a time, so its messages keep their order.
+// turn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
+// operation has one turn at a time, so its messages keep their order.
 func (o *operation) turn() (stay bool) {
-	// Before the channel is read: a wake-up from here on leads to another turn, one before is served by this.
+	// This comes before the channel is read: a later wake-up leads to another turn, and this turn serves an earlier one.
 	o.state.Store(stateRunning)
 	if o.ended.Load() {
 		return true // the state stays running, so no turn follows
@@ -102,10 +103,11 @@ func (o *operation) turn() (stay bool) {
 	} else if ok {
 		last = o.render(frame, event)
 	} else {
-		// A closed channel is the orderly end: the hub drains, or what was watched is gone.
+		// A closed channel is the orderly end: the hub drains, or the watched object is gone.
 		*frame = o.peer.line.complete((*frame)[:0], o.id)
 	}
-	// The frame is rendered while the worker has its slot, because that is work. Writing is waiting, and holds no slot.
+	// The frame was rendered in the worker's slot, because rendering needs the processor. Writing may wait for the client, so it
+	// needs no slot.
 	workers.leave()
 	if last {
 		o.finish(*frame)
@@ -115,7 +117,7 @@ func (o *operation) turn() (stay bool) {
 	// The connection has copied it by now, also after a failure.
 	frames.Put(frame)
 	stay = workers.enter()
-	// After the write, so that events which come while a client is slow replace each other in the channel.
+	// The turn ends after the write, so that events replace each other in the channel while a client is slow.
 	if !last {
 		o.endTurn()
 	}
@@ -132,16 +134,17 @@ func (o *operation) endTurn() {
 // frames are reused buffers for messages. A frame is returned when the connection has taken it.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
-// written is an event as a schema writes it.
+// written is the memory for an event that the schema writes: its data, and the response around the data.
 type written struct {
 	data     []byte
 	response graphql.Response
 }
 
-// writtenEvents are reused buffers for what schemas write.
+// writtenEvents are reused written values.
 var writtenEvents = sync.Pool{New: func() any { return new(written) }}
 
-// writeEvent makes the message of an event by the function that the schema has given; last reports that it ends the operation.
+// writeEvent makes the message of an event by the function that the schema has given; last reports that the message ends the
+// operation.
 func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
 	one := writtenEvents.Get().(*written)
 	defer func() {
@@ -169,8 +172,8 @@ func (o *operation) faulty(frame []byte, faults gqlerror.List) []byte {
 	return o.peer.line.failed(frame[:0], o.id, o.named(faults))
 }
 
-// render makes the message of an event; last reports that it ends the operation. An event must be rendered within the operation
-// timeout, like a query, because a worker waits for it.
+// render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
+// operation timeout, like a query, because a worker waits for it.
 func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 	*frame = (*frame)[:0]
 	defer func() {
@@ -191,15 +194,16 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last bool) {
 		response = bounded(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
 	}
 	switch {
-	// Stopped before anything is promised: a timer that fired later would end the operation, and nobody would tell the client.
-	case !timer.Stop() || o.ended.Load(): // too late, or ended by the client, who then gets nothing
+	// The timer is stopped before the message is made: if it fired later, it would end the operation without a message to the
+	// client.
+	case !timer.Stop() || o.ended.Load(): // too late, or ended by the client, which then gets no message
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = o.faulty(*frame, asList(err))
 		return true
 	case response == nil:
 		*frame = o.peer.line.complete(*frame, o.id)
 		return true
-	// Without data the event shows nothing, so the protocol's error ends the operation, with its reason.
+	// An event without data shows nothing, so the protocol's error message ends the operation, with the reason.
 	case isRequestError(response):
 		*frame = o.faulty(*frame, response.Errors)
 		return true

@@ -13,8 +13,8 @@ func writtenEvent(id string, value int) string {
 	return strings.Replace(tick(id, value), "ticks", "written", 1)
 }
 
-// Events that the schema writes reach the client like others, in their order, and then the end. Variables, with which the operation
-// is not shared, change nothing.
+// Events that the schema writes reach the client in their order, and then the end does. An operation with variables, which is not
+// shared, behaves the same.
 func TestEventsThatTheSchemaWrites(t *testing.T) {
 	for name, message := range map[string]string{
 		"no variables": `{"query":"subscription { written }"}`,
@@ -45,7 +45,8 @@ func TestEventsThatTheSchemaWrites(t *testing.T) {
 	}
 }
 
-// A subscription lives for hours. What its start has made for responses, which nobody asks for, does not.
+// A subscription whose events the schema writes frees its execution after the start: it lives for hours and asks for no
+// responses.
 func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")
@@ -59,7 +60,7 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 			if one.execution != nil || one.end.Load() != nil {
 				t.Errorf("it has an execution: %v, and a context to end: %v", one.execution != nil, one.end.Load() != nil)
 			}
-			// One more value would be that of WithWake.
+			// A further value would be that of the Wake function.
 			if got, want := fmt.Sprint(one.context()), fmt.Sprint(services.WithRequest(peer.ctx, one)); got != want {
 				t.Errorf("its context is %v, want %v", got, want)
 			}
@@ -72,8 +73,8 @@ func TestAWrittenSubscriptionKeepsNothingOfItsStart(t *testing.T) {
 	})
 }
 
-// An event that cannot be written ends its own subscription with an error and leaves no half of its text, there or in the next event of
-// others.
+// An event that cannot be written ends its own subscription with an error and leaves no part of its text in the message, or in
+// the next event of others.
 func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c, other := w.open("alice"), w.open("bob")

@@ -14,7 +14,7 @@ type origins struct {
 	loopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 
-// newOrigins reads the list of the configuration. A browser never sends the slash that people write.
+// newOrigins reads the list of the configuration. It drops a slash at the end: people write it, and browsers never send it.
 func newOrigins(list []string, identity *Identity) origins {
 	set := origins{exact: make(map[string]bool, len(list)), loopback: identity != nil && identity.development}
 	for _, origin := range list {
@@ -24,8 +24,8 @@ func newOrigins(list []string, identity *Identity) origins {
 	return set
 }
 
-// foreignPage returns the error for a request that allows rejects. The flag is in it, because this is what a first deployment
-// meets.
+// foreignPage returns the error for a request that allows rejects. It names the flag to set, because a first deployment often
+// gets this error.
 func foreignPage(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -64,14 +64,14 @@ func (o origins) listed(origin string) bool {
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopback(parsed.Host)
 }
 
-// grant writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin itself and no star,
-// and allows no credentials: tokens are in a header, never in cookies.
+// grant writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin instead of a star, and
+// allows no credentials: tokens are in a header, never in cookies.
 func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	if len(o.exact) == 0 && !o.loopback {
 		return
 	}
 	header := w.Header()
-	// Also without a grant, so that no cache serves the refusal to a page that is allowed.
+	// Vary is set even without a grant, so that no cache serves the refusal to a page that is allowed.
 	header.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	if !o.listed(origin) {
@@ -83,7 +83,7 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 		header.Set("Access-Control-Allow-Methods", streamMethods)
 		// A page may ask only for what is listed here. Clients of Tidings need no other.
 		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestHeader)
-		// Ten minutes: an origin that is taken out of the list is refused by then.
+		// Ten minutes: a browser asks again after that, and sees a change of the list.
 		header.Set("Access-Control-Max-Age", "600")
 	}
 }

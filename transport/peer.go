@@ -11,8 +11,8 @@ import (
 	"tidings/services"
 )
 
-// peer is one client with subscriptions, over a WebSocket or an event stream: its viewer, its operations and its end. Its
-// line carries the messages. It ends once: shut stops its operations, and then gone uncounts it.
+// peer is the common part of a WebSocket and an event stream: the viewer, the operations and the end of one client's connection.
+// Its line carries the messages. A peer ends once: shut stops its operations, and then gone uncounts it.
 type peer struct {
 	sockets *Sockets
 	line    line
@@ -33,11 +33,12 @@ type peer struct {
 	operations []*operation // few: a list is smaller and faster than a map
 }
 
-// line carries messages to a peer, in the form of its protocol. socket and stream are the two. Every method may be called by any
-// goroutine.
+// line carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
+// method.
 type line interface {
-	// send writes one message, made by the methods below, and waits until the connection has taken it, at most the write deadline. If
-	// a message cannot be written, the peer ends; if the peer is closing, the message is omitted. It may change the message.
+	// send writes one message, made by the methods below, and waits until the connection has taken it, at most the write
+	// deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change
+	// the bytes of the message.
 	send(message []byte) error
 	// next, failed and complete append the messages of an operation to an empty text. The last two end it.
 	next(to []byte, id string, response *graphql.Response) []byte
@@ -47,14 +48,14 @@ type line interface {
 	finished()
 	// restart asks the client to reconnect, because the server drains.
 	restart()
-	// dismiss closes the connection because its user is gone: their tokens are refused from now on.
+	// dismiss closes the connection because its user was erased: their tokens are refused from now on.
 	dismiss()
 	// cut ends the peer without a message.
 	cut()
 }
 
-// admit counts the peer for its user, or returns RATE_LIMITED. The host application has no key and is not counted. It is called
-// once, before the peer has an operation, and it is what gone undoes.
+// admit counts the peer for its user, or returns RATE_LIMITED. The host application has no user key and is not counted. admit is
+// called at most once, before the peer has an operation, and gone undoes it.
 func (p *peer) admit(viewer services.Viewer) error {
 	if err := p.sockets.cfg.Limits.Socket(viewer); err != nil {
 		return err
@@ -73,14 +74,14 @@ func (p *peer) admit(viewer services.Viewer) error {
 	return nil
 }
 
-// hurdle is the reason why an operation cannot begin. Each protocol tells it to its client in its own way.
+// hurdle is the reason why an operation cannot begin. Each protocol reports it to the client in its own way.
 type hurdle int
 
 const (
 	hurdleNone hurdle = iota
-	// hurdleTwice: an operation of the same ID is under way. By it the client could not tell their messages apart.
+	// hurdleTwice: an operation with the same ID is under way. The client could not tell the messages of the two apart.
 	hurdleTwice
-	// hurdleFull: the peer has as many operations as it may have. It is the only one that may pass by itself.
+	// hurdleFull: the peer is at its limit of operations. The client may try again when one has ended.
 	hurdleFull
 	// hurdleClosing: the peer ends, and its client hears of that in another way.
 	hurdleClosing
@@ -159,8 +160,8 @@ func (p *peer) drop(i int) {
 	p.sockets.operations.Add(-1)
 }
 
-// shut ends all operations and refuses new ones; true for the first caller. It stops them after the lock is given up, because
-// their resolvers' callbacks may come back to this peer.
+// shut ends all operations and refuses new ones; true for the first caller. It stops them after it has released the lock, because
+// stop takes the lock again.
 func (p *peer) shut() bool {
 	p.mu.Lock()
 	first := !p.closing
@@ -175,7 +176,7 @@ func (p *peer) shut() bool {
 	return first
 }
 
-// gone uncounts the peer. It is called once, at its very end. Only then the same user may open another one in its place.
+// gone uncounts the peer. It is called once, as the peer's last act. Until then the peer counts against the limit of its user.
 func (p *peer) gone() {
 	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.depart(viewer) && p.sockets.cfg.Gone != nil && !p.sockets.isDraining() {
 		p.sockets.cfg.Gone(viewer)

@@ -19,7 +19,7 @@ type params struct {
 	documentID string
 }
 
-// check returns an error if nothing names the document, or its text has escapes that are no characters.
+// check returns an error if the request has neither a text nor a name for one, or if the text has escapes that are no characters.
 func (p *params) check() error {
 	if p.Query != "" {
 		return checkQuery(p.Query)
@@ -43,7 +43,7 @@ type persisted struct {
 	only    bool  // only trusted documents are executed
 	limit   int64 // bytes of stored texts; 0 stores none
 
-	// mu guards the store. bytes is the sum over its entries, which the list's callback lowers.
+	// mu guards the store. bytes is the sum over its entries; the list's callback subtracts an entry that leaves.
 	mu    sync.Mutex
 	bytes int64
 	byLRU *lru.LRU[textHash, string]
@@ -52,10 +52,10 @@ type persisted struct {
 // textHash is the SHA-256 of a text. It is the whole key, because nobody can make two texts of one hash.
 type textHash [sha256.Size]byte
 
-// newPersisted makes the store. The number of texts is bounded by the bytes that an empty one takes, so bytes are the real bound.
+// newPersisted makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
 func newPersisted(cfg Config) *persisted {
 	p := &persisted{trusted: cfg.Trusted, only: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
-	// A stored text would be one more way to be executed.
+	// find does not ask whether a stored text is trusted, so none is stored.
 	if p.only {
 		p.limit = 0
 	}
@@ -69,7 +69,7 @@ func newPersisted(cfg Config) *persisted {
 
 // resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
 // document is valid, because only valid texts are stored: a stranger could otherwise fill the store with garbage. The extension
-// is removed, because extensions of an operation keep it from being shared.
+// is removed, because an operation with extensions is not shared (see shared).
 func (p *persisted) resolve(request *params) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {
@@ -88,7 +88,7 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		// The hash alone. With TrustedOnly nothing is stored, so what is found is trusted.
+		// Only the hash was sent. With TrustedOnly nothing is stored, so a text that is found is trusted.
 		if request.Query == "" {
 			return nil, p.find(hash, request)
 		}
@@ -99,15 +99,15 @@ func (p *persisted) resolve(request *params) (keep func(), err error) {
 			keep = func() { p.add(hash, request.Query) }
 		}
 	}
-	// A text is trusted by being one of the manifest, whether its client sent it in full or by its hash.
+	// A text is trusted if it is in the manifest, whether or not the client sent its hash too.
 	if p.only && !p.trusted.has(request.Query) {
 		return nil, services.Errorf(services.Forbidden, "query: only trusted documents are executed here (--trusted-only)")
 	}
 	return keep, nil
 }
 
-// find sets the request's text to that of a hash. The errors are those of Apollo's protocol: after the first a client sends only
-// texts, after the second it sends this one with its hash.
+// find sets the request's text to the one with the hash. The errors are those of Apollo's protocol: after
+// PersistedQueryNotSupported a client sends only texts, after PersistedQueryNotFound it sends this text with its hash.
 func (p *persisted) find(hash textHash, request *params) error {
 	text, known := p.trusted.byHash(hash)
 	if !known {
@@ -124,7 +124,7 @@ func (p *persisted) find(hash textHash, request *params) error {
 	}
 }
 
-// get finds a stored text, and makes it the one that was used last.
+// get finds a stored text, and marks it as the most recently used.
 func (p *persisted) get(hash textHash) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *persisted) add(hash textHash, text string) {
 	if size > p.limit {
 		return
 	}
-	// The lookup also makes it the last one used, so a text that is sent again and again stays.
+	// The lookup also marks it as the most recently used, so a text that is sent again and again stays.
 	if _, known := p.byLRU.Get(hash); known {
 		return
 	}
@@ -161,7 +161,7 @@ func parseHash(extension any) (hash textHash, err error) {
 	return hash, nil
 }
 
-// decodeHash reads 64 hexadecimal digits in lower case. Upper case is refused, so that a text has one name.
+// decodeHash reads 64 hexadecimal digits in lower case. Upper case is refused, so that each hash has one spelling.
 func decodeHash(text string, hash *textHash) bool {
 	if len(text) != 2*len(hash) {
 		return false

@@ -127,7 +127,7 @@ func TestThePersistedStoreIsBounded(t *testing.T) {
 	}
 }
 
-// The text of a query in a URL is a part of the whole request line. The store must not keep that.
+// The text of a query in a URL is a substring of the request line. The store must not keep the whole line in memory.
 func TestThePersistedStoreKeepsOnlyTheText(t *testing.T) {
 	handler := newHTTP(t, withPersisted)
 	variables := "&variables=" + url.QueryEscape(`{"t":"`+strings.Repeat("a", 30<<10)+`"}`)

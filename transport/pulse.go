@@ -10,7 +10,7 @@ import (
 // tick does the work that is due: it ends the wait for connection_init, ends an expired token's socket, sends a ping, or ends the socket
 // of a client that is dead or does not answer our close. The timer calls it. It sets the timer again, unless the socket is ending.
 func (s *socket) tick() {
-	// What to do is decided under the lock, and done without it, because each of it may wait for the client.
+	// The decision is made under the lock. The action follows without it, because each action may wait for the client.
 	s.mu.Lock()
 	now := time.Now()
 	waiting, closing := !s.acked, s.closing
@@ -26,7 +26,7 @@ func (s *socket) tick() {
 	switch {
 	case dead:
 		s.cut()
-	case closing: // its timer was set again
+	case closing: // close sets the timer again
 	case waiting:
 		s.close(closeInitTimeout, "connection_init did not come in time")
 	case expired:
@@ -36,8 +36,8 @@ func (s *socket) tick() {
 			_ = s.put(websocket.PingMessage, appendHeadRoom(nil), controlTime)
 			return
 		}
-		// A message is being written, and its deadline finds out whether the client is dead. But a client that took it in time must be
-		// asked soon, or it would be silent for too long.
+		// A message is being written, and its deadline detects a dead client. A client that takes the message in time must get a
+		// ping soon, or it would be silent for too long.
 		s.mu.Lock()
 		if !s.closing {
 			s.nextPing = s.sockets.cfg.Clock.Now().Add(controlTime)
@@ -47,8 +47,8 @@ func (s *socket) tick() {
 	}
 }
 
-// schedule sets the timer to the next time at which work is due. The lock is held. One timer serves pings, the expiry and the silence of
-// the client, because ten thousand sockets have ten thousand of them.
+// schedule sets the timer to the next time at which work is due. The lock is held. Pings, the expiry of the token and the silence
+// of the client share one timer per socket, because there may be ten thousand sockets.
 func (s *socket) schedule() { s.timer.Reset(min(s.untilDue(), time.Until(s.silentAt))) }
 
 // jittered varies an interval by up to a tenth, so that sockets that opened together do not stay in step.
@@ -77,9 +77,9 @@ func (s *socket) allowed() bool {
 	return s.allowance >= 0
 }
 
-// renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between its
-// parts would extend it without end. It is false if the socket is closing, whose deadline is close's. Only the reading goroutine
-// calls it.
+// renew extends the read deadline after a sign of life, but not beyond the deadline of a message that has begun: pings between
+// its parts would extend it without end. It returns false if the socket is closing, and then leaves the deadline to close. Only
+// the reading goroutine calls it.
 func (s *socket) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *socket) renew() bool {
 	}
 	// A client answers each ping. One that is silent for two intervals and a little is gone.
 	patience := deadline(2*s.sockets.cfg.PingInterval + s.sockets.cfg.InitTimeout)
-	s.silentAt = patience // tick looks at it, because nothing reads while the socket is watched
+	s.silentAt = patience // tick checks it, because nothing reads while the socket is watched
 	if !s.whole.IsZero() && s.whole.Before(patience) {
 		patience = s.whole
 	}
@@ -96,5 +96,6 @@ func (s *socket) renew() bool {
 	return true
 }
 
-// deadline is a time of the machine's clock, which connections use. The configured clock, which tests move, has no power over them.
+// deadline returns a time of the machine's clock, because connections use that clock. The configured clock, which tests move,
+// does not affect them.
 func deadline(after time.Duration) time.Time { return time.Now().Add(after) }

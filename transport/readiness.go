@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// readiness tells sockets that their connections have input. Most sockets wait most of the time: with it such a socket has no
-// goroutine, whose stack is 4 KB, and no buffer.
+// readiness tells sockets that their connections have input. Most sockets wait most of the time: with readiness, a waiting socket
+// has no goroutine, whose stack is 4 KB, and no buffer.
 //
-// Off Linux there is none, and sockets wait in goroutines of their own.
+// It exists on Linux only; on other systems each socket waits in its own goroutine.
 type readiness interface {
 	// add returns the watch of a connection, which is not armed; nil if this connection cannot be watched. ready is called in a
 	// goroutine of its own.
@@ -17,7 +17,7 @@ type readiness interface {
 
 // watch is a connection that is watched. Of its methods only fire may be called at the same time as another one.
 type watch interface {
-	// arm makes ready be called once: when the connection has input, or has ended, or after fire.
+	// arm asks for one call of ready: when the connection has input or has ended, or after fire.
 	arm()
 	// fire calls ready if the watch is armed.
 	fire()

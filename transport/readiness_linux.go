@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// epoll is a readiness by Linux' epoll. Go's runtime watches the same descriptors for goroutines that are in a read; the two do not
-// know each other. One goroutine waits for all connections, as long as there are some.
+// epoll implements readiness with Linux's epoll. Go's runtime watches the same descriptors, for goroutines that are in a read,
+// with an epoll of its own. One goroutine waits for all connections, as long as any is watched.
 type epoll struct {
 	mu      sync.Mutex
 	file    *os.File // of the descriptor; nil while nothing is watched
 	number  int      // the descriptor
 	watches map[uint64]*epollWatch
-	last    uint64 // the newest key of watches; a key is never used again, as a descriptor is
+	last    uint64 // the newest key of watches; unlike a descriptor, a key is never used again
 }
 
 // epollWatch is a watch of an epoll.
@@ -33,7 +33,7 @@ func newReadiness() readiness { return &epoll{watches: map[uint64]*epollWatch{}}
 // eventsAtOnce is how many connections one call of epoll_wait reports at most.
 const eventsAtOnce = 256
 
-// add watches a connection. A failure of the system makes it nil, and the socket then waits in a goroutine as off Linux.
+// add watches a connection. It returns nil if the system refuses; the socket then waits in a goroutine, as on other systems.
 func (e *epoll) add(conn net.Conn, ready func()) watch {
 	raw := watchable(conn)
 	if raw == nil {
@@ -97,7 +97,7 @@ func (e *epoll) wait(raw syscall.RawConn) {
 		count := 0
 		err := raw.Read(func(descriptor uintptr) bool {
 			err := error(syscall.EINTR)
-			for err == syscall.EINTR { // else the runtime would wait for further events before these are told
+			for err == syscall.EINTR { // else the runtime would wait for a further event before these are reported
 				count, err = syscall.EpollWait(int(descriptor), events, 0)
 			}
 			return count > 0
@@ -121,8 +121,8 @@ func keyIn(event syscall.EpollEvent) uint64 {
 	return uint64(uint32(event.Pad))<<32 | uint64(uint32(event.Fd))
 }
 
-// control changes what epoll reports of the connection; false if the connection is closed. The call of arm, with events, makes epoll
-// report the connection once, also if its input came before.
+// control changes what epoll reports of the connection; false if that fails, as for a closed connection. With events, as arm
+// passes them, epoll reports the connection once, even if the input came before.
 func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 	event := syscall.EpollEvent{Events: events | syscall.EPOLLONESHOT, Fd: int32(uint32(w.key)), Pad: int32(uint32(w.key >> 32))}
 	var failed error
@@ -135,13 +135,14 @@ func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 // arm sets the flag first: the input may be reported before control returns.
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
-	// The number is that of the open descriptor: it stays open while it has this watch.
+	// The epoll descriptor stays open while it has this watch, so its number is valid.
 	if !w.control(w.epoll.number, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
 		w.fire()
 	}
 }
 
-// fire begins a goroutine, because the caller may be the one that waits for all connections. Of several calls one takes the flag.
+// fire starts a goroutine, because its caller may be the goroutine that waits for all connections. Of several calls only one
+// finds the flag set.
 func (w *epollWatch) fire() {
 	if w.armed.Swap(false) {
 		go w.ready()

@@ -35,7 +35,7 @@ func pair(t *testing.T) (ours, theirs *net.TCPConn) {
 	return accepted.(*net.TCPConn), dialled.(*net.TCPConn)
 }
 
-// watched watches a connection; each call of ready is a token.
+// watched watches a connection; each call of ready sends a token.
 func watched(t *testing.T, e *epoll, conn net.Conn) (watch, chan struct{}) {
 	t.Helper()
 	tokens := make(chan struct{}, 100)
@@ -78,7 +78,7 @@ func TestReadinessTellsOfInputOnce(t *testing.T) {
 	fence, fenced := watched(t, e, other)
 	fence.arm()
 	writes(t, others, "x")
-	expectReady(t, fenced) // what was written before has been reported, or is not reported
+	expectReady(t, fenced) // an earlier input has been reported by now, or never is
 	if len(tokens) > 0 {
 		t.Fatal("ready was called without arm")
 	}
@@ -133,7 +133,7 @@ func TestReadinessTellsOfTheEnd(t *testing.T) {
 	}
 }
 
-// With the last watch the goroutine and the descriptor go, and they come again. goleak watches the goroutine.
+// The goroutine and the descriptor end with the last watch, and a new watch makes them again. goleak checks the goroutine.
 func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 	e := newEpoll()
 	for range 3 {
@@ -159,7 +159,8 @@ func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 	}
 }
 
-// A descriptor is used again as soon as its connection is closed. The watch of the old one is not told of the new one's input.
+// The number of a descriptor is used again as soon as its connection is closed. The old connection's watch is not told of the new
+// connection's input.
 func TestReadinessTakesNoConnectionForAnother(t *testing.T) {
 	e := newEpoll()
 	keep, _ := pair(t)
@@ -201,7 +202,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	}
 }
 
-// Sockets over TCP that wait for their clients have no goroutine, and hear of them as before.
+// Sockets over TCP that wait for their clients have no goroutine, and still receive every message and the end.
 func TestWaitingSocketsHaveNoGoroutine(t *testing.T) {
 	const count = 50
 	w := overTCP(t)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// peekedConn is a connection in memory that can be watched: a watch reads the first bytes of what comes.
+// peekedConn is a connection in memory that can be watched: a watch reads the first bytes of the input.
 type peekedConn struct {
 	net.Conn
 	mu       sync.Mutex
@@ -40,7 +40,7 @@ func (c *peekedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// peek reads the first bytes, without a deadline. As epoll, it does not notice that its own side was closed.
+// peek reads the first bytes, without a deadline. Like epoll, it does not notice that its own side was closed.
 func (c *peekedConn) peek(tell func()) {
 	var first [3]byte // fewer than the head of a frame
 	n, err := c.Conn.Read(first[:])

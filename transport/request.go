@@ -43,8 +43,8 @@ type httpRequest struct {
 	requestID
 }
 
-// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. An ID with other
-// characters than a name's is ignored, because it goes into logs.
+// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. An ID that is not a
+// valid name (see services.CheckName) is ignored, because IDs go into logs.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
 	if given := r.Header.Get(requestHeader); given != "" && services.CheckName(given) == nil {

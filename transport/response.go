@@ -18,8 +18,8 @@ import (
 	"tidings/services"
 )
 
-// httpError is an error with a status of its own; its code is INVALID. The statuses are those that HTTP has for the fault and no
-// code of services has, such as 413 and 415.
+// httpError is an error with a status of its own; its code is INVALID. It is for the statuses that no code of services stands
+// for, such as 413 and 415.
 type httpError struct {
 	status  int
 	message string
@@ -63,7 +63,7 @@ func faultError(err error) *gqlerror.Error {
 	} else if !ok {
 		known = &services.Error{Code: services.Internal, Message: err.Error()}
 	}
-	// With a cause, the text of err would repeat it: an engine's message, which may name tables or addresses.
+	// With a cause, the text of err would repeat the cause: an engine's message, which may name tables or addresses.
 	message := known.Message
 	if ok && known.Cause == nil {
 		message = err.Error() // the wrapping text is part of the message
@@ -93,7 +93,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 		copied := *fault
 		code, _ := fault.Extensions["code"].(string)
 		switch code {
-		// gqlgen's codes are not in the closed list that clients are told of.
+		// gqlgen's codes are not in the closed list of documented codes.
 		case "", errcode.ParseFailed, errcode.ValidationFailed:
 			copied.Extensions = maps.Clone(fault.Extensions)
 			if copied.Extensions == nil {
@@ -108,7 +108,8 @@ func withCodes(list gqlerror.List) gqlerror.List {
 	return coded
 }
 
-// variable is the name of a faulty variable, with the path in its value, which the message alone does not say.
+// variable returns the name of a faulty variable, with the path in its value, because the message alone has neither; "" for
+// another fault.
 func variable(fault *gqlerror.Error) string {
 	if len(fault.Path) < 2 || fault.Path[0] != ast.PathName("variable") {
 		return ""
@@ -116,8 +117,8 @@ func variable(fault *gqlerror.Error) string {
 	return "$" + fault.Path[1:].String() + ": "
 }
 
-// writeFault answers a request that was not executed. It is plain JSON whatever the client accepts: whoever cannot read that reads
-// the status. w is an httpRequest.
+// writeFault answers a request that was not executed. The answer is plain JSON, whatever the client accepts: a client that cannot
+// read it still has the status. w is an httpRequest.
 func writeFault(w http.ResponseWriter, status int, err error) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -128,9 +129,8 @@ func writeFault(w http.ResponseWriter, status int, err error) {
 	write(w, status, typeJSON, appendResponse(nil, stamped(w, &graphql.Response{Errors: asList(err)})))
 }
 
-// writeResponse answers a well-formed request. An error of the operation has the status 200 in plain JSON, whose clients
-// read the body, and 400 in the newer media type, whose clients read the status. A long one is compressed if the client
-// accepts gzip.
+// writeResponse answers a well-formed request. A request error has the status 200 in plain JSON, whose clients read the body, and
+// 400 in the newer media type, whose clients read the status. A long answer is compressed if the client accepts gzip.
 func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
 	status := http.StatusOK
 	if accepted == typeResponse && isRequestError(response) {
@@ -146,11 +146,11 @@ func writeResponse(w http.ResponseWriter, r *http.Request, accepted string, resp
 	write(w, status, accepted, compressed(body))
 }
 
-// bounded is the response or, if it is too long, an error in its place. Data alone that is short and without errors, the common
-// case, is not encoded for its length. A mutation has been executed, and its client must know that.
+// bounded returns the response or, if it is too long, an error in its place. In the common case, short data without errors, the
+// length is known without encoding. For a mutation the error says that it has been executed.
 func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql.Response {
 	size := len(response.Data)
-	// The errors are part of the answer, and may be the longer one.
+	// Errors and extensions are part of the answer too, and may be longer than the data.
 	if size <= limit && len(response.Errors)+len(response.Extensions) > 0 {
 		size = len(appendResponse(nil, response))
 	}
@@ -164,8 +164,8 @@ func bounded(kind ast.Operation, response *graphql.Response, limit int) *graphql
 	return &graphql.Response{Errors: asList(services.Errorf(services.Invalid, "answer: %d bytes, up to %d are allowed: %s", size, limit, advice))}
 }
 
-// isRequestError reports that nothing was executed: the response then has no data, not even null. It is the specification's
-// request error, where a field error has data.
+// isRequestError reports whether a response is what the specification calls a request error: nothing was executed, so there is no
+// data, not even null. A response with field errors has data.
 func isRequestError(response *graphql.Response) bool {
 	return len(response.Data) == 0 && len(response.Errors) > 0
 }
@@ -178,7 +178,7 @@ func write(w http.ResponseWriter, status int, media string, body []byte) {
 	_, _ = w.Write(body) // nothing can be sent to a client that is gone
 }
 
-// describe sets the headers of every answer in a media type. The Front sets them by it too.
+// describe sets the headers of every answer in a media type. The Front calls it too.
 func describe(header http.Header, media string) {
 	header.Set("Content-Type", media+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store") // every answer belongs to one viewer
@@ -193,7 +193,7 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 	if len(response.Errors) > 0 {
 		to = appendField(to, "errors", brief(response.Errors))
 	}
-	// null where data could not be made at all, as the specification writes it.
+	// A request error has no member data. Any other response has it, as null if there is no data.
 	if !isRequestError(response) {
 		to = appendName(to, "data")
 		if len(response.Data) == 0 {
@@ -260,8 +260,8 @@ func shortened(message string) string {
 // ellipsis marks a cut. Its length counts in the bounds above.
 const ellipsis = "..."
 
-// firstWord is the beginning of a text up to the first space outside a quotation, or that space itself. It is never empty for a
-// text that is not. A backslash in a quotation takes the next character with it.
+// firstWord returns the text up to the first space outside a quotation, or that space if the text begins with it. It is empty
+// only for an empty text. A backslash in a quotation escapes the next character.
 func firstWord(text string) string {
 	quoted := false
 	for end := 0; end < len(text); end++ {

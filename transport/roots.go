@@ -11,8 +11,8 @@ import (
 )
 
 // roots refuses, before execution, root fields that the executor would report as an error of the server: introspection while it
-// is switched off, and a subscription with several fields. It is an extension of the executor, because only there the variables
-// of directives are known: @skip decides which fields are left.
+// is switched off, and a subscription with several fields. It is an extension of the executor, because the variables of
+// directives are known only there: @skip decides which fields are left.
 type roots struct{ introspection bool }
 
 var _ graphql.OperationContextMutator = roots{}
@@ -30,7 +30,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 		return nil
 	}
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
-	// Collected as the executor does it, so that what @skip leaves out is not refused.
+	// The fields are collected as the executor does it, so that a field that @skip leaves out is not refused.
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{satisfies})
 	for _, field := range fields {
 		if !r.introspection && (field.Name == "__schema" || field.Name == "__type") {
@@ -43,7 +43,7 @@ func (r roots) MutateOperationContext(_ context.Context, operation *graphql.Oper
 	return nil
 }
 
-// plainRoots reports whether a selection has no fragments and asks for no introspection. In a fragment there may be anything.
+// plainRoots reports whether a selection has no fragments and asks for no introspection. A fragment may have any field.
 func plainRoots(selected ast.SelectionSet) bool {
 	for _, selection := range selected {
 		field, ok := selection.(*ast.Field)

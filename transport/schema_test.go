@@ -19,7 +19,7 @@ import (
 type testSchema struct {
 	hub    *testHub
 	schema *ast.Schema
-	gate   chan struct{}  // lingers ends when it is closed
+	gate   chan struct{}  // the field lingers ends when it is closed
 	hello  string         // the value of the field
 	more   map[string]any // extensions of each event
 }
@@ -215,7 +215,7 @@ func (h *testHub) enter(one *testWatcher) error {
 	return nil
 }
 
-// End is that of services.Ender.
+// End implements services.Ender.
 func (w *testWatcher) End() {
 	w.hub.mu.Lock()
 	delete(w.hub.watchers, w)
