@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// Shape bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread
-// twice counts twice: forty fragments that each spread the next one twice are a short text with a trillion fields. Zero is the
+// Shape bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread twice counts
+// twice: forty fragments that each spread the next one twice are a short text with a trillion fields. A zero field means its
 // default.
 type Shape struct {
 	Depth      int // levels of fields of one operation; default 12
@@ -29,7 +29,7 @@ const (
 	maxFragments = 12 // levels of fragments, inline or spread
 
 	maxName = 100 // bytes of a name in a document
-	// maxCount keeps sums and products far from the greatest number, and is far above every limit.
+	// maxCount keeps sums and products far below the largest int, and is far above every limit.
 	maxCount = 1e12 // counts stop here
 )
 
@@ -54,7 +54,8 @@ type extent struct {
 	names     map[string]int // the number of fields for each key of the answer on the first level
 	repeats   int            // the largest such number on any level
 
-	// These count the introspection fields: those below __schema and __type, and the number of these two.
+	// These count introspection: the levels and the fields of __schema and __type with all that is below them, and the number of
+	// these two.
 	askedDepth, askedFields, asked int
 }
 
@@ -107,8 +108,8 @@ func newGuard(doc *ast.QueryDocument) *guard {
 }
 
 // check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and
-// values of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation,
-// because one of them is executed; the rest for the whole document, because all of it is validated.
+// values of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each
+// operation, because only one operation is executed; the other counts for the whole document, because all of it is validated.
 func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newGuard(doc)
 	var whole extent
@@ -178,7 +179,7 @@ func (g *guard) selections(set ast.SelectionSet) (whole extent) {
 			whole.add(inFragment(g.selections(one.SelectionSet)))
 		case *ast.FragmentSpread:
 			whole.add(g.directives(one.Directives))
-			// Measured once and added at each spread: the counts are those after expansion, the work is not.
+			// A fragment is measured once and added at each spread: the counts grow with the expansion, the work does not.
 			whole.add(inFragment(g.fragment(one.Name)))
 		}
 	}
@@ -201,7 +202,7 @@ func (g *guard) field(field *ast.Field) extent {
 	// The field itself is one level and one field above what is below it, and the only root.
 	whole.depth, whole.fields, whole.roots = min(whole.depth+1, maxCount), min(whole.fields+1, maxCount), 1
 	whole.names = map[string]int{field.Alias: 1}
-	// What is below does not count against the bounds of ordinary fields.
+	// The fields below __schema and __type do not count against the bounds of ordinary fields.
 	if field.Name == "__schema" || field.Name == "__type" {
 		whole.askedDepth, whole.askedFields, whole.asked = max(whole.askedDepth, whole.depth), whole.askedFields+whole.fields, whole.asked+1
 		whole.depth, whole.fields = 1, 1
@@ -214,7 +215,7 @@ func (g *guard) field(field *ast.Field) extent {
 }
 
 // fragment measures a fragment at its first spread, and remembers the result. It is entered as empty before it is measured, so
-// that a fragment that spreads itself ends.
+// that measuring a fragment that spreads itself ends.
 func (g *guard) fragment(name string) extent {
 	g.name(name)
 	known, done := g.measured[name]
@@ -222,7 +223,7 @@ func (g *guard) fragment(name string) extent {
 		return known
 	}
 	definition := g.fragments[name]
-	// Validation names it.
+	// Validation reports the missing fragment.
 	if definition == nil {
 		return extent{}
 	}

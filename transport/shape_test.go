@@ -146,7 +146,7 @@ func TestValidationStopsAtTheTenthError(t *testing.T) {
 	}
 }
 
-// drawDocument draws any text of a GraphQL document: it follows the grammar, but is often not valid.
+// drawDocument draws the text of a random document. It follows the grammar of GraphQL, but is often not valid.
 func drawDocument(t *rapid.T) string {
 	names := rapid.SampledFrom([]string{
 		"viewer", "badges", "total", "value", "homeFeed", "edges", "node", "id", "conversations", "messages", "body", "nodes", "user",
@@ -265,8 +265,8 @@ func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
 	}
 }
 
-// @defer needs a transport that answers in parts. There is none, and the executor would still obey it, so the directive is
-// not defined.
+// @defer needs a transport that answers in parts. There is none, but the executor would still obey the directive, so it is not
+// defined.
 func TestDeferIsUnknown(t *testing.T) {
 	for _, text := range []string{
 		"{viewer{...@defer{badges{version}}}}", "{viewer{...F@defer(if:false)}} fragment F on Viewer{user{id}}",

@@ -11,13 +11,13 @@ import (
 	"tidings/services"
 )
 
-// shared lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is
-// most of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds
-// nothing of a viewer, which is in the context.Context. An entry lives as long as it has users.
+// shared lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is most
+// of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds nothing of a
+// viewer: the viewer is in the context.Context. An entry lives as long as it has users.
 type shared struct {
 	mu sync.Mutex
-	// entries go by the address of the operation: the query cache gives the same document for the same text. Should it have dropped and
-	// prepared a document anew, there are two entries for a while, which costs memory and nothing else.
+	// entries have the address of the operation as key: the document cache returns the same document for the same text. If it has
+	// dropped a document and prepared it again, there are two entries for a while, which costs only memory.
 	entries map[*ast.OperationDefinition]*sharedEntry
 }
 
@@ -40,7 +40,7 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 	entry := s.entries[parsed.Operation]
 	if entry == nil {
 		tapChannels(parsed)
-		// The parser keeps the text of the first message with this document; using it here keeps no second copy.
+		// The document keeps the text that it was parsed from; the shared context uses that text and keeps no second copy.
 		parsed.RawQuery = parsed.Operation.Position.Src.Input
 		entry = &sharedEntry{parsed: parsed}
 		if s.entries == nil {
@@ -52,11 +52,11 @@ func (s *shared) acquire(parsed *graphql.OperationContext) (use *graphql.Operati
 	return entry.parsed, true
 }
 
-// release reports that one user of the result of acquire is gone. Each acquire that said so has one release.
+// release reports that one user of the result of acquire is gone. It is called once for each acquire that returned true.
 func (s *shared) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// It is there: the caller is one of its users.
+	// The entry exists, because the caller is one of its users.
 	entry := s.entries[use.Operation]
 	if entry.users--; entry.users == 0 {
 		delete(s.entries, use.Operation)
@@ -64,8 +64,8 @@ func (s *shared) release(use *graphql.OperationContext) {
 }
 
 // tapChannels makes the operation tap the channel that the resolver of its first field returns. The results of all later fields
-// pass through it too, so it checks the kind of a result before anything else. The operation is found by the context, because the
-// middleware is shared by many.
+// pass through it too, so it checks the kind of a result before anything else. The operation is found in the context, because
+// many operations share the middleware.
 func tapChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {

@@ -34,7 +34,7 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 		}
 		alice, bob := w.open("alice"), w.open("bob")
 		alice.subscribe("1", "subscription { ticks }")
-		expect("the first", 1) // two concurrent first requests parse the text twice and do not share
+		expect("the first", 1) // also waits, so that the text is parsed only once
 		alice.subscribe("2", "subscription { ticks }")
 		bob.subscribe("1", "subscription { ticks }")
 		expect("three of one document", 3)
@@ -64,8 +64,8 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 	})
 }
 
-// TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: it must not stay counted
-// forever.
+// TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: the operation must not
+// stay counted as a user of its shared context.
 func TestAStoppedOperationReleasesItsContext(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		c := w.open("alice")

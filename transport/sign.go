@@ -24,15 +24,15 @@ type NewToken struct {
 	ValidFor         time.Duration
 }
 
-// Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. It has no
-// kid, so a set of several keys does not accept it.
+// Sign returns the token in the form that an Identity with the same key accepts. It fails if the key cannot be read. The token
+// has no kid, so a set of several keys does not accept it.
 func (t NewToken) Sign() (string, error) {
 	method, key, err := t.key()
 	if err != nil {
 		return "", err
 	}
 	claims := jwt.MapClaims{"exp": t.Made.Add(t.ValidFor).Unix(), "iat": t.Made.Unix(), "scope": strings.Join(t.Scopes, " ")}
-	// An empty claim says something else than none: it is left out.
+	// An empty claim differs from an absent one, so it is left out.
 	for name, value := range map[string]string{"sub": t.Subject, "aud": t.Audience, "iss": t.Issuer} {
 		if value != "" {
 			claims[name] = value
@@ -41,7 +41,8 @@ func (t NewToken) Sign() (string, error) {
 	return jwt.NewWithClaims(method, claims).SignedString(key)
 }
 
-// key reads the signing key, and chooses the method by its type. The parsers' own errors would name neither file nor reason well.
+// key reads the signing key, and chooses the method by its type. Its own error replaces those of the parsers, which name neither
+// file nor reason well.
 func (t NewToken) key() (jwt.SigningMethod, crypto.PrivateKey, error) {
 	if t.PrivateKeyFile == "" {
 		return jwt.SigningMethodHS256, []byte(t.HMACSecret), nil

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// The client is told why before the connection goes; one that does not answer loses it after lingerTime.
+	// The client gets a close frame with the reason. If it does not answer, the connection is closed after lingerTime.
 	lingerTime  = 2 * time.Second // for the client to answer our close
 	controlTime = time.Second     // for a ping, a pong or a close to be written
 )
 
 // socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be
-// watched; other goroutines write by wire, which lets one at a time. Its life: newSocket, start, connection_init and the acknowledgement,
-// messages, close or cut, end. Only the goroutine that reads calls end.
+// watched. Other goroutines write by wire, which admits one at a time. Its life: newSocket, start, connection_init and the
+// acknowledgement, messages, close or cut, end. Only the goroutine that reads calls end.
 type socket struct {
 	peer
 	wire  frameWriter // of the connection, which one goroutine reads
@@ -36,12 +36,12 @@ type socket struct {
 	// These are guarded by mu. Times are those of the machine's clock.
 	timer    *time.Timer // for connection_init first, then for what tick does. It is never nil
 	acked    bool
-	silentAt time.Time // a client of whom nothing has come by then is dead
+	silentAt time.Time // a client that has sent nothing by then is dead
 	lingers  time.Time // when the connection is closed although the client has not answered our close; zero: we have not closed
 }
 
-// upgrade is the viewer by the headers of the upgrade. Browsers cannot set these headers; other clients can. What
-// connection_init says counts first. authorization is the error of a header that was malformed.
+// upgrade has the headers of the upgrade that identify the viewer. Browsers cannot set these headers; other clients can. The
+// token and the device of connection_init take precedence. authorization is the error of a malformed header.
 type upgrade struct {
 	authorization error
 	token         string
@@ -49,8 +49,8 @@ type upgrade struct {
 	device        string
 }
 
-// newSocket makes a socket of a connection that was upgraded. Nothing of the upgrade stays. Its wait for connection_init begins
-// here. The timer is set under the lock, because tick may run at once.
+// newSocket makes a socket of a connection that was upgraded. It keeps nothing of the request but the headers in upgrade. The
+// wait for connection_init begins here. The timer is set under the lock, because tick may run at once.
 func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header http.Header, address string) *socket {
 	s := &socket{peer: peer{sockets: owner, exec: exec, address: address}, wire: frameWriter{conn: conn}, counted: owner.cfg.Clock.Now(), allowance: owner.burst()}
 	s.line = s
@@ -70,8 +70,8 @@ func newSocket(owner *Sockets, conn net.Conn, exec graphql.GraphExecutor, header
 // burst is the number of messages that may arrive at once: a client that reconnects subscribes to everything at once.
 func (s *Sockets) burst() float64 { return float64(s.cfg.Subscriptions + s.cfg.MessagesPerSecond) }
 
-// start begins to read. A socket that comes during a drain, or with another subprotocol than ours, is closed by the protocol's code: browsers
-// show no status of a refused upgrade, so this is how their pages learn the reason.
+// start begins to read. A socket that comes during a drain, or with another subprotocol than ours, is closed with a close code:
+// browsers do not show a page the status of a refused upgrade, so the page learns the reason from the code.
 func (s *socket) start(subprotocol string) {
 	welcome := s.sockets.add(&s.peer)
 	go s.read()
@@ -82,8 +82,9 @@ func (s *socket) start(subprotocol string) {
 	}
 }
 
-// read handles what has come, and then leaves the socket to its watch; without one it waits in the next read. After a close it goes
-// on, so that the client has time to read the reason: closing a connection with unread input discards the data that was sent last.
+// read handles the input, and then leaves the socket to its watch; without a watch it waits in the next read. It goes on after a
+// close, so that the client has time to read the reason: closing a connection with unread input discards the data that was sent
+// last.
 func (s *socket) read() {
 	in := newInput()
 	for {
@@ -131,14 +132,14 @@ func (s *socket) readData(in *input, f frame) error {
 	if !in.begun {
 		in.kind = f.opcode
 		in.message.Reset()
-		// It must be complete in time, or a client could hold the memory with a byte a minute.
+		// The message must be complete in time, or a client could hold the memory with a byte a minute.
 		s.whole = deadline(s.sockets.cfg.MessageTimeout)
 	}
 	in.begun = !f.final
 	if f.length > s.sockets.cfg.MessageLimit-int64(in.message.Len()) {
 		return s.refuse(errTooBig)
 	}
-	if !s.renew() { // from then on it is so for every frame
+	if !s.renew() { // the socket is closing, and stays so
 		return in.skip(s.wire.conn, f)
 	}
 	if err := in.payload(s.wire.conn, f); err != nil {
@@ -203,8 +204,8 @@ func (s *socket) received(kind int, text []byte) {
 		_ = s.send(append(answer, '}')) // a failure ends the socket
 	case messageSubscribe:
 		s.subscribe(read)
-	// An unknown ID is no mistake: the operation may have ended while the message was on its way. A pong needs nothing, renew has
-	// seen it.
+	// An unknown ID is no mistake: the operation may have ended while the message was on its way. A pong needs no answer: renew
+	// has counted it as a sign of life.
 	case messageComplete:
 		if one := s.take(read.id); one != nil {
 			one.stop()
@@ -219,10 +220,10 @@ func (s *socket) init(payload map[string]any) {
 		s.close(closeTooMany, "connection_init: only one is allowed")
 		return
 	}
-	// Nothing needs the headers any more: a socket lives for hours.
+	// The headers are freed, because a socket lives for hours.
 	s.upgrade = nil
 	token, device, err := credentials(payload)
-	// What connection_init does not say, the headers of the upgrade may.
+	// The headers of the upgrade supply what connection_init omits.
 	if err == nil && token == "" {
 		token, err = asked.token, asked.authorization
 	}
@@ -241,7 +242,7 @@ func (s *socket) init(payload map[string]any) {
 		return
 	}
 	s.mu.Lock()
-	// From here on tick sees an acknowledged socket, and leaves the wait for connection_init.
+	// From here on tick sees an acknowledged socket, and no longer waits for connection_init.
 	s.acked, s.expires = true, expires
 	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
 	s.schedule()
@@ -316,14 +317,15 @@ func (s *socket) send(message []byte) error {
 	return s.put(websocket.TextMessage, message, s.sockets.backlog.within(len(message), s.sockets.cfg.WriteTimeout))
 }
 
-// put writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The caller
-// has the turn.
+// put writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The
+// caller has acquired wire.
 func (s *socket) put(opcode int, message []byte, within time.Duration) error {
 	err := s.wire.write(opcode, message, within)
 	if err == nil {
 		return nil
 	}
-	// Only a client that is too slow counts; one that went away is no sign of trouble, and one that we close had less time.
+	// Only a client that is too slow counts; one that went away is no sign of trouble, and one that is being closed had less
+	// time.
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !s.isClosing() {
 		s.sockets.slow.Add(1)
 	}
@@ -331,7 +333,7 @@ func (s *socket) put(opcode int, message []byte, within time.Duration) error {
 	return err
 }
 
-// close sends the reason and ends the socket, once. The client has two seconds to answer. It waits for a message that is being
+// close sends the reason and ends the socket, once. The client has two seconds to answer. close waits for a message that is being
 // written, for a second at most.
 func (s *socket) close(code int, reason string) {
 	if !s.shut() {
@@ -341,7 +343,7 @@ func (s *socket) close(code int, reason string) {
 		s.cut()
 		return
 	}
-	// The goroutine that reads ends the socket, at the client's answer; else tick cuts it.
+	// The goroutine that reads ends the socket when the client answers. Without an answer tick cuts it.
 	s.mu.Lock()
 	s.lingers = deadline(lingerTime)
 	s.timer.Reset(lingerTime)
@@ -357,7 +359,7 @@ func (s *socket) cut() {
 	}
 }
 
-// shut ends all operations and refuses new ones; true for the first caller.
+// shut stops the timer, ends all operations and refuses new ones; true for the first caller.
 func (s *socket) shut() bool {
 	s.mu.Lock()
 	s.timer.Stop()
@@ -370,7 +372,7 @@ func (s *socket) restart() {
 	s.close(websocket.CloseServiceRestart, "the server restarts: connect again") // it may wait for a slow client
 }
 
-// dismiss closes the socket because its user is gone.
+// dismiss closes the socket because its user was erased.
 func (s *socket) dismiss() {
 	s.close(closeForbidden, "the user was erased")
 }

@@ -130,7 +130,8 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 	})
 }
 
-// A tick that comes while the close frame is being written does not cut the client off, who has not read the reason yet.
+// A tick that comes while the close frame is being written does not cut the client off, because the client has not read the
+// reason yet.
 func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		w.open("alice")

@@ -24,10 +24,10 @@ import (
 // event streams too, where they have a meaning.
 type SocketConfig struct {
 	Identity *Identity
-	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when
-	// it is woken, so that it costs no goroutine. The resolver of such a field must return the very channel that the consumer is
-	// woken for, which the consumer ends and no context. Subscriptions to other fields, and all of them if Wake is nil, cost a
-	// goroutine each.
+	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when it
+	// is woken, so that it costs no goroutine. The resolver of such a field must return the channel that the consumer is woken
+	// for. The consumer ends that channel; the end of a context must not end it. Subscriptions to other fields, and all of them
+	// if Wake is nil, cost a goroutine each.
 	Wake   WakeFunc
 	Waking []string
 
@@ -35,8 +35,8 @@ type SocketConfig struct {
 	// called while draining, because the client is about to reconnect to another node. nil: it is not called.
 	Gone func(viewer services.Viewer)
 
-	// Ready reports whether sockets are accepted: not before the server has loaded the data that it serves from memory. nil:
-	// always.
+	// Ready reports whether sockets and event streams are accepted: not before the server has loaded the data that it serves from
+	// memory. nil: always.
 	Ready func() bool
 
 	Origins []string // as in Config
@@ -45,12 +45,12 @@ type SocketConfig struct {
 	Limits  Limits
 	Proxies []netip.Prefix
 
-	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. The address bounds clients
-	// without a token.
+	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. PerAddress also bounds
+	// clients without a token.
 	PerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
 	PerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
 
-	// Each of these bounds how long, or how much, a client can hold without doing its part.
+	// Each of these bounds the time or the memory that one client can take.
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
 	OperationTimeout  time.Duration // the time for a query, a mutation or the start of a subscription; default 5 s
 	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
@@ -103,11 +103,12 @@ type Sockets struct {
 	upgrader  websocket.Upgrader
 	workers   workers
 	readiness readiness // nil: sockets wait in goroutines of their own
-	backlog   backlog   // of the handler
+	backlog   backlog   // shared with the handler
 	shared    shared
 	devices   devices
 
-	// perUser and perAddress count what is open on this node. A peer enters the second before its upgrade, and leaves both in remove.
+	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, in perUser by admit,
+	// and removed from both by remove.
 	addresses  addresses
 	perUser    occupancy
 	perAddress occupancy
@@ -128,8 +129,8 @@ type Sockets struct {
 	opened, refused, events, slow atomic.Uint64
 }
 
-// SocketStats are the counters of sockets and event streams since the start. Open and Operations are what /metrics shows of load,
-// Slow and Refused of clients in trouble.
+// SocketStats are the counters of sockets and event streams: current numbers, and sums since the start. In /metrics, Open and
+// Operations show the load, Slow and Refused the clients in trouble.
 type SocketStats struct {
 	Open       int    // sockets now
 	Streams    int    // event streams now, reserved ones included
@@ -157,7 +158,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 			},
 		},
 	}
-	// Without Wake nobody would queue a turn, so every field streams.
+	// Without Wake no turn would be queued, so every field streams.
 	if cfg.Wake != nil {
 		for _, field := range cfg.Waking {
 			sockets.waking[field] = true
@@ -166,7 +167,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 	return sockets
 }
 
-// Supports takes the requests for an upgrade.
+// Supports reports whether a request asks for an upgrade.
 func (s *Sockets) Supports(r *http.Request) bool { return isUpgrade(r) }
 
 // isUpgrade reports whether a request asks for a WebSocket. Other upgrades (h2c) are optional offers, which a server may
@@ -203,7 +204,8 @@ func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	newSocket(s, conn.NetConn(), exec, r.Header, address).start(conn.Subprotocol())
 }
 
-// closed is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after: add looks again.
+// closed is the reason why no socket is accepted now; "" if sockets are accepted. A drain may begin right after, so add checks
+// again.
 func (s *Sockets) closed() string {
 	switch {
 	case s.isDraining():
@@ -226,7 +228,8 @@ func (s *Sockets) fullAddress() error {
 	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
 }
 
-// admit counts a socket for its address, or returns RATE_LIMITED. What it has counted is given back by remove, or by Do.
+// admit counts a socket for its address, or returns RATE_LIMITED. Its count is given back by remove, or by Do after a failed
+// upgrade.
 func (s *Sockets) admit(address string) error {
 	if err := s.cfg.Limits.Address(address); err != nil {
 		return err
@@ -256,8 +259,8 @@ func (s *Sockets) Stats() SocketStats {
 	}
 }
 
-// add registers a peer; false while draining. The peer is registered all the same, so that its end is that of any other; Drain may
-// be waiting for running already, and waits for it too.
+// add registers a peer; false while draining. The peer is registered even then, so that it ends like any other. A Drain that
+// already waits for running waits for this peer too.
 func (s *Sockets) add(one *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +270,7 @@ func (s *Sockets) add(one *peer) bool {
 	return !s.draining
 }
 
-// remove gives back what a peer has counted. It is its very last act, so that a drain that was waiting for it finds nothing open.
+// remove uncounts a peer. It is the peer's last act, so that a drain that was waiting for the peer finds nothing open.
 func (s *Sockets) remove(one *peer) {
 	s.mu.Lock()
 	delete(s.open, one)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over
-// the given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the
-// rest are cut off. Draining twice is the same as once. Peers that come after the list was made are closed by add's answer.
+// Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads these over the
+// given time so that the clients do not reconnect all at once. It returns when all are gone; when ctx ends first, the rest are
+// cut off. Draining twice is the same as once. A peer that comes after the list was made is closed because add returns false.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
-	// draining is set and the list is made at once, so that each peer is in the list or sees that it came too late.
+	// draining is set and the list is made under one lock, so that each peer is in the list or sees that it came too late.
 	s.mu.Lock()
 	s.draining = true
 	peers := make([]line, 0, len(s.open))
@@ -37,8 +37,8 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	}
 }
 
-// CloseUser ends every socket, with 4403, and event stream of a user, by key. Their next request is refused. It closes those of this
-// node only; each node is asked when it learns of the erasure. The result is their number.
+// CloseUser ends every socket, with 4403, and every event stream that the user with this key has on this node. Each node calls it
+// when it learns that the user was erased; their next requests are refused. closed is the number of these peers.
 func (s *Sockets) CloseUser(key string) (closed int) {
 	s.mu.Lock()
 	var peers []line
@@ -56,8 +56,8 @@ func (s *Sockets) CloseUser(key string) (closed int) {
 	return len(peers)
 }
 
-// closeSpread asks peers to reconnect: at each tick, as many as are due by then, because a busy machine loses ticks. passed is
-// the part of the time that has passed. If ctx ends, the rest are closed at once. It waits for none of them.
+// closeSpread asks peers to reconnect: at each tick, as many as are due by the time that has passed, because a busy machine loses
+// ticks. passed returns that part of the whole time. If ctx ends, the rest are closed at once. It waits for none of them.
 func closeSpread(ctx context.Context, peers []line, ticks <-chan time.Time, passed func() float64) {
 	for from := 0; from < len(peers); {
 		to := len(peers)

@@ -25,14 +25,14 @@ const (
 	retrySpread = 2 * time.Second
 )
 
-// keepAlive is a comment: clients drop it, and proxies see that the connection is used.
+// keepAlive is a comment of SSE: clients drop it, and proxies see that the connection is used.
 var keepAlive = []byte(":\n\n")
 
 // stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. The goroutine of its request waits; other
 // goroutines write while they hold the lock write. A reserved stream has no request yet: its messages wait for one.
 //
-// A response may be written only until its handler returns. So serve returns last: after ended is closed, and with the lock
-// write, behind the last writer.
+// A response may be written only until its handler returns. So serve returns last: after ended is closed, and while it holds the
+// lock write, so that no writer is left.
 type stream struct {
 	peer
 	token string // of the reservation; "" with distinct connections
@@ -41,7 +41,7 @@ type stream struct {
 	// comes before mu.
 	write sync.Mutex
 
-	// Channels and not flags, because writers, serve and a reservation's timer wait for them. Each is closed once.
+	// Channels and not flags, because writers and serve wait for them. Each is closed once.
 	connected chan struct{} // closed when the request is there
 	ended     chan struct{} // closed when nothing more will be written
 
@@ -56,11 +56,11 @@ type stream struct {
 	left  bool
 }
 
-// errEnded is what a writer gets after the end. Nobody is shown it: the operation of the writer ends with the stream.
+// errEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.
 var errEnded = errors.New("the event stream has ended")
 
-// connect makes the response of a request the stream; false if the stream already has one or has ended. After true, the caller must
-// call serve.
+// connect sends the stream in the response of a request; false if the stream already has a response or has ended. After true, the
+// caller must call serve.
 func (s *stream) connect(w http.ResponseWriter) bool {
 	if !s.claim(true) {
 		return false
@@ -69,7 +69,7 @@ func (s *stream) connect(w http.ResponseWriter) bool {
 	return true
 }
 
-// attach writes the stream's header to the response of the request that claimed it. closing connected publishes response and
+// attach writes the HTTP headers to the response of the request that claimed the stream. Closing connected publishes response and
 // control to writers.
 func (s *stream) attach(w http.ResponseWriter) {
 	header := w.Header()
@@ -85,8 +85,8 @@ func (s *stream) attach(w http.ResponseWriter) {
 	close(s.connected)
 }
 
-// claim takes the stream, for a request or at its end; false if it is already taken. Whoever takes it calls leave, which is so
-// called once: by serve, or by close where no request ever came.
+// claim takes the stream, for a request or at its end; false if it is already taken, or is closing when a request comes. The
+// goroutine that takes it calls leave, so leave is called once: by serve, or by close if no request came.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *stream) claimLocked(request bool) bool {
 		return false
 	}
 	s.taken = true
-	// The reservation is used: from now on pings and the token's expiry decide.
+	// The reservation is used: from now on serve sends pings and checks the expiry of the token.
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -119,7 +119,7 @@ func (s *stream) claimLocked(request bool) bool {
 // ends when the client goes away.
 func (s *stream) serve(ctx context.Context) {
 	defer s.leave()
-	// Of 0, because the first round sets it: expiry and ping are known under the lock.
+	// The timer fires at once, and the first round sets it: the times of expiry and ping are read under the lock.
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -139,7 +139,7 @@ func (s *stream) serve(ctx context.Context) {
 			expired, ping := s.due()
 			timer.Reset(s.untilDue())
 			s.mu.Unlock()
-			// The client reconnects by itself, and its next request is refused for its token.
+			// The client reconnects by itself, and its next request is refused because of its token.
 			if expired {
 				s.close(retry())
 				<-s.ended
@@ -185,8 +185,8 @@ func (s *stream) put(text []byte, within time.Duration) error {
 	return err
 }
 
-// close ends the stream, once, after a last message if that is not nil. The message has a second, because somebody waits for the
-// end. Closing ended lets serve return.
+// close ends the stream, once, after a last message if that is not nil. The message has a second, because a drain may wait for
+// the end. Closing ended lets serve return.
 func (s *stream) close(last []byte) {
 	if !s.shut() {
 		return
@@ -197,7 +197,7 @@ func (s *stream) close(last []byte) {
 		s.write.Unlock()
 	}
 	close(s.ended)
-	// There is no request, so nobody else releases the stream.
+	// No request has claimed the stream, so it is released here.
 	if s.claim(false) {
 		s.leave()
 	}
@@ -213,7 +213,7 @@ func (s *stream) isConnected() bool {
 	}
 }
 
-// leave releases everything of a stream. It is called once, by whoever has claimed it.
+// leave releases everything of a stream. It is called once, by the goroutine that has claimed the stream.
 func (s *stream) leave() {
 	s.sockets.forget(s)
 	s.gone()
@@ -229,10 +229,10 @@ func (s *stream) finished() {
 // restart tells the client when to connect again, and closes the stream.
 func (s *stream) restart() { s.close(retry()) }
 
-// dismiss closes the stream as a restart does: the answer to the next one says that the user is gone.
+// dismiss closes the stream as restart does: the client reconnects, and its request is refused because the user is gone.
 func (s *stream) dismiss() { s.restart() }
 
-// cut ends the stream, and a write in progress: a deadline in the past makes it fail. left is looked at under the lock, because the
+// cut ends the stream, and a write in progress: a deadline in the past makes it fail. left is read under the lock, because the
 // control of a request that has returned must not be used.
 func (s *stream) cut() {
 	s.close(nil)
@@ -277,7 +277,8 @@ func (s *stream) complete(to []byte, id string) []byte {
 	return append(to, "\n\n"...)
 }
 
-// oneLine replaces the line breaks in a JSON text by spaces. They are only between its tokens, and an event would end at them.
+// oneLine replaces the line breaks in a JSON text by spaces. JSON has line breaks only between its tokens, and the data of an
+// event ends at one.
 func oneLine(text []byte) {
 	for i, char := range text {
 		if char == '\n' || char == '\r' {

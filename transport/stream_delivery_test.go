@@ -38,7 +38,7 @@ func (w *world) silent() (net.Conn, *bufio.Reader) {
 	return conn, reader
 }
 
-// While a reader of events is blocked many come: only the one being written and the last arrive.
+// While a reader of events is blocked, many events come: only the one that is being written and the last one arrive.
 func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		conn, reader := w.silent()
@@ -185,7 +185,7 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 	})
 }
 
-// A device is gone with the last of its sockets and event streams.
+// Gone is called when the last event stream of a device has ended, and not before.
 func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
 	gone := make(chan services.Viewer, 10)
 	inWorld(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {

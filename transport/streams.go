@@ -27,7 +27,8 @@ func streamToken(r *http.Request) string {
 	return r.URL.Query().Get("token")
 }
 
-// openStream counts an event stream like a socket, or returns the reason to refuse it. A stream with a token is reserved.
+// openStream makes an event stream and counts it like a socket, or returns the reason to refuse it. A stream with a token is
+// reserved.
 func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	one, err := s.admitStream(who, exec, token)
 	if err != nil {
@@ -36,8 +37,8 @@ func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token strin
 	return one, err
 }
 
-// admitStream is openStream without its counter. What it has counted it gives back if it refuses. The context of a stream is not
-// that of its request: a reserved one has several requests.
+// admitStream is openStream without the counter of refusals. If it refuses, it gives back what it has counted. The context of a
+// stream is not that of a request, because a reserved stream has several requests.
 func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	if closed := s.closed(); closed != "" {
 		return nil, goingAway(closed)
@@ -64,7 +65,7 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 		s.reserved[token] = one
 		s.mu.Unlock()
 	}
-	// A drain has begun since closed was asked. close releases the stream like any other.
+	// A drain has begun since closed was called. close releases the stream like any other.
 	if !s.add(&one.peer) {
 		one.close(nil)
 		return nil, goingAway("going away")
@@ -72,7 +73,8 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 	return one, nil
 }
 
-// forget removes a stream's reservation. That of a stream with distinct connections is "", which is never in the map.
+// forget uncounts a stream and removes its reservation. The token of a stream with distinct connections is "", which is never in
+// the map.
 func (s *Sockets) forget(one *stream) {
 	s.streaming.Add(-1)
 	s.mu.Lock()
@@ -108,8 +110,8 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 	}
 	// The status is sent before the resolver runs, so that a page knows at once that it is connected. Errors follow as events.
 	stream.attach(w)
-	parsed.Headers = nil // as on a socket, subscriptions with equal documents share the rest
-	// The operation runs beside; this goroutine keeps the response open, and notices when the client goes away.
+	parsed.Headers = nil // as on a socket: an operation with headers is not shared
+	// The operation runs in another goroutine; this one keeps the response open, and notices when the client goes away.
 	go one.run(parsed)
 	stream.serve(r.Context())
 }
@@ -145,8 +147,8 @@ func (q *queries) onStream(w http.ResponseWriter, r *http.Request, exec graphql.
 }
 
 // find returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only connects the
-// stream needs no token: the reservation's token identifies the viewer. With a token, it must be one of the same user with the same
-// scopes, though not the same one: tokens are renewed.
+// stream needs no Authorization: the reservation's token identifies the viewer. With Authorization, the user and the scopes must
+// be those of the reservation. The token may be another one, because tokens are renewed.
 func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
 	one := s.reserved[token]
@@ -154,7 +156,7 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	if one == nil {
 		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved for it, or its reservation has ended: reserve one by PUT")
 	}
-	// Both are errors of a missing viewer: nil means that there is one.
+	// owned and known are errors: nil means that there is a viewer.
 	owner, owned := services.ViewerFrom(one.ctx)
 	viewer, known := services.ViewerFrom(who.ctx)
 	if fulfils && known != nil {
@@ -166,8 +168,8 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 	return one, nil
 }
 
-// operate executes an operation on a stream: the answer 202 means that its results arrive there. Whatever is refused before is
-// answered here, with a status, and the stream hears nothing of it.
+// operate executes an operation on a stream. The answer 202 means that the results arrive on the stream. A refusal is answered
+// here, with a status, and nothing is sent on the stream.
 func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
 	request, err := q.read(w, r, who.limit)
 	if err != nil {
@@ -180,10 +182,10 @@ func (q *queries) operate(w http.ResponseWriter, r *http.Request, exec graphql.G
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	delete(request.Extensions, "operationId") // without it, subscriptions with equal documents share the rest
+	delete(request.Extensions, "operationId") // an operation with extensions is not shared
 	one := newOperation(&stream.peer, id)
 	one.nameAfter(w)
-	// Most of what follows can refuse. Nobody else knows an operation that has not begun, so it is cancelled here.
+	// Most steps below can refuse. Only this function knows an operation that has not begun, so it is cancelled here.
 	accepted := false
 	defer func() {
 		if !accepted {

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// textMemory remembers values by texts, those used recently, within a number of bytes. It has two generations: when the young
-// one is full it becomes the old one, and a value that is used in the old one moves to the young one. So a read takes no
-// exclusive lock as a rule, where a list of least recent use would take one for each. It is safe for concurrent use; values are
-// shared and must not be changed.
+// textMemory is a cache of values by text, bounded in bytes, that keeps those used recently. It has two generations: when the
+// young one is full, it becomes the old one, and a value that is used in the old one moves to the young one. So most reads take
+// no exclusive lock, whereas an LRU list takes one for each read. It is safe for concurrent use; values are shared and must not
+// be changed.
 type textMemory[V any] struct {
 	limit int // bytes of a generation
 	seed  maphash.Seed
@@ -58,10 +58,10 @@ func (m *textMemory[V]) put(text []byte, value V, size int) {
 	m.keep(maphash.Bytes(m.seed, text), remembered[V]{bytes.Clone(text), value, size + len(text)})
 }
 
-// keep puts a value into the young generation, in place of one with the same hash. If it is full, the old one is dropped as a
-// whole: there is nothing to walk.
+// keep puts a value into the young generation, in place of one with the same hash. If the young generation is full, it becomes
+// the old one, and the former old one is dropped as a whole, without a walk.
 func (m *textMemory[V]) keep(key uint64, one remembered[V]) {
-	// It would push a whole generation out, and be pushed out by the next value.
+	// A larger value would push out a whole generation, and the next value would push it out.
 	if one.size > m.limit {
 		return
 	}

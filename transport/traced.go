@@ -11,9 +11,9 @@ import (
 	"tidings/services/trace"
 )
 
-// Traced records a span for each operation: its name and kind, and neither its text nor its variables. That of a subscription
-// ends when the subscription has started; its events belong to what caused them. Only errors of the operation fail a span, by the
-// code that its client sees.
+// Traced records a span for each operation: its name and kind, and neither its text nor its variables. The span of a subscription
+// ends when the subscription has started; its events belong to the traces of their causes. A response with errors fails the span,
+// with the code of its first error, as the client sees it.
 func Traced(server *handler.Server) {
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		running := graphql.GetOperationContext(ctx).Operation

@@ -1,10 +1,11 @@
-// Package transport is GraphQL over HTTP, over WebSocket (gorilla) and over event streams (SSE), our own; and the
-// authentication of requests.
+// Package transport serves GraphQL over HTTP, WebSocket and event streams (SSE), and authenticates requests. gorilla/websocket
+// does only the handshake of a WebSocket.
 //
-// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and refusing
-// a request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than its limit;
-// a socket that waits and a subscription cost no goroutine (off Linux a socket one), an event stream that of its request; a
-// slow reader delays no other; every mistake of a client ends in a documented status or close code.
+// It guarantees: no resolver runs before the token, the origin, the size and the form of a request were checked, and refusing a
+// request is always cheap; no error repeats more than 100 bytes of what the client sent; no answer is longer than its limit; a
+// waiting socket and a waking subscription cost no goroutine (a socket costs one on systems other than Linux), and an event
+// stream costs that of its request; a slow reader delays no other; every mistake of a client ends in a documented status or close
+// code.
 //
 // On failure: a request that cannot be understood gets an error with a code and nothing is executed. A socket that does not
 // take its frames within the write deadline is cut off, and its client reconnects and gets the full state. When the server
@@ -43,19 +44,19 @@ type Config struct {
 	Schema graphql.ExecutableSchema
 	// Identity finds the viewer of each token.
 	Identity *Identity
-	// Sockets accepts the WebSocket upgrades and the event streams; nil refuses them with 400.
+	// Sockets accepts the WebSocket upgrades and the event streams; nil refuses both, an upgrade with 400.
 	Sockets *Sockets
 
 	// ErrorPresenter turns a resolver's error into the one that the client sees; nil is gqlgen's own.
 	ErrorPresenter graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil is gqlgen's own.
 	Recover graphql.RecoverFunc
-	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. What a Front answers by a
-	// QuickSchema passes none of it, and events that a schema writes pass none of responses: see services.EventRequest.
+	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. An answer that a Front makes by a
+	// QuickSchema does not pass through it, and an event that a schema writes does not pass through the middleware of responses:
+	// see services.EventRequest.
 	Around func(*handler.Server)
 
-	// Introspection permits introspection, and suggestions in errors, which would otherwise reveal the schema name by name.
-	// Default off.
+	// Introspection permits introspection, and suggestions of names in errors, which reveal the schema name by name. Default off.
 	Introspection bool
 	// Origins are the exact origins (https://app.example.com) whose pages may call, besides this host's own and, in development
 	// mode, those of this machine.
@@ -64,11 +65,12 @@ type Config struct {
 	// Limits bounds the requests of clients; nil: no limits.
 	Limits Limits
 	// Proxies are the networks whose X-Forwarded-For header is trusted. Without them, all clients of a proxy share its address
-	// and with it one limit; with a network too many, a client chooses the address that it is counted under.
+	// and with it one limit; if a network is listed wrongly, its clients can choose the address that they are counted under.
 	Proxies []netip.Prefix
 
-	// Each bound below is checked before the work that it bounds: the body before it is parsed, the tokens before validation, the
-	// cost before execution. Tokens with the scope ingest may send longer bodies, because events come in batches of up to 500.
+	// Each bound below is checked before the work that it bounds: the body before it is parsed, the document's tokens before
+	// validation, the cost before execution. Requests with the scope ingest may have longer bodies, because events come in
+	// batches of up to 500.
 	OperationTimeout time.Duration // the time for a query or a mutation; default 5 s
 	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
@@ -78,7 +80,7 @@ type Config struct {
 	QueryCost int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	Weights   map[string]int // the costs of fields that cost more than others, by Type.field
 	Pages     map[string]int // the most items of a page where it is not 100, by Type.field
-	// The memory for documents has two bounds, because a document's text says little about what it takes when it is parsed.
+	// The memory for documents has two bounds, because the length of a text says little about the memory of the parsed document.
 	QueryCache      int   // documents kept parsed and validated; default 1,000
 	QueryCacheBytes int64 // bytes of these documents, roughly; default 32 MB
 	AnswerLimit     int   // bytes of an answer; default 4 MB
@@ -94,12 +96,12 @@ type Config struct {
 	Log *slog.Logger // default slog.Default()
 }
 
-// answerLimit bounds the memory that one request can take, whatever its cost was thought to be: it is the bound that does not depend
-// on weights which somebody has to keep right.
+// answerLimit bounds the memory that one request can take, whatever its computed cost: unlike the cost, it does not depend on
+// weights, which may be wrong.
 const answerLimit = 4 << 20 // bytes
 
 // withDefaults sets the fields that are zero to their defaults. The program passes its settings, which have the same defaults;
-// these here are for tests and for whoever embeds the package.
+// these are for tests and for programs that embed the package.
 func (c Config) withDefaults() Config {
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
@@ -145,7 +147,7 @@ func Handler(cfg Config) http.Handler {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
 	}
-	// One backlog for all: what waits to be read takes the same memory, over whichever protocol.
+	// One backlog for all protocols: an answer that waits to be read takes the same memory in each.
 	answers := &backlog{limit: backlogLimit}
 	if cfg.Sockets != nil {
 		answers = &cfg.Sockets.backlog
@@ -155,12 +157,12 @@ func Handler(cfg Config) http.Handler {
 	return &endpoint{server, served}
 }
 
-// endpoint is what Handler makes. A Front looks into it for the checks and limits that it has to apply as well; any other
-// handler is opaque to the Front, which then serves nothing itself.
+// endpoint is the handler that Handler makes. A Front reads from it the checks and limits that the Front must apply too. Any
+// other handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
 	queries *queries
 }
 
-// WakeFunc names the consumer of the channel that is requested with a context. push.WithWake is one.
+// WakeFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithWake is one.
 type WakeFunc func(ctx context.Context, consumer services.Consumer) context.Context

@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// trustedPrefix says what an ID is made of, so that IDs of another kind can stand beside these one day.
+// trustedPrefix names the hash function of an ID, so that IDs of another kind can be added.
 const trustedPrefix = "sha256:"
 
 // TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while
@@ -30,7 +30,7 @@ func ReadTrustedDocuments(path string) (*TrustedDocuments, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Which of the two forms it is, the member format says, which no hash can be.
+	// The member format distinguishes the two forms: no hash has that name.
 	var apollo struct {
 		Format     string `json:"format"`
 		Operations []struct{ ID, Body string }
@@ -86,7 +86,7 @@ func (t *TrustedDocuments) has(text string) bool {
 }
 
 // check logs the documents of the manifest that the server would refuse, because of the schema or a limit. It is a warning and no
-// error: clients of an older version may be in the manifest too. It also puts the good ones into the cache.
+// error, because the manifest may have documents of older clients too. It also puts the good ones into the cache.
 func (t *TrustedDocuments) check(cfg Config, documents *documents) {
 	if t == nil {
 		return

@@ -12,10 +12,10 @@ import (
 	"tidings/services"
 )
 
-// createOperation prepares the document and reads the variables. It coerces variables strictly by the specification, where
-// the executor would accept a string for a number or a number for a string, and replaces the executor's message if it names
-// another value than the client's. It refuses an operation that is too expensive, and returns the cost of the others. HTTP, sockets
-// and event streams all begin an operation by it. With faults, the operation has only what the error's presentation needs.
+// createOperation prepares the document and reads the variables. It checks variables strictly by the specification, where the
+// executor would accept a string for a number or a number for a string, and replaces the executor's message if it names another
+// value than the client's. It refuses an operation that is too expensive, and returns the cost of the others. HTTP, sockets and
+// event streams all begin an operation by it. With faults, the operation has only what the error's presentation needs.
 func createOperation(
 	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
@@ -27,7 +27,7 @@ func createOperation(
 	if len(faults) > 0 {
 		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, faults
 	}
-	// The text has proved valid, so its hash may find it from now on.
+	// The text is valid, so it is stored under its hash.
 	if keep != nil {
 		keep()
 	}
@@ -36,7 +36,8 @@ func createOperation(
 	if operation.Operation == nil {
 		return operation, 0, gqlerror.List{unnamed(doc.QueryDocument, request.OperationName)}
 	}
-	// The client's own values are checked, even if the executor has found a fault: its message may speak of a converted one.
+	// The client's own values are checked even if the executor has found a fault, because the executor's message may show a
+	// converted value.
 	for _, variable := range operation.Operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
 		// The path is the one that the executor's errors have, so that clients see one form.
@@ -48,7 +49,7 @@ func createOperation(
 	if len(faults) > 0 {
 		return operation, 0, faults
 	}
-	// The executor's variables have their defaults, which count too.
+	// The executor's variables include the defaults, which count too.
 	if price = doc.costOf(operation.Operation, operation.Variables); price > documents.dear {
 		return operation, price, asList(services.Errorf(services.Invalid,
 			"query: costs %d, up to %d are allowed: ask for fewer items (first) or fewer fields", price, documents.dear))
@@ -65,8 +66,9 @@ func unnamed(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return faultError(err)
 }
 
-// wrongValue returns an error for a variable with a value of the wrong kind; nil if the executor judges it correctly: null where
-// none may be, members that an input does not have, values of the scalars' own checks. place is where the value is, for the error.
+// wrongValue returns an error for a variable with a value of the wrong kind; nil also for the faults that the executor reports
+// correctly: a null that is not allowed, an unknown member of an input, a value that a scalar's own function refuses. place is
+// the value's path, for the error.
 func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
 	if value == nil {
 		return nil
@@ -105,7 +107,7 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	if need := needed(definition, value); need != "" {
 		got := shown(value)
 		if text, is := value.(string); is && definition.Name == "Time" {
-			got = services.Quote(text) // it has the right kind
+			got = services.Quote(text) // the kind is right, so the text itself is wrong
 		}
 		return gqlerror.ErrorPathf(place, "%s, got %s", need, got)
 	}
@@ -118,7 +120,7 @@ func needed(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
 	switch {
-	// A string has no json.Number, and "" is no number, so a text is refused here too.
+	// For a text, number is "", which is no number, so a text is refused here too.
 	case definition.Name == "Int":
 		if _, err := strconv.ParseInt(string(number), 10, 32); err != nil {
 			return "an Int is a whole number from -2147483648 to 2147483647"

@@ -10,7 +10,7 @@ import "sync"
 // A worker that comes back from its client may find its slot taken, and goes on all the same up to twice the limit. Most clients take
 // a frame at once: without that room each event would cost a new goroutine, whose stack has to grow, and the end of another.
 type workers struct {
-	limit int // below it, work starts another worker; a worker that comes back goes on below twice of it
+	limit int // work starts another worker while fewer run; a worker that comes back goes on while fewer than twice as many run
 
 	mu sync.Mutex
 	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
@@ -63,7 +63,7 @@ func (w *workers) work() {
 	}
 }
 
-// leave gives up the slot of the calling worker before it may wait. The worker's goroutine goes on, beyond the limit.
+// leave gives up the slot of the calling worker, which may wait next. The worker's goroutine goes on, beyond the limit.
 func (w *workers) leave() {
 	w.mu.Lock()
 	w.running--
@@ -75,7 +75,7 @@ func (w *workers) leave() {
 func (w *workers) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Those that were started in the places of this one and others do the work that is left.
+	// The workers that were started in the meantime do the work that is left.
 	if w.running >= 2*w.limit {
 		return false
 	}
