@@ -81,7 +81,7 @@ func (o origins) grant(w http.ResponseWriter, r *http.Request) {
 	header.Set("Access-Control-Expose-Headers", requestHeader+", Retry-After")
 	if r.Method == http.MethodOptions {
 		header.Set("Access-Control-Allow-Methods", streamMethods)
-		// A page may ask only for what is listed here. Clients of Tidings need no other.
+		// A page may send only the headers listed here. Clients of Tidings need no other.
 		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestHeader)
 		// Ten minutes: a browser asks again after that, and sees a change of the list.
 		header.Set("Access-Control-Max-Age", "600")

@@ -200,7 +200,8 @@ func (p *peer) untilDue() time.Duration {
 	return max(due.Sub(p.sockets.cfg.Clock.Now()), 0)
 }
 
-// due returns what is due now, and sets the time of the next ping. The lock is held. An expired token needs no ping any more.
+// due reports whether the token has expired and whether a ping is due, and then sets the time of the next ping. The lock is held.
+// An expired token needs no ping any more.
 func (p *peer) due() (expired, ping bool) {
 	now := p.sockets.cfg.Clock.Now()
 	expired = !p.expires.IsZero() && !now.Before(p.expires)

@@ -13,7 +13,7 @@ import (
 type peekedConn struct {
 	net.Conn
 	mu       sync.Mutex
-	before   []byte // what the watch has read
+	before   []byte // the bytes that the watch has read
 	failed   error  // of its read
 	watching bool
 	deadline time.Time // for reads; a watch has none

@@ -192,14 +192,14 @@ func inFragment(inner extent) extent {
 	return inner
 }
 
-// field measures a field with what is below it. An introspection field counts as one plain field, and its own depth and fields
+// field measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and fields
 // count against bounds of their own.
 func (g *guard) field(field *ast.Field) extent {
 	g.name(field.Name)
 	g.name(field.Alias)
 	g.arguments(field.Arguments)
 	whole := g.selections(field.SelectionSet)
-	// The field itself is one level and one field above what is below it, and the only root.
+	// The field itself adds one level and one field to those below it, and is the only root.
 	whole.depth, whole.fields, whole.roots = min(whole.depth+1, maxCount), min(whole.fields+1, maxCount), 1
 	whole.names = map[string]int{field.Alias: 1}
 	// The fields below __schema and __type do not count against the bounds of ordinary fields.

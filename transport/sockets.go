@@ -129,8 +129,8 @@ type Sockets struct {
 	opened, refused, events, slow atomic.Uint64
 }
 
-// SocketStats are the counters of sockets and event streams: current numbers, and sums since the start. In /metrics, Open and
-// Operations show the load, Slow and Refused the clients in trouble.
+// SocketStats are the counters of sockets and event streams: current numbers, and sums since the start. /metrics shows all but
+// Operations: Open and Streams are the load, Slow and Refused count clients in trouble.
 type SocketStats struct {
 	Open       int    // sockets now
 	Streams    int    // event streams now, reserved ones included

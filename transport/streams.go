@@ -82,7 +82,7 @@ func (s *Sockets) forget(one *stream) {
 	delete(s.reserved, one.token)
 }
 
-// reserve answers a PUT with the token of a new reservation. The token is a secret: whoever has it can read the stream.
+// reserve answers a PUT with the token of a new reservation. The token is a secret: its holder can read the stream.
 func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphExecutor) {
 	one, err := q.sockets.openStream(who, exec, rand.Text())
 	if err != nil {
