@@ -12,28 +12,29 @@ import (
 	"tidings/services/trace"
 )
 
-// Batch reads values by their keys, each key at most once. Keys that are asked for together are read together, and a caller
-// that asks for a key which another is reading waits for that read. A key without a value is remembered like one with a
-// value; a read that fails is forgotten, so that the next caller tries again. The zero value is ready to use. It is safe for
-// concurrent use.
+// Batch reads values by their keys, each key at most once. Keys that one caller passes are read together. A caller that asks
+// for a key which another caller is reading waits for that read. A key without a value is remembered like a key with one. A
+// failed read is forgotten, so that the next caller tries again. The zero value is ready to use. A Batch is safe for concurrent
+// use.
 //
-// It never delays a read in the hope of more keys, as batches that wait for a tick do: that would cost every field a moment,
-// and whether two fields meet would be chance. A caller that knows more keys passes all of them at once.
+// A Batch never delays a read to collect more keys, as batches that wait for a tick do: each field would take longer, and
+// timing would decide whether two fields share a read. A caller that knows more keys passes all of them at once.
 type Batch[K comparable, V any] struct {
 	mu sync.Mutex
 	// reads has each key that a caller has asked for: in a read that runs, or in one that is done.
 	reads map[K]*read[K, V]
 }
 
-// read is one read of several keys. Before done is closed, only its owner may touch the rest; after that, nobody changes it.
+// read is one read of several keys. Until done is closed, only the caller that owns the read may use found and err. After that,
+// nobody changes them.
 type read[K comparable, V any] struct {
 	done  chan struct{}
 	found map[K]V
 	err   error
 }
 
-// claim is the keys of one caller: the read that each key is in, and the one read that the caller itself must do. A caller whose
-// claim has a read of its own must settle it, or others wait for ever.
+// claim has the keys of one caller: the read that each key is in, and the one read that the caller itself must do. If own is
+// not nil, the caller must settle it, or other callers wait for ever.
 type claim[K comparable, V any] struct {
 	reads []*read[K, V]
 	own   *read[K, V] // nil where keys is empty
@@ -50,13 +51,13 @@ var closed = func() chan struct{} {
 	return done
 }()
 
-// Load returns the values of keys; a key without one is absent. fetch reads the keys that were not read before. It must read
-// the same in every call on one Batch. One failed read fails the whole call.
+// Load returns the values of keys; a key without a value is absent. fetch reads the keys that were not read before. All calls
+// on one Batch must pass an equivalent fetch. One failed read fails the whole call.
 func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	return b.load(ctx, keys, b.claim(keys), fetch)
 }
 
-// load does the read that a claim owns, and then waits for those of others.
+// load does the read that a claim owns, and then waits for the reads of other callers.
 func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
 		// The result that other callers get if fetch panics.
@@ -75,14 +76,15 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 	return b.collect(ctx, keys, c)
 }
 
-// LoadOne returns the value of one key, and whether it has one. If it was not requested yet, the keys of others are read
-// with it, so requesting each key of a long list costs no more than the list. others is not called if the key is known.
+// LoadOne returns the value of one key; found is false if it has none. If no caller has asked for the key yet, the keys that
+// others returns are read with it, so asking for each key of a long list costs no more than reading the list. Otherwise others
+// is not called.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	return b.LoadOneOf(ctx, key, math.MaxInt, others, fetch)
 }
 
-// LoadOneOf is LoadOne with at most most keys in one read. Keys that are known already do not count, so that a list of n items
-// costs n/most reads.
+// LoadOneOf is LoadOne with a bound: one read has at most most keys. Keys that are known already do not count, so that a list
+// of n items costs n/most reads.
 func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimWith finds
@@ -103,7 +105,8 @@ func (b *Batch[K, V]) Keep(key K, value V) {
 	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
 }
 
-// keepNew remembers values of keys that no caller has asked for yet: what a caller has seen must not change within a response.
+// keepNew remembers the values of keys that no caller has asked for yet. It replaces no value, because within a response a
+// value must not change once a caller has seen it.
 func (b *Batch[K, V]) keepNew(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +132,7 @@ func (b *Batch[K, V]) keys() []K {
 	return slices.Collect(maps.Keys(b.reads))
 }
 
-// together are the keys that were read by one read with a key, that key among them.
+// together returns the keys of the read that a key is in, including the key. An unknown key is alone.
 func (b *Batch[K, V]) together(key K) (keys []K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +148,7 @@ func (b *Batch[K, V]) together(key K) (keys []K) {
 	return keys
 }
 
-// put enters a read for a key. The lock is held.
+// put records the read of a key. The caller holds the lock.
 func (b *Batch[K, V]) put(key K, r *read[K, V]) {
 	if b.reads == nil {
 		b.reads = map[K]*read[K, V]{}
@@ -161,8 +164,8 @@ func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
 	return b.claimLocked(keys)
 }
 
-// claimWith claims the first key, and those of the others that were not requested yet, at most most keys in all. It claims
-// nothing if another caller has claimed the first meanwhile.
+// claimWith claims the first of keys, and those of the others that were not requested yet, at most most keys in all. It claims
+// nothing if another caller has claimed the first key meanwhile.
 func (b *Batch[K, V]) claimWith(keys []K, most int) ([]K, claim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +201,8 @@ func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
 	return c
 }
 
-// settle ends the read that a claim owns. After an error its keys are free again, and those who wait for it get the error.
+// settle ends the read that a claim owns. After an error its keys can be claimed again, and the callers that wait for the read
+// get the error.
 func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 	if c.own == nil {
 		return
@@ -207,7 +211,7 @@ func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 	defer b.mu.Unlock()
 	c.own.found, c.own.err = found, err
 	if err != nil {
-		// Forgotten, so that the next caller tries again.
+		// The keys are forgotten, so that the next caller tries again.
 		for _, key := range c.keys {
 			delete(b.reads, key)
 		}
@@ -221,7 +225,7 @@ func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map
 	for i, key := range keys {
 		r := c.reads[i]
 		select {
-		// Checked first: a value that is there is returned even if ctx has just ended.
+		// done is checked before ctx: a value that was read is returned even if ctx has just ended.
 		case <-r.done:
 		default:
 			select {

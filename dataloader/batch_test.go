@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// squares reads squares and records the keys; odd keys have none.
+// squares reads squares and records the keys; odd keys have no value.
 type squares struct {
 	mu    sync.Mutex
 	asked [][]int
@@ -184,8 +184,8 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 	}
 }
 
-// A caller whose key is claimed while it looks for others to read with it reads nothing: the other call already reads the
-// key.
+// If another call claims the key of a caller while the caller collects other keys, the caller reads nothing: the other call
+// reads the key.
 func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 	var b Batch[int, string]
 	var reads [][]int
@@ -204,7 +204,7 @@ func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 	}
 }
 
-// Of a list that is longer than one read, each item is read once, and no read has more than its share.
+// Each item of a list that is longer than one read is read once, and no read has more keys than the bound.
 func TestOneOfALongListIsReadWithSomeOfTheOthers(t *testing.T) {
 	var b Batch[int, int]
 	s := &squares{}

@@ -1,9 +1,9 @@
-// Package dataloader is batches: every read of several keys in one response, each key read once.
+// Package dataloader batches the reads of one response: it reads several keys together, and each key once.
 //
-// A loader lives for one response (one query, one mutation, one event of a subscription) and never for a socket, so that its
-// memory is never out of date. A response that changes something forgets its earlier reads. A loader never waits for more keys:
-// a caller asks for all of its keys at once, and a caller that asks for a key that is being read waits for that read. If an
-// engine does not answer, the caller gets the error, and the next caller asks again.
+// A loader lives for one response (one query, one mutation, one event of a subscription) and never for a socket, so that it
+// never returns values from before the response. A response that changes something forgets its earlier reads. A loader never
+// waits for more keys: a caller asks for all of its keys at once, and a caller that asks for a key that is being read waits for
+// that read. If an engine (SQL or Redis) does not answer, the caller gets the error, and the next caller asks again.
 package dataloader
 
 import (
@@ -17,7 +17,7 @@ import (
 	"tidings/services/live"
 )
 
-// PostSource reads posts with their authors, and people, in as few round trips as that takes.
+// PostSource reads posts with their authors, and other users, in as few round trips as possible.
 type PostSource interface {
 	ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error)
 }
@@ -29,7 +29,7 @@ type ShowSource interface {
 
 // Sources are the readers of a loader: this node's caches.
 type Sources struct {
-	// Both read through the node's caches, so that a loader needs to know no engine.
+	// Both read through the node's caches, so that a loader does not depend on an engine.
 	Posts PostSource
 	Shows ShowSource
 }
@@ -39,7 +39,7 @@ type Loader struct {
 	sources Sources
 
 	mu sync.Mutex
-	// of is replaced by Forget. A caller that began before goes on with the old one, and so sees what was true when it began.
+	// Forget sets of to nil. A caller that began before keeps the old memory, and so sees the state from its beginning.
 	of *memory // nil until something is read
 }
 
@@ -81,15 +81,15 @@ func New(sources Sources) *Loader { return &Loader{sources: sources} }
 // From returns the loader in the context of a response. It panics without one: that is an error of the program.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
 
-// Forget drops every earlier read, because the response itself has changed something: a mutation's payload shows the state
-// after it.
+// Forget drops every earlier read. A mutation calls it after its change, so that the payload shows the new state.
 func (l *Loader) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.of = nil
 }
 
-// memory is the present memory. A caller takes it once for a read, so that Forget does not come in between.
+// memory returns the current memory. A caller gets it once for each read, so that a Forget during the read has no effect on the
+// read.
 func (l *Loader) memory() *memory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *Loader) Keep(posts []services.Post, users []services.User) {
 	m.meetUsers(users)
 }
 
-// meetUsers adds people that were read elsewhere, so that a later read for one of them is made for all.
+// meetUsers adds people that were read elsewhere, so that a later read of a field of one of them reads it for all.
 func (m *memory) meetUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
@@ -157,7 +157,7 @@ func (l *Loader) Both(ctx context.Context, ids []services.PostID, numbers []serv
 // read reads posts and people at once, and remembers the authors that come with the posts.
 func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	m := l.memory()
-	// Both claims before the read, so that one round trip serves both.
+	// Both claims come before the read, so that one round trip serves both.
 	posts, users := m.posts.claim(ids), m.users.claim(numbers)
 	if posts.own != nil || users.own != nil {
 		var foundPosts map[services.PostID]services.Post
@@ -166,7 +166,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 		func() {
 			defer func() {
 				if err == nil {
-					// Before the posts are settled: a caller that gets a post finds its author.
+					// This comes before the posts are settled: a caller that gets a post must find its author.
 					m.users.keepNew(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
@@ -184,7 +184,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 	return foundPosts, foundUsers, err
 }
 
-// Shows reads shows; unknown ones are omitted. A later read for one of them is made for all.
+// Shows reads shows; unknown ones are omitted. A later read of a field of one of them reads it for all.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	m := l.memory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
@@ -221,8 +221,8 @@ func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read fun
 	return l.memory().hidden.Load(ctx, authors, read)
 }
 
-// Shared reads a value once for all fields of the response that ask for it under a key, whose type is the caller's own. Without
-// a response it reads each time. The type of the key must not be used for values of another type.
+// Shared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the
+// key, and all values under keys of that type must have the type V. Outside of a response, Shared calls read each time.
 func Shared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {

@@ -9,17 +9,18 @@ import (
 	"tidings/services"
 )
 
-// labels are the labels that the response has read, and the objects that it has met, so that a label of one is read with those
-// of all.
+// labels are the labels that the response has read, and the objects that it has met, so that the label of one object is read
+// with the labels of all.
 type labels struct {
 	read Batch[services.Object, services.Label]
 
 	mu sync.Mutex
-	// met has the objects by type, of types that no other batch of the memory knows.
+	// met has the objects by type. together does not use it for posts, shows and messages, which other batches know.
 	met map[string][]services.Object
 }
 
-// MeetObjects records objects that the response shows together, by their IDs. They are of types that can have labels.
+// MeetObjects records objects that the response shows together, by their IDs, so that the label of one is read with the labels
+// of all.
 func (l *Loader) MeetObjects(ids []string) {
 	m := &l.memory().labels
 	m.mu.Lock()
@@ -35,7 +36,8 @@ func (l *Loader) MeetObjects(ids []string) {
 	}
 }
 
-// Label reads the label of an object, and with it those of the objects of its type that the response has met, and of others.
+// Label reads the label of an object. With it, Label reads the labels of others, and of the objects of the same type that the
+// response has met.
 func (l *Loader) Label(ctx context.Context, object services.Object, others []services.Object, read func(context.Context, []services.Object) (map[services.Object]services.Label, error)) (services.Label, error) {
 	m := l.memory()
 	together := func() []services.Object { return append(others, m.together(object.Type)...) }
@@ -43,13 +45,14 @@ func (l *Loader) Label(ctx context.Context, object services.Object, others []ser
 	return label, err
 }
 
-// together are the objects of a type that the response has met. Posts, shows and messages are in their batches anyway.
+// together returns the objects of a type that the response has met. Posts, shows and messages are found in other parts of the
+// memory.
 func (m *memory) together(kind string) (list []services.Object) {
 	switch kind {
 	case services.PostType:
 		return objects(kind, m.posts.keys())
 	case services.ShowType:
-		// The shows of a response are guarded by the lock of their reminders.
+		// The lock of the reminders also guards met.
 		m.asking.Lock()
 		defer m.asking.Unlock()
 		return objects(kind, slices.Collect(maps.Keys(m.met)))
@@ -61,7 +64,7 @@ func (m *memory) together(kind string) (list []services.Object) {
 	return m.labels.met[kind]
 }
 
-// objects are numbers as objects of a type.
+// objects returns numbers as objects of a type.
 func objects[N ~uint64](kind string, numbers []N) []services.Object {
 	list := make([]services.Object, len(numbers))
 	for i, number := range numbers {

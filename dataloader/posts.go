@@ -7,8 +7,8 @@ import (
 	"tidings/services/posts"
 )
 
-// ShownPost is a post that was read as part of another post, with all posts read together with it: fields of one of them are
-// read for all.
+// ShownPost is a post that was read as the parent of another post. Together has all posts of the same read, so that a field of
+// one of them is read for all.
 type ShownPost struct {
 	posts.Shown
 	Together []services.Post
@@ -28,8 +28,8 @@ type postParts struct {
 	likes      Batch[posts.LikesPage, posts.LikeList]
 }
 
-// Engagement reads the engagement of a post for the viewer, and with it that of the posts that are shown together. The caller has
-// checked that the viewer may see them, as in the methods below; a response has one viewer.
+// Engagement reads the engagement of a post for the viewer, and with it that of the posts that are shown together. The caller
+// has checked that the viewer may see these posts. A response has one viewer.
 func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
 	of, _, err := l.memory().parts.engagement.LoadOne(ctx, post, together, read)
 	return of, err
@@ -41,7 +41,7 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	m := l.memory()
 	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)
-		// All posts get the same list of what was read together, so that a field of one post is read for all.
+		// All posts get the same list of the posts that were read together, so that a field of one post is read for all.
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
 			together, authors = append(together, post.Post), append(authors, post.By)
@@ -57,10 +57,10 @@ func (l *Loader) Visible(ctx context.Context, post services.PostID, others func(
 	})
 }
 
-// Answers reads a page of answers, with what the viewer is shown of each, and other pages with it.
+// Answers reads a page of answers, each as the viewer may see it. The pages that others returns are read in the same statement.
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
 	m := l.memory()
-	// At most as many pages as itemsTogether allows: the others are only probably shown.
+	// The bound is itemsTogether, because the client may never request the other pages.
 	list, _, err := m.parts.answers.LoadOneOf(ctx, page, itemsTogether/page.Size, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post

@@ -25,16 +25,16 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether bounds the items that one read prefetches of lists that are probably requested next: no request has paid for
+// itemsTogether bounds the items that one read prefetches from lists that are probably requested next: no request has paid for
 // them yet. It is a hundred pages of the greatest size.
 const itemsTogether = 10_000
 
-// onePage reads a page of a list of a user. A first page is read with the first pages of the users who were read together with the
-// user, because they are probably shown beside each other. A later page is read alone.
+// onePage reads a page of a user's list. A first page is read with the first pages of the users of the same read, because these
+// users are probably shown beside each other. A later page is read alone.
 func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
 	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
-			// Users who were read by one read are mostly beside each other on the page.
+			// Users of one read are mostly beside each other on the page.
 			for _, owner := range m.users.together(page.Owner) {
 				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
 			}

@@ -13,8 +13,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// The parser adds @defer to every schema. The executor would then leave parts of an answer to later responses, which no transport
-// here sends: fields that cannot be null would be null.
+// The parser adds @defer to every schema. With it, the executor would leave parts of an answer to later responses. No transport
+// here sends these, so fields that cannot be null would be null.
 func init() { delete(parsedSchema.Directives, "defer") }
 
 //go:generate go tool gqlgen generate
@@ -22,7 +22,7 @@ func init() { delete(parsedSchema.Directives, "defer") }
 // Viewer is the user of the token; its fields are resolved when they are selected.
 type Viewer struct {
 	ID string
-	// Fields without a counterpart in the schema are for resolvers. Clients never see them.
+	// Clients never see the fields below, which are for resolvers.
 	Number services.UserID
 	Key    string
 	Now    *services.Badges // the badges that were read already; nil for none
@@ -33,7 +33,7 @@ func NewViewer(number services.UserID, key string) *Viewer {
 	return &Viewer{ID: services.GlobalID(services.ViewerType, key), Number: number, Key: key}
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a viewer can be fetched by its ID.
 func (Viewer) IsNode() {}
 
 // Conversation is a conversation as one of its members sees it; its lists are resolved when they are asked for.
@@ -47,26 +47,27 @@ type Conversation struct {
 	Muted       bool
 	ReadToken   string
 
-	// The lists are read by State. Read is set by code that has read them ahead, so that they are not read again one by one.
+	// Resolvers read the lists by means of State. Read is set by code that has read the parts ahead, so that they are not read
+	// again one by one.
 	State chat.State
 	Read  bool // the parts that the operation shows were read together with those of others
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a conversation can be fetched by its ID.
 func (Conversation) IsNode() {}
 
-// View is a view as its viewer has it.
+// View is a view of the host application, as one viewer has it.
 type View struct {
 	ID   string
 	Code string
 	Key  string
-	// A view belongs to one viewer, so its count and its times are that viewer's.
+	// These fields are of the viewer alone.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time
 	LastAccessAt time.Time
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a view can be fetched by its ID.
 func (View) IsNode() {}
 
 // Post is a post as a viewer sees it; users' actions on it are read when they are requested.
@@ -79,15 +80,15 @@ type Post struct {
 	PublishedAt time.Time
 	EditedAt    *time.Time
 
-	// Key and Answers are the numbers behind the IDs, which resolvers of fields need. Together is shared by all posts of a
-	// list, and is not changed.
+	// Resolvers of fields need the numbers behind the IDs: Key, AuthorID and Answers. All posts of a list share Together, which
+	// is not changed.
 	Key      services.PostID
 	AuthorID services.UserID
 	Answers  services.PostID // the post that it answers; 0 for none
 	Together []services.Post // the posts of the list that it is in, so that one read serves all
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a post can be fetched by its ID.
 func (Post) IsNode() {}
 
 // Notification is a notification as its recipient sees it; Subject and Show are nil if there is none.
@@ -116,13 +117,13 @@ type Notification struct {
 	Found []NotificationCause // at most as many as the operation requests
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a notification can be fetched by its ID.
 func (Notification) IsNode() {}
 
-// IsNotificationCause says that it can be a cause of a notification.
+// IsNotificationCause says that a post can be a cause of a notification.
 func (Post) IsNotificationCause() {}
 
-// IsNotificationCause says that it can be a cause of a notification.
+// IsNotificationCause says that a show can be a cause of a notification.
 func (Show) IsNotificationCause() {}
 
 // Show is a show as a viewer sees it; a zero time is null. remindsMe is read only if it is selected.
@@ -143,18 +144,18 @@ type Show struct {
 	Together []services.PostID // the shows of the list that it is in, so that one read serves all
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a show can be fetched by its ID.
 func (Show) IsNode() {}
 
-// LiveBoardEdge is a show in its place on a board: Node is the show as it is now, the rest is what the session froze. A time that
-// is zero is null.
+// LiveBoardEdge is a show in its place on a board. Node is the show as it is now; the other fields have the values that the
+// session froze. A time that is zero is null.
 type LiveBoardEdge struct {
 	Cursor    string
 	Status    live.ShowStatus
 	PlannedAt time.Time
 	StartedAt time.Time
 	EndedAt   time.Time
-	// Status and times of the edge decide its place, and stay as they are for as long as the session lasts.
+	// The status and the times of the edge decide its place. They do not change while the session lasts, but those of Node do.
 	Node Show
 }
 
@@ -165,15 +166,15 @@ type User struct {
 	Name      *string
 	AvatarURL *string
 
-	// Number is the dense ID, which no answer has.
+	// Number is the dense internal ID, which no response contains.
 	Number   services.UserID
-	Together []services.UserID // the users of the event that they are in, so that one read serves all
+	Together []services.UserID // the users of the same event, so that one read serves all
 }
 
-// IsNode says that it can be fetched by its id.
+// IsNode says that a user can be fetched by its ID.
 func (User) IsNode() {}
 
-// IsNotificationCause says that it can be a cause of a notification.
+// IsNotificationCause says that a user can be a cause of a notification.
 func (User) IsNotificationCause() {}
 
 // NotificationsChange is a first page of the viewer's notifications. The objects that they show are read with the event.
@@ -198,8 +199,8 @@ type ConversationsChange struct {
 	More  bool
 }
 
-// IDFields are the positions of the fields of an input that hold IDs. The first argument is the type of the input in Go, whose name
-// is that in the schema. The schema decides, because in Go an ID is a string like any other.
+// IDFields returns the positions of the fields of an input that hold IDs. input is the Go type of the input; its name is the
+// same in the schema. The schema decides, because in Go an ID is a string like any other.
 func IDFields(input reflect.Type) (positions []int) {
 	definition := parsedSchema.Types[input.Name()]
 	for i := range input.NumField() {

@@ -86,8 +86,8 @@ func TestIngestHasTheInputsOfTheMutations(t *testing.T) {
 		}
 	}
 	for _, mutation := range types["Mutation"].Fields {
-		// Acts of operators concern the installation. They are no facts of an application, and so no events. All of them may be
-		// repeated.
+		// Acts of operators concern the installation. They are not facts of an application, so they are not events. All of them
+		// may be repeated, so they need no idempotency key.
 		if mutation.Name == "ingest" || strings.Contains(mutation.Description, "Needs the scope admin.") {
 			continue
 		}
@@ -155,7 +155,7 @@ func TestTimesArePrintedInUTCWithMilliseconds(t *testing.T) {
 	}
 }
 
-// For any moment and zone, the printed text is that of the layout.
+// For any moment and any zone, the printed text has the layout.
 func TestTimesHaveTheLayout(t *testing.T) {
 	zones := []*time.Location{time.UTC, time.FixedZone("east", 5*3600+1800), time.FixedZone("west", -11*3600)}
 	for range 10_000 {

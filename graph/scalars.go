@@ -22,8 +22,8 @@ func MarshalInt(n int) graphql.Marshaler {
 	})
 }
 
-// UnmarshalInt reads an Int: a whole number of 32 bits with its sign, and nothing that could be taken for one. Literals come
-// as int64, and variables as json.Number.
+// UnmarshalInt reads an Int: a signed integer of 32 bits. It refuses texts and floats, even if they look like one. Literals
+// come as int64, and variables as json.Number.
 func UnmarshalInt(input any) (int, error) {
 	switch value := input.(type) {
 	case int64:
@@ -42,7 +42,8 @@ func UnmarshalInt(input any) (int, error) {
 	return 0, services.Errorf(services.Invalid, "an Int is a whole number from %d to %d, got %v", math.MinInt32, math.MaxInt32, input)
 }
 
-// timeLayout has milliseconds, the precision of all times in answers: two layouts would print one moment in two ways.
+// timeLayout has milliseconds, the precision of all times in answers. With two layouts, one moment would be printed in two
+// ways.
 const timeLayout = `"2006-01-02T15:04:05.000Z"`
 
 // MarshalTime prints a moment in UTC with milliseconds; the zero time is null.
@@ -56,7 +57,7 @@ func MarshalTime(t time.Time) graphql.Marshaler {
 	})
 }
 
-// AppendTime appends what MarshalTime prints. In the standard library only RFC 3339 without a fraction is fast: it takes an
+// AppendTime appends the output of MarshalTime. In the standard library only RFC 3339 without a fraction is fast: it takes an
 // eighth of the time of a layout with a fraction, and a page has forty moments.
 func AppendTime(to []byte, t time.Time) []byte {
 	if t.IsZero() {
@@ -86,16 +87,17 @@ func UnmarshalTime(input any) (time.Time, error) {
 // MarshalURL prints a URL.
 func MarshalURL(text string) graphql.Marshaler { return graphql.MarshalString(text) }
 
-// UnmarshalURL reads a text; the operation checks whether it is an address, because it can name the field.
+// UnmarshalURL reads a text. The operation checks that it is a URL, because only the operation can name the field in the error.
 func UnmarshalURL(input any) (string, error) { return unmarshalText("a URL", input) }
 
 // MarshalVersion prints a version of badges.
 func MarshalVersion(text string) graphql.Marshaler { return graphql.MarshalString(text) }
 
-// UnmarshalVersion reads a text; the subscription checks whether it is a version, because it can name the argument.
+// UnmarshalVersion reads a text. The subscription checks that it is a version, because only the subscription can name the
+// argument in the error.
 func UnmarshalVersion(input any) (string, error) { return unmarshalText("a Version", input) }
 
-// unmarshalText reads a text for a scalar that is a text.
+// unmarshalText reads a text for a scalar of texts; kind names it in the error.
 func unmarshalText(kind string, input any) (string, error) {
 	text, ok := input.(string)
 	if !ok {
@@ -104,12 +106,12 @@ func unmarshalText(kind string, input any) (string, error) {
 	return text, nil
 }
 
-// MarshalJSON prints a JSON object, which is JSON already: UnmarshalJSON has checked it before it was stored.
+// MarshalJSON prints the text of a JSON object as it is: UnmarshalJSON checked it before it was stored.
 func MarshalJSON(text string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
 }
 
-// UnmarshalJSON reads a JSON object as its text: no white space, sorted keys, numbers as they were sent. So two ways of writing
+// UnmarshalJSON reads a JSON object as its text: no white space, sorted keys, numbers as they were sent. So two spellings of
 // one object are one input for an idempotency key.
 func UnmarshalJSON(input any) (string, error) {
 	if _, ok := input.(map[string]any); !ok {
@@ -124,7 +126,7 @@ func UnmarshalJSON(input any) (string, error) {
 	return strings.TrimSuffix(text.String(), "\n"), nil
 }
 
-// kindOf is the kind of an input value, for people.
+// kindOf is the kind of an input value, for error messages.
 func kindOf(input any) string {
 	switch input.(type) {
 	case string:
