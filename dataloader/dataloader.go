@@ -1,7 +1,7 @@
 // Package dataloader batches the reads of one response: it reads several keys together, and each key once.
 //
 // A loader lives for one response (one query, one mutation, one event of a subscription) and never for a socket, so that it
-// never returns values from before the response. A response that changes something forgets its earlier reads. A loader never
+// remembers nothing from before the response. A response that changes something forgets its earlier reads. A loader never
 // waits for more keys: a caller asks for all of its keys at once, and a caller that asks for a key that is being read waits for
 // that read. If an engine (SQL or Redis) does not answer, the caller gets the error, and the next caller asks again.
 package dataloader

@@ -10,10 +10,10 @@ import (
 )
 
 // asAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
-// needs the scope goes through it, and the export of a user. target and details record the object and the values of the act;
-// they never contain a secret. work runs once, and its writes carry the outcome: see acts.Service.Do. An act that cannot be
-// recorded is not done. The record has the subject of the token and not its key, because an operator may act as somebody
-// else. A generic function, because each mutation has a payload type of its own.
+// needs the scope calls asAdmin, and so does the export of a user. target and details record the object and the values of the
+// act; they never contain a secret. work runs once, and its writes carry the outcome: see acts.Service.Do. An act that cannot
+// be recorded is not done. The record has the subject of the token and not its key, because an operator may act as somebody
+// else. asAdmin is generic, because each mutation has a payload type of its own.
 func asAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.scoped(ctx, services.ScopeAdmin)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the API's modes, indexed by the modes of services, so that both directions need one list.
+// authorModes are the API's modes, indexed by the modes of services. One list serves both directions.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }
 
-// pinned is the mode that an operator names; nil for none. It searches authorModes, because a map back would be a second list to
-// keep.
+// pinned is the mode that an operator names; nil for none. It searches authorModes, because a reverse map would be a second
+// list to maintain.
 func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	for mode, name := range authorModes {
 		if named != nil && *named == name {
@@ -26,8 +26,8 @@ func pinned(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience returns an author's mode and number of followers. Followers are counted up to the threshold of the huge mode:
-// beyond it, no number changes the mode.
+// audience returns an author's mode and number of followers. Followers are counted up to the threshold of the huge mode: a
+// greater number does not change the mode.
 func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {
@@ -94,8 +94,8 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 	})
 }
 
-// recountBadges compares a user's document with the facts and mends it. The payload says whether it differed. It is for a
-// support case: the audit does the same for everybody, in laps.
+// recountBadges compares a user's badge document with the facts in SQL and corrects it. The payload says whether the two
+// differed. It serves support cases; the audit does the same for all users, in laps.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
 	return asAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
 		user, err := r.userID(ctx, "userId", input.UserID)

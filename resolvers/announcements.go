@@ -9,9 +9,9 @@ import (
 	"tidings/services/announcements"
 )
 
-// requireHostOrAdmin checks that the token has the scope of the host application or of operators, which operations with
-// by: forHost need. An operator may do by hand what the application does by program, such as announcing an outage; it is then
-// recorded as an act.
+// requireHostOrAdmin checks that the token has the scope of the host application or of operators. Operations with by: forHost
+// need one of them. An operator may do by hand what the application does by program, such as announcing an outage; the
+// operation is then recorded as an act.
 func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -34,8 +34,8 @@ func (r *Resolver) announcement(ctx context.Context, id string) (graph.Announcem
 	return graphAnnouncement(a), err
 }
 
-// graphAnnouncement is an announcement as anybody sees it, without the fields that depend on the viewer. Its ID names the text.
-// The position in the list is only in cursors, because an announcement that is shown again gets a new position.
+// graphAnnouncement is an announcement as anybody sees it, without the fields that depend on the viewer. Its ID never changes.
+// Its position in the list is only in cursors, because an announcement that is shown again gets a new position.
 func graphAnnouncement(a announcements.Announcement) graph.Announcement {
 	shown := graph.Announcement{ID: a.GlobalID(), Title: a.Title, Content: a.Content, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt}
 	if !a.EndsAt.IsZero() {
@@ -63,8 +63,8 @@ func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, firs
 	return &page, nil
 }
 
-// readAnnouncements reads a page below a position of the one list that all share. The page may be larger than what one field
-// shows. All announcements are in the node's memory; only the viewer's position and segments are read.
+// readAnnouncements reads a page, below a position, of the one list that all users share. The page may be larger than what one
+// field shows. All announcements are in the node's memory; only the viewer's position and segments are read.
 func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, size int, after *string) (_ *graph.AnnouncementConnection, err error) {
 	before := uint64(announcements.End)
 	if after != nil {

@@ -9,9 +9,9 @@ import (
 	"tidings/services/live"
 )
 
-// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session says which board it is in.
-// The executor's resolver and the compiled one both call it, so that pages and errors are the same. The device is passed because
-// sessions may be kept by device.
+// liveBoard reads a page of a viewer's board. The position is that of a cursor or a show; the session identifies the board that
+// the position belongs to. The executor's resolver and the compiled one both call it, so that pages and errors are the same.
+// The device is passed because sessions may be kept by device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -23,8 +23,8 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 	return r.Live.Board(ctx, viewer, live.Ask{First: size, After: after, Session: sessionID, LastID: lastID, Device: device(ctx)})
 }
 
-// boardConnection makes a page of a board for its viewer. An edge has what the session froze, and its node the show as it is
-// now. All nodes share one list of IDs: a field of one show, such as its reminder, is read for all.
+// boardConnection makes a page of a board for its viewer. An edge has the values that the session froze, and its node is the
+// show as it is now. All nodes share one list of IDs: a field of one show, such as its reminder, is read for all.
 func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection {
 	page := &graph.LiveBoardConnection{
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
@@ -53,7 +53,8 @@ func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection 
 // the client holds, "" for none.
 func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, sessionID *string, since string) (<-chan *graph.LiveBoardChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// It asks for the badges even if the client holds this version, because the board may have changed without them.
+	// The version is left out: even if the client holds it, the badges are sent, because the board may have changed without
+	// them.
 	badges, err := r.Hub.Watch(ctx, viewer.Number, "")
 	if err != nil {
 		cancel()
@@ -64,8 +65,8 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// Only the first event, the state with which the watch begins, can be one that the client already has: a client that
-	// reconnects still shows it.
+	// The first event is the state at the start of the watch. A client that reconnects may still show this state. No later
+	// event can be known to the client.
 	first := true
 	return relay(ctx, cancel, r.Log, changes, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
 		known := first && change.Nothing() && change.Badges.Version == since

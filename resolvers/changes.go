@@ -9,9 +9,9 @@ import (
 	"tidings/services/stream"
 )
 
-// changes is a page of the change stream, in its one order. A cursor never expires, because a position is a version: if a newer
-// change of the same user has replaced a change, the reader gets the newer one later. The server keeps no reader's position, so
-// any number of readers can follow the stream.
+// changes is a page of the change stream, in the order of versions. A cursor never expires, because a position is a version: if
+// a newer change of the same user has replaced a change, the reader gets the newer one later. The server keeps no reader's
+// position, so any number of readers can follow the stream.
 func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*graph.BadgeChanges, error) {
 	size, err := pageSize(first)
 	if err != nil {
@@ -21,7 +21,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	if err != nil {
 		return nil, err
 	}
-	// An empty page would look like a quiet day.
+	// An empty page would look as if nothing had changed.
 	if !r.Stream.On() {
 		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
 			Message: "changes: the change stream is off: start every node with --changes"}
@@ -41,8 +41,8 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 }
 
 // changePositionText prints a position in the change stream: as one cursor if the reader has everything up to it, else as two.
-// The second is the version up to which the reader had everything when it began to page: anything newer is a change for the
-// reader, and may alert. Two cursors are needed only while a reader is behind. When it has caught up, both versions are equal,
+// The second is the version up to which the reader had everything when it began to page: any newer change is new to the reader,
+// and may alert the user. Two cursors are needed only while a reader is behind. When it has caught up, both versions are equal,
 // and one cursor is enough again.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
@@ -72,9 +72,9 @@ func parseChangePosition(text *string) (position stream.Position, err error) {
 	return position, err
 }
 
-// changeShown is a change as the API shows it to a reader who has all changes up to a version. A count of 0 is shown only if it
-// changed after that version: it tells an application to remove a number. All the other zeros of a user would only make the
-// answer long.
+// changeShown is a change as the API shows it to a reader that has all changes up to a version. A count of 0 is shown only if
+// it changed after that version, because it tells an application to remove a number. The other zeros of a user would only make
+// the answer long.
 func changeShown(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{

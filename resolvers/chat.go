@@ -13,8 +13,8 @@ import (
 	"tidings/services/chat"
 )
 
-// The kinds of the cursors of conversations, each with its form. Their numbers differ from those of cursorKind and of other
-// lists, so that no cursor is taken for one of another list.
+// The kinds of the cursors of conversations. Each kind also stands for the form of the cursor. Their numbers differ from those
+// of cursorKind and of other lists, so that no cursor is taken for one of another list.
 const (
 	conversationCursor = 16 + iota
 	messageCursor
@@ -23,8 +23,8 @@ const (
 	positionLength = 1 + 8 + 8
 )
 
-// positionText prints a position in a list: the kind of the list, the object that it belongs to, and the position. It contains
-// no secret. of is 64 bits wide, because an object may be a user, a conversation or a time.
+// positionText prints a position in a list: the kind of the list, the object that the list belongs to (of), and the position
+// (at). It contains no secret. The object has 64 bits, because it may be a user, a conversation or a time.
 func positionText(kind byte, of, at uint64) string {
 	bytes := make([]byte, 0, positionLength)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
@@ -46,9 +46,9 @@ func parsePosition(kind byte, text string) (of, at uint64, err error) {
 	return of, at, nil
 }
 
-// conversationCursorText prints a position in a viewer's list of conversations: the viewer, followed by the output of positionText. The
-// list is in the order of the last messages. Two conversations of one microsecond differ by their IDs, so a page neither skips nor repeats
-// one.
+// conversationCursorText prints a position in a viewer's list of conversations: the viewer, and then the output of
+// positionText. The list is in the order of the last messages. Two conversations of one microsecond differ by their IDs, so a
+// page neither skips nor repeats one.
 func conversationCursorText(viewer services.UserID, state chat.State) string {
 	position := positionText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + position
@@ -65,7 +65,8 @@ func parseConversationCursor(viewer services.UserID, text string) (chat.Place, e
 }
 
 // positionIn is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names the
-// conversation, because numbers of messages begin at 1 in each: the same number is a position in all of them.
+// conversation, because the messages of each conversation are numbered from 1: without the name, a cursor would be valid in all
+// of them.
 func positionIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {
 		return start, nil
@@ -89,7 +90,8 @@ func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo
 
 // graphMessages makes messages with their authors and the users they mention, in the order of their IDs; unknown ones are
 // omitted. The caller has checked that the viewer is a member. All reads go through the loader, which already has the data if a
-// list has read ahead. Pages, last messages, IDs and payloads all come here, so a message looks the same wherever it is shown.
+// list has read ahead. Pages, last messages, nodes and payloads all use graphMessages, so a message looks the same wherever it
+// is shown.
 func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) ([]graph.Message, error) {
 	loader := dataloader.From(ctx)
 	// The users in the messages are known only after the messages are read. Then all of them are read at once.
@@ -145,8 +147,8 @@ func graphConversation(state chat.State) graph.Conversation {
 	return c
 }
 
-// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, for example after quitConversation. It
-// reads the facts, which contain the commit.
+// conversation reads one conversation for a payload. NOT_FOUND if the viewer is not in it, for example after quitConversation.
+// It reads SQL, which has the change that was just committed.
 func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (graph.Conversation, error) {
 	state, err := r.Chat.One(ctx, viewer.Number, id)
 	if err != nil {
@@ -155,8 +157,8 @@ func (r *Resolver) conversation(ctx context.Context, viewer *graph.Viewer, id se
 	return graphConversation(state), nil
 }
 
-// message reads the message of an operation for its payload. It checks the viewer's own right to see it, like any read. It is
-// read again and not made from the input, because mentions and recalls change it.
+// message reads the message of an operation for its payload. It checks the viewer's own right to see the message, as any read
+// does. The message is read again and not made from the input, because mentions and recalls change it.
 func (r *Resolver) message(ctx context.Context, done *done) (graph.Message, error) {
 	id, err := services.ParseMessageID("messageId", done.id)
 	if err != nil {
@@ -187,8 +189,8 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 	return r.conversationPayload(ctx, done, done.call.conversation), nil
 }
 
-// conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null.
-// After quitConversation the conversation is null, and the badges count those that are left.
+// conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So
+// the conversation is null if the viewer has quit it since, and the badges count those that are left.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

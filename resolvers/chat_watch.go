@@ -8,17 +8,18 @@ import (
 	"tidings/services/chat"
 )
 
-// watchConversation turns the changes of a conversation into events of a subscription. An event has the badges too, because each
-// message changes both. It has the whole state and no differences: a client that missed one event has everything from the next.
+// watchConversation turns the changes of a conversation into events of a subscription. An event has the badges too, because
+// each message changes both. An event has the whole state and no differences: a client that missed one event has everything
+// from the next.
 func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, id services.ConversationID) (<-chan *graph.ConversationChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	// A viewer who is not a member gets the error before anything is opened.
+	// A viewer who is not a member gets the error before the channel of badges is opened.
 	changes, err := r.Chat.Watch(ctx, viewer.Number, id, func() (<-chan *services.Badges, error) { return r.Hub.Watch(ctx, viewer.Number, "") })
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	// Each event reads the messages and members, because the state does not contain them.
+	// The messages and members are read when an event is rendered, because the state does not contain them.
 	return relay(ctx, cancel, r.Log, changes, func(_ context.Context, change chat.Change) (*graph.ConversationChange, error) {
 		return &graph.ConversationChange{
 			Conversation: graphConversation(change.State), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),

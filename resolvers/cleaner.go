@@ -6,9 +6,9 @@ import (
 	"tidings/graph"
 )
 
-// cleaner is the cleaner of Redis as it is now: whether a pass runs on any node, when the last one ended, and what it has
-// removed. Freed is what the last pass that ended has freed, on whatever nodes it ran. While the first pass runs, lastRunAt
-// is null.
+// cleaner returns the state of the cleaner of Redis: whether a pass runs on any node, when the last pass ended, and the counts
+// of what it freed. Freed is of the last pass that ended, on whatever nodes it ran. While the first pass runs, lastRunAt is
+// null.
 func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
 	run, err := r.Projector.CleanerRun(ctx)
 	if err != nil {

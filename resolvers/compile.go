@@ -8,9 +8,10 @@ import (
 	"tidings/services"
 )
 
-// A selection of plain fields of a loaded value does not need the machinery of execution for fields that fail, wait or run in
-// parallel. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
-// compiled, and the executor answers it. So this code need not know all of GraphQL: it only has to notice what it does not know.
+// The executor supports fields that fail, wait or run in parallel. A selection of plain fields of a loaded value needs none of
+// that. It is compiled once for each document, into a function that appends JSON. A selection that is not plain is not
+// compiled, and the executor answers it. So this code need not know all of GraphQL: it must only recognise the parts that it
+// does not know.
 
 // writer appends the JSON of a value. It reads only, cannot fail, and may be used by many goroutines. It must not keep value
 // or anything in it: the caller writes the next item into the same memory.
@@ -20,9 +21,9 @@ type writer[T any] func(to []byte, value *T) []byte
 // request need not examine the selection.
 type member[T any] func(selected ast.SelectionSet) writer[T]
 
-// object is the compiler of a type of the schema: a member for each field. The executor answers selections of a field without a
-// member; a test compares the answers of both ways for every field. A type that contains itself, as a post contains its parent,
-// cannot be a member: Go refuses the cycle of initialisation.
+// object is the compiler of a type of the schema: a member for each field. The executor answers a selection that has a field
+// without a member. A test compares both answers for every field. A type that contains itself, as a post contains its parent,
+// cannot be a member of itself: Go refuses the cycle of initialisation.
 type object[T any] struct {
 	name    string
 	members map[string]member[T]
@@ -49,8 +50,7 @@ func plainFields(kind string, selected ast.SelectionSet) (fields []*ast.Field, p
 				if len(s.Directives) > 0 || s.TypeCondition != "" && s.TypeCondition != kind || !add(s.SelectionSet) {
 					return false
 				}
-			// A fragment that was spread before repeats its keys, and so ends here too: nested spreads cannot make this walk
-			// long.
+			// A fragment that is spread a second time repeats its keys, so add ends there: nested spreads cannot make it long.
 			case *ast.FragmentSpread:
 				if len(s.Directives) > 0 || s.Definition == nil || s.Definition.TypeCondition != kind || !add(s.Definition.SelectionSet) {
 					return false
@@ -171,8 +171,8 @@ func appendTextOrNull(to []byte, text string) []byte {
 	return appendText(to, text)
 }
 
-// appendID writes a global id, as services.GlobalID does: an escaped key needs no escapes of JSON, and our own keys need
-// neither.
+// appendID writes a global ID in the form of services.GlobalID. A key that needs no escapes is written as it is, and an escaped
+// key needs no further escapes for JSON.
 func appendID(to []byte, kind, key string) []byte {
 	to = append(append(append(to, '"'), kind...), ':')
 	return append(services.AppendEscapedKey(to, key), '"')
@@ -199,7 +199,7 @@ func appendEscaped(to []byte, text string) []byte {
 			to = append(to, '\\', 'r')
 		case '\t':
 			to = append(to, '\\', 't')
-		// Control characters below a space. JSON needs no others.
+		// The other control characters. JSON requires no other escapes.
 		default:
 			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}

@@ -12,15 +12,15 @@ import (
 	"tidings/services/chat"
 )
 
-// conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations of a
-// response, and then read together. An entry that is there twice is read once: the loader knows its keys.
+// conversationParts are the parts of conversations that are read beside their states. They are gathered for all conversations
+// of a response, and then read together. A part that is there twice is read once, because the loader reads each key once.
 type conversationParts struct {
 	messages []services.MessageID
 	members  []chat.MembersPage
 }
 
-// add adds the parts that some fields select of a conversation. A wrong argument is ignored here: the field itself reports
-// it. It only computes keys, and reads nothing.
+// add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It
+// only computes keys, and reads nothing.
 func (p *conversationParts) add(state chat.State, fields wanted, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		// The IDs of messages follow from the conversation's count, so that no statement is needed to find them.
@@ -62,8 +62,8 @@ func requestedPage(field *ast.Field, variables map[string]any, kind byte, id ser
 	return size, position, err
 }
 
-// readConversationParts reads messages and members, with one query for each kind. It returns the people in them. The caller still has to
-// read these, and may have others to read with them.
+// readConversationParts reads messages and members, with one query for each kind, and returns the people in them. The caller
+// still has to read these people, and may have others to read with them.
 func (r *Resolver) readConversationParts(ctx context.Context, parts conversationParts) (people []services.UserID, err error) {
 	loader := dataloader.From(ctx)
 	messages, err := loader.Messages(ctx, parts.messages, r.Chat.MessagesByID)
@@ -97,12 +97,12 @@ func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationPar
 	return err
 }
 
-// selectedPartsKey is the key of the parts of one conversation that an operation selects. It is a type of its own, so that it never equals
-// the key of another shared value.
+// selectedPartsKey is the key of the parts of one conversation that an operation selects. It has a type of its own, so that it
+// never equals the key of another shared value.
 type selectedPartsKey services.ConversationID
 
-// readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. All its fields
-// call it, and the first one reads.
+// readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. All fields
+// of the conversation call it, and the first call reads.
 func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversation) error {
 	if shown.Read {
 		return nil
@@ -115,8 +115,8 @@ func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversat
 	return err
 }
 
-// readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is zero
-// for the first page.
+// readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is
+// chat.First for the first page.
 func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
 	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
 	if err != nil {

@@ -51,9 +51,8 @@ func (r *Resolver) user(ctx context.Context, number services.UserID) (graph.User
 	return graphUser(users[number]), nil
 }
 
-// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since. It goes through
-// visible, although the viewer has just written: somebody who likes a post may have been blocked between the commit and this
-// read.
+// post reads the post of an operation for its payload. NOT_FOUND if it has been deleted or hidden since. It calls visible,
+// although the viewer has just written: a user who likes a post may have been blocked between the commit and this read.
 func (r *Resolver) post(ctx context.Context, done *done) (graph.Post, error) {
 	id, err := services.ParsePostGlobalID("postId", done.id)
 	if err != nil {

@@ -4,17 +4,18 @@ package resolvers
 // time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists
 // around it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a
 // whole page. A weight is for the read of the field itself; the fields below it have costs of their own. A read of Redis or a
-// node cache is about 20, one statement of SQL 30 to 50, and several statements 200 or more, because nobody should repeat them
-// under aliases. An operation above --query-cost (30,000 by default) is refused, and a query pays its cost from READS. The schema
-// has tests for both directions: a weight must name a field, and a list with a size must have a weight.
+// node cache costs about 20, one statement of SQL 30 to 50, and several statements 200 or more, because nobody should repeat
+// them under aliases. An operation above --query-cost (30,000 by default) is refused. The cost of a query is charged to the
+// budget READS. The schema has tests for both directions: a weight must name a field, and a list with a size must have a
+// weight.
 var Weights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user
-	// Introspection walks the whole schema for one short line of text. Tools ask for it once; a loop of it is bounded by
-	// READS.
+	// Introspection walks the whole schema for one short line of text. Tools ask for it once; READS bounds a client that
+	// repeats it.
 	"Query.__schema": 1000,
 	"Query.__type":   100,
-	// What the viewer has. Those at 20 come from Redis or a node cache, those at 50 from SQL.
+	// Fields of the viewer. Those of 20 are read from Redis or a node cache, those of 50 from SQL.
 	"Viewer.badges":        20,
 	"Viewer.homeFeed":      20,
 	"Viewer.liveBoard":     20,
@@ -41,7 +42,8 @@ var Weights = map[string]int{
 	"Preferences.follows": 30,
 	"Viewer.blocks":       30,
 	"Viewer.hides":        30,
-	// The relation between the viewer and a user: one statement for all users of a page, whichever of these fields ask.
+	// The relation between the viewer and a user: one statement for all users of a page, whichever of these fields are
+	// selected. The lists of users are one statement each.
 	"User.viewerFollows":    5,
 	"User.followsViewer":    5,
 	"User.viewerMutes":      5,

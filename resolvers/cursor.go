@@ -11,21 +11,20 @@ import (
 )
 
 // The bounds of first. A page of 20 is about a screen. 100 is also the largest page that transport assumes when it computes a
-// cost; export is the exception, see Pages.
+// cost, except for export: see Pages.
 const (
 	defaultFirst = 20
 	maxFirst     = 100
 	maxExport    = 1000 // lines
 
-	// A kind, a user and a position. A longer cursor begins with such a part. Cursors are opaque to clients, but no secret:
-	// they are checked and never trusted.
+	// The length of a kind, a user and a position. Some longer cursors begin with these. Cursors are opaque to clients, but no
+	// secret: they are checked and never trusted.
 	cursorLength = 1 + 4 + 8
 )
 
 // cursorKind identifies the list that a cursor belongs to, and the cursor's form. Clients keep cursors, so a number is never
-// reused for another list. The numbers from 16 on that are missing here are those of longer cursors: conversations (16 to 18),
-// posts (19 and 20), lists of a user (40 to 43). All kinds are different, so that a cursor of one list is never read as one of
-// another.
+// reused for another list. Cursors of other forms have the numbers 16 to 18 (conversations), 19 and 20 (posts) and 40 to 43
+// (lists of a user). All kinds are different, so that a cursor of one list is never read as one of another.
 type cursorKind byte
 
 const (
@@ -112,8 +111,8 @@ func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) [
 }
 
 // parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position.
-// Three checks come before a text from a client reaches a statement: the kind, the owner, and the range. Another user's cursor
-// has an error of its own, because it comes from a shared link and not from a mistake of the client.
+// The kind, the owner and the range are checked before a text from a client reaches a statement. Another user's cursor has an
+// error of its own, because it comes from a shared link and not from a mistake of the client.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
@@ -134,9 +133,9 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 // Tidings' own categories, by their index in services.Categories. 2^16 leaves room for more of them than there will ever be.
 const hostCursors = 1 << 16
 
-// notificationPositionText prints a position in a viewer's notifications: the time, and then the category and the subject as
-// another cursor. Three parts are needed, because groups of one moment differ by category and subject. The category is a number
-// and not a name, so that the cursor has a fixed length and does not reveal names.
+// notificationPositionText prints a position in a viewer's notifications: the time as one cursor, and then the category and the
+// subject as another. All three parts are needed, because groups of one moment differ by category and subject. The category is
+// a number and not a name, so that the cursor has a fixed length and does not reveal names.
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Now().Find(position.Category); defined {
