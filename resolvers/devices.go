@@ -54,9 +54,9 @@ func (r *Resolver) afterDevices(ctx context.Context, viewer *graph.Viewer) (*ser
 	return *badges, &shown
 }
 
-// registerDevice registers the browser that calls, or changes its registration. An endpoint that another user registered becomes
-// this viewer's. It is not in the table operations, because the application cannot register a browser for a user: a subscription
-// belongs to the holder of its keys. A browser that repeats the call changes nothing.
+// registerDevice registers the browser that calls, or changes its registration. An endpoint that another user registered
+// becomes this viewer's. The mutation is not in the table operations, because the application cannot register a browser for a
+// user: a subscription belongs to the holder of its keys. A browser that repeats the call changes nothing.
 func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDeviceInput) (*graph.RegisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -84,8 +84,9 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	return payload, nil
 }
 
-// unregisterDevice ends a registration, by the device's ID or by the endpoint, which is all that a page knows of its own device.
-// It is no error if the registration is already gone. Another user's device is not found, by either of them.
+// unregisterDevice ends a registration, by the device's ID or by the endpoint, which is all that a page knows of its own
+// device. It is no error if the registration is already gone. Another user's device is found neither by its ID nor by its
+// endpoint.
 func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterDeviceInput) (*graph.UnregisterDevicePayload, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {

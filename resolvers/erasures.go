@@ -8,9 +8,9 @@ import (
 	"tidings/services/erasures"
 )
 
-// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated safely.
-// The answer has the name of the erasure. An operator uses it to ask whether the erasure is done, because the user's ID then no
-// longer names anyone.
+// eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated
+// safely. The answer has the name of the erasure. With the name, an operator can ask whether the erasure is done: the user's ID
+// then no longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
@@ -36,8 +36,8 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 	return &shown, nil
 }
 
-// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. Removed grows while the
-// job runs, and stays as proof of what was there.
+// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow
+// while the job runs, and are kept as proof of the removal.
 func graphErasure(e erasures.Erasure) graph.Erasure {
 	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: orNever(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {

@@ -28,16 +28,17 @@ func Around(sources dataloader.Sources) func(*handler.Server) {
 }
 
 // ErrorPresenter maps every error to its code: a services.Error keeps its message and code, an error of the language (syntax,
-// validation, input) is INVALID, an operation out of time is UNAVAILABLE, and any other error is INTERNAL. Each has the ID of
-// its request, which the log has too. All errors of GraphQL pass it, whatever the transport. It adds the argument at fault to
-// errors of the executor, which knows only a path, so that a form can mark the field whatever layer refused it.
+// validation, input) is INVALID, an operation that ran out of time is UNAVAILABLE, and any other error is INTERNAL. Each has
+// the ID of its request, which the log has too. All GraphQL errors pass through it, whatever the transport. The executor knows
+// only the path of an error: ErrorPresenter adds the name of the wrong argument, so that a form can mark the field, whether the
+// executor or a service has refused it.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)
 		if argument := argumentAt(field, err); argument != "" {
 			err = services.About(argument, err)
 		}
-		// The error of a field has no path of its own yet; one of the language has.
+		// The error of a field has no path of its own yet; an error of the language may have one.
 		shown := present(log, services.RequestID(ctx), err)
 		if shown.Path == nil {
 			shown.Path = field
@@ -46,10 +47,10 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-// argumentAt is the argument that the executor could not read, named as in other errors: at, events[0].at; "" for any other
+// argumentAt is the argument that the executor could not read, named as in other errors (at, events[0].at); "" for any other
 // error, such as one before the execution. The path of such an error continues below the field into its argument, whereas a
-// path of an answer ends at a field. The name input is left out where fields of it follow, because the errors of services
-// name those fields alone.
+// path of an answer ends at a field. The name input is left out if a field of the input follows, because the errors of services
+// name the field alone.
 func argumentAt(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
@@ -62,8 +63,8 @@ func argumentAt(field ast.Path, err error) string {
 	return argument.String()
 }
 
-// present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name tables,
-// addresses or users. Results of ingest are made by it too.
+// present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name
+// tables, addresses or users. ingest calls present too, for the errors in its results.
 func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)
@@ -78,17 +79,18 @@ func present(log *slog.Logger, id string, err error) *gqlerror.Error {
 		if known.Cause != nil {
 			log.Warn("answered with an error", "requestId", id, "code", known.Code, "error", err)
 		}
-	// The operation ran out of time, at whatever step. The client may repeat the request: under an idempotency key a mutation
-	// that was committed all the same has no second effect.
+	// The operation ran out of time, at whatever step. The client may repeat the request: under an idempotency key, a mutation
+	// that was committed in spite of this error has no second effect.
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		known = &services.Error{Code: services.Unavailable, Message: "no answer in time: try again"}
-	// An error of the parser, a validation or a scalar. For an error that wraps another, the wrapped one decides.
+	// An error of the parser, a validation or a scalar. If an error wraps another, the wrapped error decides.
 	case isLanguage && language.Unwrap() == nil:
 		known = &services.Error{Code: services.Invalid, Message: language.Message, Reason: language.Rule}
 		if had, _ := language.Extensions["code"].(string); isOurs(had) {
 			known.Code = services.Code(had)
 		}
-	// A fault of this program or of an engine. The text is kept from the client, and the ID connects its report with the log.
+	// A fault of this program or of an engine. The client does not get the text. The ID in the client's report leads to the
+	// log.
 	default:
 		known = &services.Error{Code: services.Internal, Message: "internal error " + id}
 		log.Error("internal error", "requestId", id, "error", err)

@@ -12,14 +12,14 @@ import (
 const defaultExport = 100 // lines
 
 // export is a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
-// because a cursor can begin anywhere. The target of the act serves to tell users who has read their data.
+// because a cursor can begin anywhere. The act has the user as its target, so that users can be told who has read their data.
 func (r *Resolver) export(ctx context.Context, userID string, first *int, after *string) (*graph.UserExport, error) {
 	details := "from the start"
 	if after != nil {
 		details = "further lines"
 	}
 	return asAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
-		// Within the act, so that a wrong input is recorded too.
+		// This is within the act, so that a wrong input is recorded too.
 		size, err := sizeUpTo(first, defaultExport, maxExport)
 		if err != nil {
 			return nil, err
@@ -40,8 +40,8 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	})
 }
 
-// exportPage reads the lines after a position. Each page is read on its own, so a fact that changes between two pages is in the
-// state of its page. A line that exists during the whole export is on exactly one page: see package export.
+// exportPage reads the lines after a position. Each page is read on its own, so the facts on a page are those of the time of
+// its read. A line that exists during the whole export is on exactly one page: see package export.
 func (r *Resolver) exportPage(ctx context.Context, user services.UserID, size int, after *string) (*graph.UserExport, error) {
 	position, err := parseExportPosition(user, after)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/feed"
 )
 
-// feedAsk is the arguments of a page of a home feed. Which of them go together is checked in homeFeed, homeFeedAbove and newerOf.
+// feedAsk has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined.
 // first is a pointer, because with last it is an error only if the client has given it.
 type feedAsk struct {
 	first                    *int
@@ -20,9 +20,9 @@ type feedAsk struct {
 	before                   *string
 }
 
-// asked is a feedAsk without the default of first, which means nothing if last is given. The executor fills the default in,
-// so the document alone tells whether the client has asked for it. A variable that the request leaves out counts as absent,
-// as the executor sees it.
+// asked returns the arguments with first only if the client has given it: the default of first means nothing if last is given.
+// The executor fills the default in, so only the document tells whether the client has given first. A variable that the request
+// leaves out counts as absent, as in the executor.
 func (a feedAsk) asked(field *ast.Field, variables map[string]any) feedAsk {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
@@ -45,7 +45,7 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// The application's own IDs may stand wherever an ID does.
+	// The application's own IDs, its refs, are allowed wherever an ID is.
 	lastID, err := r.refIDs(ctx, viewer, "lastId", ask.lastID)
 	if err != nil {
 		return feed.Page{}, err
@@ -74,10 +74,10 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 	return r.Feed.Page(ctx, viewer, before, size)
 }
 
-// homeFeedAbove reads the page directly above a position: the posts that a client scrolls back up to. It is the mirror of a
-// page below: the same posts in the same order, so that a client that scrolls up and down sees one list.
+// homeFeedAbove reads the page directly above a position: the posts to which a client scrolls back up. The posts and their
+// order are those of a page below, so that a client that scrolls up and down sees one list.
 func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, ask feedAsk) (feed.Page, error) {
-	// Every wrong combination has an error of its own, because clients meet them while they are written.
+	// Every wrong combination has an error of its own, for developers who are writing a client.
 	switch {
 	case ask.last == nil:
 		return feed.Page{}, services.Errorf(services.Invalid, "before: it needs last")
@@ -97,8 +97,8 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	return r.Feed.Above(ctx, viewer, services.PostID(position), *ask.last)
 }
 
-// versionOf is the version of badges that a client holds, "" for none. A version from another user or of the future is
-// accepted: it is only compared, and at worst an event is sent that was not needed.
+// versionOf is the version of badges that a client holds, "" for none. A version of another user or from the future is
+// accepted: it is only compared, and at worst the client gets an event that it did not need.
 func versionOf(since *string) (string, error) {
 	if since == nil {
 		return "", nil
@@ -120,8 +120,8 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 	}), nil
 }
 
-// homeFeedChange reads the authors of an event, with a loader of its own: that of the subscription would keep old names. The
-// posts themselves are not in the event. A client shows how many there are, and reads them when its user wants to.
+// homeFeedChange reads the authors of an event, with a loader of its own: the loader of the subscription would keep old names.
+// The event has no posts. A client shows the number of new posts, and reads them when its user wants to.
 func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
 	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
 	if err != nil {

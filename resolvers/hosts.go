@@ -12,12 +12,12 @@ import (
 	"tidings/services"
 )
 
-// maxUsers bounds the keys of one field, because each user costs as much as their badges.
+// maxUsers bounds the keys of one field, because each user costs a read of badges.
 const maxUsers = 100
 
-// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an operation
-// ask for are read together. It does not count as a visit: no user becomes active by it. It is for notifications that the
-// application sends itself, or for its own audit of a number.
+// users returns users with their badges by their keys; nil for a key that no user has. All users that the fields of an
+// operation ask for are read together. The read does not count as a visit: it makes no user active. The application uses it for
+// notifications that it sends itself, or to check a count.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.scoped(ctx, services.ScopeIngest); err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 	if err != nil {
 		return nil, err
 	}
-	// One round trip for all whose documents exist. The others are counted in SQL, in groups.
+	// One round trip for all users whose badge documents exist. The others are counted in SQL, in groups.
 	badges, errs := r.Badge.ReadForHost(ctx, numbers)
 	users := make(map[string]*graph.UserBadges, len(numbers))
 	for i, number := range numbers {
-		// Only the end of the context gives an error here: what Redis does not have is counted in SQL.
+		// Only the end of the context gives an error here: badges that are not in Redis are counted in SQL.
 		if errs[i] != nil {
 			return nil, errs[i]
 		}

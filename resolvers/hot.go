@@ -16,13 +16,13 @@ import (
 )
 
 // Hot serves the most frequent operations (badges, home feeds and live boards) with compiled selections, and leaves all others
-// to the schema. If a compiled operation fails, it goes to the schema too, so that every error is made in one place. The
+// to the schema. If a compiled operation fails, the schema executes it again, so that every error is made in one place. The
 // answers are the same, byte for byte.
 //
-// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection by the objects of
-// hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer to
-// one buffer. Operations that are not hot are remembered too, as a plan of nil. Hot exists for speed: for a page of badges the
-// executor's fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a
+// An operation is compiled at its first use: planOf looks at its root field, each part compiles its selection with the objects
+// of hot_*.go, and the plan is remembered for its document. A request then reads the parts, all at once, and appends the answer
+// to one buffer. Operations that are not hot are remembered too, with a plan of nil. Hot exists for speed: for a page of badges
+// the executor's fields, contexts and goroutines take more time than the read. A field that is added to a compiled type needs a
 // member, or the executor answers the operations that select it.
 func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema {
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
@@ -92,7 +92,7 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	switch {
 	case plan == nil:
 	case plan.field != nil:
-		// If subscribe refuses it, the schema refuses it again, and makes the error.
+		// If subscribe refuses the operation, the schema refuses it again, and makes the error.
 		if handler := h.subscribe(ctx, operation, plan); handler != nil {
 			return handler
 		}
@@ -102,9 +102,9 @@ func (h *hot) Exec(ctx context.Context) graphql.ResponseHandler {
 	return h.ExecutableSchema.Exec(ctx)
 }
 
-// plan returns the plan of an operation, and makes it at the first use. Two requests may make it at the same time; the first one
-// stays. The key is the pointer to the operation in the transport's memory of documents, so a document that was parsed twice has
-// two plans.
+// plan returns the plan of an operation, and makes it at the first use. If two requests make it at the same time, the plan that
+// is stored first is kept. The key is the pointer to the operation in the transport's memory of documents, so a document that
+// was parsed twice has two plans.
 func (h *hot) plan(operation *ast.OperationDefinition) *plan {
 	key := weak.Make(operation)
 	h.mu.RLock()
@@ -135,8 +135,8 @@ func (h *hot) forget(key weak.Pointer[ast.OperationDefinition]) {
 }
 
 // planOf compiles { __typename }, { viewer { badges {...} homeFeed(...) {...} liveBoard(...) {...} } } and subscription {
-// badgesChanged {...} }. Whatever it does not know for certain, it leaves to the executor: a wrong plan would be a wrong
-// answer, and a missing one costs only time.
+// badgesChanged {...} }. It leaves any doubtful operation to the executor: a wrong plan would give a wrong answer, and a
+// missing one costs only time.
 func planOf(operation *ast.OperationDefinition) *plan {
 	// A directive may skip the field, and several fields need the executor's order and merging.
 	if len(operation.Directives) > 0 || len(operation.SelectionSet) != 1 {
@@ -207,10 +207,10 @@ func (p *plan) append(to []byte, contents []content) []byte {
 }
 
 // Quick returns a function that answers a compiled query without the executor; nil for a query that is not compiled. It is for
-// queries without variables: see transport.QuickSchema. The function does what Exec does, and everything that lies between the
-// transport and Exec for such an operation, such as making the loader that Around makes there. The front has checked the token,
-// the limits and the document. If ok is false, nothing has been answered, and the caller uses the executor, which makes the
-// error.
+// queries without variables: see transport.QuickSchema. The function does the work of Exec, and of everything between the
+// transport and Exec for such an operation, such as making the loader, which Around makes there. transport.Front has checked
+// the token, the limits and the document. If ok is false, nothing has been answered, and the caller uses the executor, which
+// makes the error.
 func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context, to []byte) (data []byte, ok bool) {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -232,9 +232,9 @@ func (h *hot) Quick(operation *ast.OperationDefinition) func(ctx context.Context
 	}
 }
 
-// read reads all parts. Several parts run in parallel, as in execution, so that together they take one round trip. The viewer's
-// ID and type need no read. An error of one part fails all: the executor then answers anew, with every error in its place. The
-// viewer is a parameter, because otherwise every part would look it up in the context again.
+// read reads all parts. Several parts are read in parallel, as in execution, so that together they take one round trip. The
+// viewer's ID and type need no read. An error of one part fails all: the executor then answers the whole operation, with every
+// error in its place. The viewer is a parameter, because otherwise every part would look it up in the context again.
 func (p *plan) read(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any) ([]content, error) {
 	contents := make([]content, len(p.parts))
 	reading, last := 0, 0
@@ -274,8 +274,8 @@ func (p *part) attempt(ctx context.Context, r *Resolver, viewer *graph.Viewer, v
 	return p.read(ctx, r, viewer, variables, c)
 }
 
-// query answers once, as a handler of a query must. The executor asks again until it gets nil. It is called by one goroutine,
-// so answered needs no lock.
+// query returns a handler that answers once. The executor calls the handler until it returns nil, and from one goroutine, so
+// answered needs no lock.
 func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
@@ -291,14 +291,14 @@ func (h *hot) query(operation *graphql.OperationContext, p *plan) graphql.Respon
 				return p.response(contents)
 			}
 		}
-		// Whatever was wrong, the schema finds it again, and reports it with its path.
+		// The schema finds the same error again, and reports it with its path.
 		return h.ExecutableSchema.Exec(ctx)(ctx)
 	}
 }
 
 // subscribe opens the channel of a subscription as the schema would, through the transport's middleware for resolvers; nil if
-// it is refused. The middleware taps the channel, so that the subscription needs no goroutine. The channel comes from the
-// resolver of the schema, so both ways open it with the same checks.
+// the subscription is refused. The transport reads the channel itself, so that the subscription needs no goroutine. The channel
+// comes from the resolver of the schema, so both ways open it with the same checks.
 func (h *hot) subscribe(ctx context.Context, operation *graphql.OperationContext, p *plan) graphql.ResponseHandler {
 	var since *string
 	switch value := p.field.ArgumentMap(operation.Variables)["since"].(type) {

@@ -40,7 +40,7 @@ func badgesPart(field *ast.Field) *part {
 // that of the executor, so that a field which is written differently is found.
 var (
 	countObject = object[services.Count]{"BadgeCount", map[string]member[services.Count]{
-		// The value of an UNKNOWN count is null, as the schema says: 0 would be a statement.
+		// The value of an UNKNOWN count is null, as the schema says: 0 would mean that there is nothing.
 		"value": leaf(func(to []byte, c *services.Count) []byte {
 			if c.Precision == services.Unknown {
 				return append(to, "null"...)
@@ -53,8 +53,8 @@ var (
 		"asOf":      leaf(func(to []byte, c *services.Count) []byte { return graph.AppendTime(to, c.AsOf) }),
 	}}
 
-	// Counts that have left the badge because of their age. They have no precision of their own, because one read gives them and
-	// the counts.
+	// Counts that have left the badge because of their age. They have no precision of their own: one read returns them together
+	// with the counts of the badge.
 	olderObject = object[services.OlderCounts]{"OlderNotifications", map[string]member[services.OlderCounts]{
 		"like":     leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Like), 10) }),
 		"comment":  leaf(func(to []byte, o *services.OlderCounts) []byte { return strconv.AppendInt(to, int64(o.Comment), 10) }),
@@ -90,7 +90,7 @@ var (
 		"older":      within(func(n *services.NotificationCounts) *services.OlderCounts { return &n.Older }, olderObject),
 	}}
 
-	// The types of site messages are the host application's words, hence a list and no fields.
+	// The host application names the types of site messages, so they are a list and not fields.
 	messageTypeObject = object[services.MessageTypeCount]{"SiteMessageTypeBadge", map[string]member[services.MessageTypeCount]{
 		"type":  leaf(func(to []byte, m *services.MessageTypeCount) []byte { return appendText(to, m.Type) }),
 		"count": within(func(m *services.MessageTypeCount) *services.Count { return &m.Count }, countObject),

@@ -43,14 +43,14 @@ type shownShow struct {
 	label services.Label
 }
 
-// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. What the selection does not
-// ask for is not read. Directives and repeated fields never come here, so wantedBelow needs no variables.
+// liveBoardPart compiles a page of the viewer's live board; nil if a field cannot be compiled. Only the data that the selection
+// needs is read. Directives and repeated fields never come here, so wantedBelow needs no variables.
 func liveBoardPart(field *ast.Field) *part {
 	write := boardObject.compile(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
-	// What the selection needs beyond the board itself, found once for the document.
+	// The reads that the selection needs beyond the board itself, found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	related, labelled, reminded := wanted.relations(), wanted.labels("Show"), len(wanted["Show.remindsMe"]) > 0
 	joint := jointNot
@@ -126,8 +126,8 @@ func cursorOf(to []byte, b *shownBoard, i int) []byte {
 	return append(live.AppendCursor(append(to, '"'), b.Session, b.Items[i].Place), '"')
 }
 
-// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps
-// nothing. Edges and nodes are the same walk over the items; entry is the object that is written for each.
+// eachShow is a list with one entry for each show of a page. One shownShow serves all entries, because a writer keeps nothing.
+// Edges and nodes are made by the same loop; entry compiles the object that is written for each show.
 func eachShow(entry member[shownShow]) member[shownBoard] {
 	return func(selected ast.SelectionSet) writer[shownBoard] {
 		write := entry(selected)
@@ -173,7 +173,8 @@ var (
 		"late":        leaf(func(to []byte, s *shownShow) []byte { return strconv.AppendBool(to, s.Show.Late(s.board.at)) }),
 	}}
 
-	// The edge has what the session froze. A client sorts and labels by the edge, so that a show keeps its row when it goes live.
+	// The edge has the values that the session froze. A client sorts and labels by the edge, so that a show keeps its row when
+	// it goes live.
 	boardEdgeObject = object[shownShow]{"LiveBoardEdge", map[string]member[shownShow]{
 		"cursor": leaf(func(to []byte, s *shownShow) []byte {
 			return append(live.AppendCursor(append(to, '"'), s.board.Session, s.Place), '"')
@@ -185,7 +186,7 @@ var (
 		"node":      within(func(s *shownShow) *shownShow { return s }, showObject),
 	}}
 
-	// The schema has one PageInfo. It is compiled once for each kind of page, because each reads another value.
+	// The schema has one PageInfo. Each kind of page has an object for it, because each reads another type of value.
 	boardInfoObject = object[shownBoard]{"PageInfo", map[string]member[shownBoard]{
 		"hasNextPage": leaf(func(to []byte, b *shownBoard) []byte { return strconv.AppendBool(to, b.HasNext) }),
 		// A board is paged downwards only; the executor's page has false too.

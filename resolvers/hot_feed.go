@@ -25,7 +25,7 @@ type shownPage struct {
 
 // size estimates the bytes of the page, so that the buffer does not grow while it is written.
 func (p *shownPage) size() int {
-	// Bytes of an edge with all fields and an author, without the body, which varies most and is added as it is.
+	// Bytes of an edge with all fields and an author, without the body: bodies vary most, so their lengths are added below.
 	const edge = 384
 	size := len(p.Items) * edge
 	for i := range p.Items {
@@ -44,14 +44,14 @@ type shownEdge struct {
 	label      services.Label
 }
 
-// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. What the selection does not ask
-// for is not read. The posts come with their authors; counts, relations and labels are one statement each.
+// homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. Only the data that the selection
+// needs is read. The posts come with their authors; counts, relations and labels are one statement each.
 func homeFeedPart(field *ast.Field) *part {
 	write := pageObject.compile(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
-	// What the selection needs beyond the page itself, found once for the document.
+	// The reads that the selection needs beyond the page itself, found once for the document.
 	wanted := wantedBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.relations()
@@ -122,8 +122,8 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 }
 
-// argument reads an argument as execution does; nil if it is null or absent. Variables hold what JSON had, so that a wrong
-// type is found by the unmarshaler and not by a cast.
+// argument reads an argument as execution does; nil if it is null or absent. A variable has the value that was decoded from
+// JSON, so unmarshal refuses a value of a wrong type.
 func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
 	given := arguments[name]
 	if given == nil {
@@ -231,12 +231,12 @@ var (
 		}),
 	}}
 
-	// A selection that asks for edges and nodes both writes each post twice, as execution does.
+	// A selection with both edges and nodes writes each post twice, as execution does.
 	pageObject = object[shownPage]{"PostConnection", map[string]member[shownPage]{
 		"edges":    eachItem(edgeObject.compile),
 		"nodes":    eachItem(postMembers.compile),
 		"pageInfo": within(func(p *shownPage) *shownPage { return p }, pageInfoObject),
-		// Clients without cursors page by it: it is the same position as the end cursor.
+		// Clients without cursors page by lastId. It is the same position as the end cursor.
 		"lastId": leaf(func(to []byte, p *shownPage) []byte {
 			if p.Next == 0 {
 				return append(to, "null"...)

@@ -34,8 +34,8 @@ const (
 // maxJointPage bounds the size of a page that is answered jointly: the other requests of a batch wait while it is written.
 const maxJointPage = 50
 
-// topPage is the size of a page from the top, whose field has no argument but first. ok is false for any other page, and for one
-// larger than maxJointPage. An argument that is a variable is not known here, so ok is false.
+// topPage is the size of a page from the top of a list: the field has no argument but first. ok is false for any other page,
+// and for a page larger than maxJointPage. The value of a variable is not known here, so ok is false with one.
 func topPage(field *ast.Field) (first int, ok bool) {
 	for _, given := range field.Arguments {
 		if given.Value.Kind == ast.Variable || given.Name != "first" && given.Value.Kind != ast.NullValue {
@@ -49,7 +49,7 @@ func topPage(field *ast.Field) (first int, ok bool) {
 	return first, err == nil && first <= maxJointPage
 }
 
-// Joint returns the plan of a query whose parts can all be read jointly: see transport.JointSchema.
+// Joint returns the plan of a query whose parts can all be read jointly; nil for any other query. See transport.JointSchema.
 func (h *hot) Joint(operation *ast.OperationDefinition) any {
 	p := h.plan(operation)
 	if p == nil || p.field != nil {
@@ -108,7 +108,7 @@ func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	}
 	unread := h.readBadges(ctx, &reads)
 	if unread == nil {
-		_ = h.readPages(ctx, &reads) // Quick reads again what is missing; if Redis hangs, its read is refused at once
+		_ = h.readPages(ctx, &reads) // Quick reads the missing parts; if Redis hangs, its read is refused at once
 	}
 	for i := range answers {
 		one := &answers[i]
@@ -229,8 +229,8 @@ func (p *plan) appendBadges(to []byte, key string, badges *services.Badges) []by
 	return p.append(to, *contents)
 }
 
-// contentsOf returns contents for the parts of a plan. They are reused: writers are called through values of functions, so contents would
-// be allocated on the heap each time.
+// contentsOf returns contents for the parts of a plan. They are reused: writers are called through function values, so contents
+// would be allocated on the heap each time.
 func contentsOf(key string, p *plan) *[]content {
 	contents := jointContents.Get().(*[]content)
 	for range p.parts {
