@@ -13,8 +13,8 @@ type shownUser struct {
 	relation services.Relation
 }
 
-// userObject is the type of users, without their lists. A user who is shown anywhere in a compiled answer is written by it,
-// so an author and a host cannot differ.
+// userObject is the type of users, without their lists. It writes every user in a compiled answer, so authors and hosts look
+// the same.
 var userObject = object[shownUser]{"User", map[string]member[shownUser]{
 	"id":            leaf(func(to []byte, u *shownUser) []byte { return appendID(to, services.UserType, u.Key) }),
 	"key":           leaf(func(to []byte, u *shownUser) []byte { return appendText(to, u.Key) }),

@@ -22,9 +22,9 @@ const maxEvents = 500
 // healthy engine needs far less for an event; the rest is for slow moments.
 const timeOfEvent = 10 * time.Millisecond
 
-// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away:
-// half of a batch has perhaps been committed, and the rest should be too. A context that has ended already stays as it is:
-// the caller reports it.
+// withTimeFor is the context of a batch, whose deadline grows with its events. It does not end when the client goes away: a
+// part of the batch may have been committed, and the rest should be too. A context that has ended already is returned
+// unchanged: the caller reports it.
 func withTimeFor(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {
@@ -42,10 +42,10 @@ func sendFewer(ctx context.Context, events int, err error) error {
 	return err
 }
 
-// ingest applies all events, and returns a result for each. The events are one commit, except that an event which names an object
-// by a ref set by an earlier event of the request begins another commit. An event that fails does not hinder the others. The
-// caller has checked the scope. The result of an event stands at its position in the request. An error of the whole request may
-// come after the first commit: a host that uses idempotency keys can send all of it again.
+// ingest applies all events, and returns a result for each, at its position in the request. The events are one commit, except
+// that an event which names an object by a ref set by an earlier event of the request begins another commit. An event that
+// fails does not hinder the others. The caller has checked the scope. An error of the whole request may come after the first
+// commit: a host that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
 	if len(events) == 0 || len(events) > maxEvents {
 		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
@@ -73,8 +73,8 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-// ingestTogether applies events in one commit, and writes the result of each. found are the objects of the refs in their IDs;
-// all is the number of events of the whole request. Events keep their order within the commit.
+// ingestTogether applies events in one commit, and writes the result of each. found has the objects that the refs in the events
+// name; all is the number of events of the whole request. Events keep their order within the commit.
 func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) {
 	cmds, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {

@@ -16,9 +16,9 @@ import (
 // idempotencyKey is the input field that describes the request and is not part of its content. Inputs are compared without it.
 const idempotencyKey = "IdempotencyKey"
 
-// ingestAction is one field of graph.IngestAction: the operation of that name, which takes the input of the mutation. So an event
-// does what the mutation does, by the same code. The positions of the input's fields are kept here, so that an event needs no
-// reflection on the input's type.
+// ingestAction is one field of graph.IngestAction: the operation of that name, which takes the input of the mutation. So an
+// event has the effect of the mutation, by the same code. The positions of the input's fields are kept here, so that an event
+// needs no reflection on the input's type.
 type ingestAction struct {
 	*spec
 	operation entry
@@ -82,7 +82,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	if err := c.happenedAt(event.At); err != nil {
 		return nil, err
 	}
-	// The idempotency key may stand in the event or in the input of the mutation, which a host may have at hand.
+	// The idempotency key may be in the event, or in the input of the mutation, because a host may already have such an input.
 	key, err := event.Key, error(nil)
 	field := input.Elem().Field(action.key)
 	if own := field.Interface().(*string); own != nil {
@@ -110,7 +110,7 @@ func (c *call) happenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
 	}
-	// Corrected by the database's clock, because events come by several nodes.
+	// now is corrected by the database's clock, because events arrive at several nodes.
 	now := c.r.Projector.Now()
 	switch day := 24 * time.Hour; {
 	case at.After(now.Add(eventSkew)):
@@ -131,7 +131,7 @@ func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05
 // INVALID. A user that does not exist is created; Meet has done so for the whole batch.
 func (c *call) actFor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
-	// If as were ignored, the event would look as if the user had acted.
+	// If the field as were ignored, the event would look as if the user had acted.
 	case action.by == forHost && event.As != nil:
 		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
 	case action.by == forUser && event.As == nil:
@@ -192,11 +192,12 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds how many events, from one on, can share a commit, and the refs in their IDs, each once. An event that
-// refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which report
-// them. It always takes at least one event, or ingest would not end: made is empty at the first.
+// oneCommit finds the events that can share a commit: those at from and after it, up to to, which is not included. named has
+// the refs in their IDs, each once. An event that refers to an object of an earlier event begins the next commit. Malformed
+// refs are left to their own events, which report them. At least one event is taken, or ingest would not end: made is empty at
+// the first.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
-	// made are the refs that this commit sets, known those that it names.
+	// made has the refs that this commit sets, and known the refs in its IDs.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {
 		var names []services.Ref

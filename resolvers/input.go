@@ -29,7 +29,7 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// The mark is in the context and not a parameter, because it would pass through many commands that do not use it.
+// creatingUsersKey marks a context. A parameter would have to pass through many commands that do not use it.
 type creatingUsersKey struct{}
 
 // creatingUsers marks a context in which the host application names users: users that do not exist are then created.
@@ -51,8 +51,8 @@ func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{
 
 type refusedKey struct{}
 
-// withRefused marks keys of users who are being erased, which the host application has named. Only the events that name such a
-// user are refused.
+// withRefused marks the keys of users whom the host application names and who are being erased. Only the events that name such
+// a user are refused.
 func withRefused(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
@@ -64,7 +64,8 @@ func withRefused(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, refusedKey{}, refused)
 }
 
-// userID is the user of a global ID. NOT_FOUND if there is none, unless the context comes from creatingUsers, which creates the user.
+// userID is the user of a global ID. If there is none, the error is NOT_FOUND; in a context from creatingUsers the user is
+// created.
 func (r *Resolver) userID(ctx context.Context, field, id string) (services.UserID, error) {
 	numbers, err := r.userIDs(ctx, field, []string{id})
 	if err != nil {
@@ -87,7 +88,7 @@ func (r *Resolver) userIDs(ctx context.Context, field string, ids []string) ([]s
 		if keys[i], err = services.ParseUserID(field, id); err != nil {
 			return nil, err
 		}
-		// Only a batch has such keys: a single mutation finds out when it creates the user.
+		// Only a batch marks such keys: a single mutation finds out when it creates the user.
 		if refused, _ := ctx.Value(refusedKey{}).(map[string]bool); refused[keys[i]] {
 			return nil, services.About(field, people.BeingErased(keys[i]))
 		}

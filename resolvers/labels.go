@@ -24,7 +24,8 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if !refSet && !urlSet && !dataSet {
 		return nil
 	}
-	// A mutation for the host application has checked the scope already. One for a user may be the application's, acting for them.
+	// A mutation with by: forHost has checked the scope already. One with by: forUser may come from the application, acting for
+	// the user.
 	bearer, err := services.ViewerFrom(ctx)
 	if err == nil && op.by == forUser && !bearer.Has(services.ScopeIngest) {
 		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
@@ -41,7 +42,7 @@ func (c *call) label(ctx context.Context, op *spec, cmd *jobs.Command, input ref
 	if err != nil {
 		return err
 	}
-	// Only an input that creates has a ref, which names its object for good.
+	// Only an input that creates an object has a ref, which is the object's for good.
 	if op.fields.ref >= 0 {
 		refs.OnCreate(cmd, op.makes, services.Label{Ref: ref, URL: url, Data: data})
 		return nil
@@ -73,8 +74,8 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	}
 }
 
-// ifSet is a value to be written; nil, if it is not set, keeps the present value. "" is a value here: it removes a url or the
-// data.
+// ifSet is a value to be written; nil if it is not set, which keeps the present value. "" is a value here: it removes a url or
+// the data.
 func ifSet(value string, set bool) *string {
 	if !set {
 		return nil

@@ -16,16 +16,17 @@ import (
 // reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
-// hostSubject is the subject of all tokens with the scope ingest, and adminSubject the subject of all with the scope admin. The subjects
-// are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a key
+// hostSubject is the subject of all tokens with the scope ingest, and adminSubject that of all tokens with the scope admin.
+// They are not keys of users: the budgets HOST_READS, HOST_WRITES and ADMIN have no other subject, so a user with such a key
 // shares nothing with them.
 const (
 	hostSubject  = "host"
 	adminSubject = "admins"
 )
 
-// fieldBudgets are the budgets of mutations that are charged to a second one beside WRITES, because they cost others more than a
-// write does. A follow writes into a feed and may notify; a conversation and its members write a row for each of up to 500 users.
+// fieldBudgets are the budgets of mutations that are charged to a second budget beside WRITES, because they cost others more
+// than a write does. A follow writes into a feed and may notify; a conversation and its members write a row for each of up to
+// 500 users.
 var fieldBudgets = map[string]ratelimit.Budget{
 	"follow": ratelimit.Follows, "unfollow": ratelimit.Follows,
 	"createConversation": ratelimit.Conversations, "addMembers": ratelimit.Conversations,
@@ -34,8 +35,8 @@ var fieldBudgets = map[string]ratelimit.Budget{
 // Address charges one request. Several users may have one address, so its budget is far above that of a user.
 func (l Limits) Address(address string) error { return l.Limiter.Take(ratelimit.Address, address, 1) }
 
-// Socket charges one socket to its user. The application's own tokens open as many as they like. A gateway of the application
-// opens the sockets of many users.
+// Socket charges one socket to its user. The application's own tokens can open any number of sockets, because a gateway of the
+// application opens the sockets of many users.
 func (l Limits) Socket(viewer services.Viewer) error {
 	if viewer.Has(services.ScopeIngest) {
 		return nil
@@ -43,9 +44,9 @@ func (l Limits) Socket(viewer services.Viewer) error {
 	return l.Limiter.Take(ratelimit.Sockets, viewer.Key, 1)
 }
 
-// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without
-// a token the address is charged. It is called after the document has been checked and before it is executed. If it refuses
-// an operation, the subject has paid nothing for it.
+// Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
+// token the address is charged. It is called after the document has been checked and before it is executed. If it refuses an
+// operation, the subject has paid nothing for it; of an operator, ADMIN may have been charged.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	subject, reads, writes := " "+address, ratelimit.Reads, ratelimit.Writes // no key of a user begins with a space
 	viewer, err := services.ViewerFrom(ctx)

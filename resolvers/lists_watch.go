@@ -38,8 +38,8 @@ func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *stri
 	return relay(ctx, cancel, r.Log, watch(ctx, viewer, size, badges), func(_ context.Context, change C) (E, error) { return show(viewer, change), nil }), nil
 }
 
-// watchNotifications opens a subscription to the first page of notifications. Its content is read when an event is rendered.
-// Posts and people are read with the loader of the event, so that names are those of the event's time.
+// watchNotifications opens a subscription to the first page of notifications. The posts and people on the page are read when an
+// event is rendered, with the loader of the event, so that names are those of the event's time.
 func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
 	return watched(ctx, r, first, since, r.Hub.Watch, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan notifications.Change {
 		return r.Notifications.Watch(ctx, viewer.Number, notifications.Query{First: size}, badges)
@@ -54,8 +54,8 @@ func (r *Resolver) watchNotifications(ctx context.Context, first *int, since *st
 // watchConversations opens a subscription to the first page of conversations. Its events have the newest conversations only. A
 // client that shows more pages merges them by ID.
 func (r *Resolver) watchConversations(ctx context.Context, first *int, since *string) (<-chan *graph.ConversationsChange, error) {
-	// A message in a muted conversation need not change the badges, so the list is read once, whatever version of the badges
-	// the client has.
+	// A message in a muted conversation need not change the badges, so the list is always read once at the start, whatever
+	// version of the badges the client has.
 	return watched(ctx, r, first, since, r.Hub.WatchAnew, func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan chat.ListChange {
 		return r.Chat.WatchList(ctx, viewer.Number, size, badges)
 	}, func(viewer *graph.Viewer, change chat.ListChange) *graph.ConversationsChange {

@@ -60,8 +60,8 @@ func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first
 }
 
 // readSiteMessages reads a page below a position, of one type or of all. The page has a read token: a mark with it changes no
-// message that was marked unread after the page was read. Filters are part of the page's key, so a filtered list and the whole
-// one are two pages.
+// message that was marked unread after the page was read. The filters are arguments of the field, so sharedPage keeps a
+// filtered list and the whole list apart.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -80,7 +80,7 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
 	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
-	// No row is left out of this list, so its last edge is where it ends.
+	// No row is left out of this list, so the page ends at its last edge.
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
@@ -105,7 +105,7 @@ func (r *Resolver) markedMessages(ctx context.Context, done *done, payload strin
 		}
 		return list
 	}
-	// IDs by ref have been replaced in the input before the mark, so each is an ID here. Only a repetition under a key may have a
+	// The refs in the input were replaced by IDs before the mark. Only a repetition under an idempotency key may still have a
 	// ref, of a message that is gone.
 	places := make([]messages.ID, 0, len(ids))
 	for _, id := range ids {

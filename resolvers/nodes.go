@@ -84,8 +84,8 @@ func newNodeIDs() *nodeIDs {
 	}
 }
 
-// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes. What it added
-// before the error stays, so callers check a field's IDs in a set of its own first.
+// add adds the IDs that a field asks for, up to the first malformed one. A type without a case has no nodes. IDs that were
+// added before an error stay, so callers check a field's IDs in a set of its own first.
 func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 	for _, id := range ids {
 		// The object of a ref is known only after a read: see readNodes.
@@ -96,7 +96,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			n.refs[id] = append(n.refs[id], field)
 			continue
 		}
-		// A malformed ID is an error, and one that no object can have is just not found.
+		// A malformed ID is an error. A well-formed ID that no object can have is not an error, but is not found.
 		kind, key, err := services.SplitGlobalID(id)
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	if err != nil {
 		return nil, err
 	}
-	// numbers has no entry for a key that no user has; its zero is no user.
+	// numbers has no entry for a key that no user has; user 0, its zero value, does not exist.
 	for id, key := range ids.users {
 		if user, ok := visible.people[numbers[key]]; ok {
 			found[id] = graphUser(user)

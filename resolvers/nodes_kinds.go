@@ -12,11 +12,11 @@ import (
 	"tidings/services/notifications"
 )
 
-// conversationNodes adds the viewer's conversations. It returns those parts of them and those messages that are still to be read. A
-// message is found only for a member of its conversation: the others are removed from ids.messages, because messageNodes, which
-// comes later, does not check again.
+// conversationNodes adds the viewer's conversations. It returns the parts and messages that are still to be read. A message is
+// found only for a member of its conversation: the other messages are removed from ids.messages, because messageNodes, which
+// runs later, does not check again.
 func (r *Resolver) conversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
-	// The states tell which conversations the viewer is in, also of single messages.
+	// The states tell which conversations the viewer is in, including the conversations of the messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
 	for _, id := range ids.messages {
 		conversations = append(conversations, id.Conversation())
@@ -67,8 +67,8 @@ func (r *Resolver) messageNodes(ctx context.Context, ids *nodeIDs, found map[str
 	return nil
 }
 
-// notificationsOf reads the viewer's own notifications by their ids. A notification that grew has several positions, which
-// marks may name; only one of them is its identity, or a client's store would have it twice.
+// notificationsOf reads the viewer's own notifications by their IDs. A notification that grew has several positions, and marks
+// may name any of them. Only the first is its ID, or a client's store would have the notification twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.At(ctx, viewer.Number, ids)
 	// At also finds a notification by one of its later positions.
@@ -113,7 +113,7 @@ func (r *Resolver) viewerNodes(ctx context.Context, viewer *graph.Viewer, ids *n
 // hostNodes adds the views of the viewer, and the reports of site messages if the token is of a host application or of an
 // operator. A report counts the readers of a message, which its recipients must not see.
 func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	// A view that the viewer never touched has no node: it would have no count. What other users touched does not matter.
+	// A view that the viewer never touched has no node: it would have no count. Touches of other users do not matter.
 	touched, err := r.Views.ByID(ctx, viewer.Number, slices.Collect(maps.Values(ids.views)))
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (r *Resolver) hostNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 			found[id] = graphView(view)
 		}
 	}
-	// For everybody else a report does not exist.
+	// For any other token, a report does not exist.
 	if bearer, err := services.ViewerFrom(ctx); err != nil || !bearer.Has(services.ScopeAdmin) && !bearer.Has(services.ScopeIngest) {
 		return err
 	}

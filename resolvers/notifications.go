@@ -60,14 +60,14 @@ func (r *Resolver) marked(ctx context.Context, done *done, payload string, ids [
 	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
-	// What the client has marked is what its store should update.
+	// The client's store should update the notifications that the client has marked.
 	if len(ids) > 0 {
 		if list := ifRead[[]graph.Notification](r)(r.notificationsByID(ctx, done.viewer, ids)); list != nil {
 			return *list
 		}
 		return nil
 	}
-	// A mark of everything shows as much as one page can.
+	// After a mark without IDs, the payload shows at most one page.
 	page := ifRead[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
 	if page == nil {
 		return nil
@@ -85,13 +85,13 @@ func markedIn(categories []services.Category, hosts []string) []services.Categor
 	return of
 }
 
-// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on
-// the category. actions are their causes, nil if none are shown. Whatever is shown of a notification must be named here, so
-// that one batch reads it for a whole page.
+// keysIn are the objects that notifications refer to: their subjects and their actors. The meaning of a subject depends on the
+// category. actions are their causes, nil if none are shown. Every object that is shown of a notification must be named here,
+// so that one batch reads it for a whole page.
 func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
 	for i, n := range list {
 		switch {
-		// Tidings' own categories say by themselves what a subject is; the application says it with each notification.
+		// In a category of Tidings, the category determines the type of the subject; in one of the application, About does.
 		case n.Category == services.CategoryReminder:
 			keys.shows = append(keys.shows, n.Subject)
 		case n.Host != nil && n.Host.About.Type == services.PostType:
@@ -108,7 +108,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		if actions == nil {
 			continue
 		}
-		// Comments are shown as posts, likes and follows as people. Mentions and reminders are their subjects.
+		// Comments are shown as posts, likes and follows as people. The cause of a mention or a reminder is its subject.
 		for _, action := range actions[i] {
 			switch n.Category {
 			case services.CategoryComment:
@@ -175,7 +175,7 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 				causes = append(causes, graphUser(user))
 			}
 		}
-	// Its only cause is the object that it is about.
+	// The only cause is the object that the notification is about.
 	default: // of the host application
 		if shown.Subject != nil {
 			causes = append(causes, *shown.Subject)
@@ -205,8 +205,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
 			Actors: []graph.User{},
 		}
-		// A subject that the viewer may not see, or that is gone, is null; the notification stays. Both stay 0 for a follow,
-		// and position 0 is never in visible.
+		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has the IDs 0 and
+		// 0, and ID 0 is never in visible.
 		postID, showID := n.Subject, services.PostID(0)
 		if n.Category == services.CategoryReminder {
 			postID, showID = 0, n.Subject
@@ -241,7 +241,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 }
 
 // addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none.
-// About was checked when the application notified, and the object may be gone since: it is then null like any subject.
+// About was checked when the application notified, but the object may have been deleted since: it is then null like any
+// subject.
 func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
@@ -271,8 +272,8 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own
-// position: notifications whose causes were undone are not in it, so it may be short although more follow. The read token
-// belongs to the page: a mark that carries it cannot undo what was marked unread after the page was read.
+// position: notifications whose causes were undone are left out, so a page may be short although more follow. The read token
+// belongs to the page: a mark that carries it cannot change what was marked unread after the page was read.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {

@@ -45,9 +45,9 @@ const (
 	forHost             // the host application
 )
 
-// operation is one entry of operations. I is the input of the mutation. It is shared by all calls and does not change after
-// table. With the type parameter, command is written without a cast; entry hides it. The methods only remove the type: the code
-// that they call is compiled once and not for each input.
+// operation is one entry of operations. I is the input of the mutation. An operation is shared by all calls and does not change
+// after table. The type parameter lets command use its input without a cast; entry hides the parameter. The methods only remove
+// the type: the code that they call is compiled once and not for each input.
 type operation[I any] struct {
 	spec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
@@ -102,8 +102,8 @@ type entry interface {
 	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
 }
 
-// table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf
-// cannot read stops the program and not a request.
+// table makes the table, and prepares each entry. It runs while the package is initialised: an input that namedFieldsOf cannot
+// read prevents the start of the program, and fails no request.
 func table(entries ...entry) map[string]entry {
 	named := make(map[string]entry, len(entries))
 	for _, e := range entries {
@@ -142,10 +142,11 @@ type inputOfDevice struct {
 	Input  any
 }
 
-// prepare makes the command of an input, which is a pointer; its idempotency key is given separately. It resolves refs before the
-// command reads the input, so that commands know only IDs. The device and the time become part of the input that a key compares.
-// The key is checked last, because the error of a wrong input is more useful. Mutations and events both come here, so steps that
-// both need are in this function or below it. A refusal that a key remembers becomes a command too, whose commit refuses.
+// prepare makes the command of an input, which is a pointer; its idempotency key is given separately. It resolves refs before
+// the command reads the input, so that commands know only IDs. The device and the time become part of the input that is
+// compared under the key. The key is checked last, because the error of a wrong input is more useful. Mutations and events both
+// come here, so steps that both need are in this function or below it. A refusal that is remembered under a key becomes a
+// command too, whose commit refuses.
 func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*jobs.Command, error) {
 	op := o.describe()
 	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.input)
@@ -165,8 +166,8 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 		if err := c.label(ctx, op, cmd, fields); err != nil {
 			return nil, err
 		}
-	// An object that was not found may be created later. Under its key the request must not succeed then: much may have happened
-	// since.
+	// An object that was not found may be created later. A repetition under the same key must not succeed then: much may have
+	// happened since.
 	case key != nil && jobs.Remembers(err) && jobs.CheckKey(*key) == nil:
 		cmd = jobs.Refused(c.actor, err)
 	default:
@@ -184,8 +185,8 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	return cmd, jobs.CheckKey(cmd.Key)
 }
 
-// compared is an input as its key compares it. A wrapped input has another hash, so only operations of a device are wrapped:
-// for all others a request means the same from every device.
+// compared is an input as it is compared under a key. A wrapped input has another hash, so the device is added only for
+// operations with ofDevice: for all others a request means the same from every device.
 func (c *call) compared(op *spec, input any) any {
 	if op.ofDevice {
 		input = inputOfDevice{c.device, input}
@@ -280,7 +281,7 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*done, error
 	if d.viewer == nil {
 		return d, nil
 	}
-	// If Redis has not taken the change in time, the facts have it.
+	// If Redis has not applied the change in time, the badges are counted in SQL, which has it.
 	read := r.Badge.Read
 	if cmd.ViewsStale() {
 		read = r.Badge.ReadFacts
@@ -301,8 +302,8 @@ func takeKey(input any) *string {
 }
 
 // idOf is the global ID of the object that a command created, or else of the object that its input named; "" for neither. A
-// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both are those of the
-// first request, so a repetition names the same object.
+// command that makes no object may keep something else in its IDs for its payload. Under a remembered key both IDs are those of
+// the first request, so a repetition names the same object.
 func idOf(cmd *jobs.Command) string {
 	if ids := cmd.IDs(); len(ids) > 0 && cmd.Makes != "" {
 		return ids[0]

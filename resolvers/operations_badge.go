@@ -9,20 +9,20 @@ import (
 	"tidings/services/jobs"
 )
 
-// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null is the
-// default of Tidings. Nothing that is counted changes: the policy is applied when badges are rendered, and the version rises.
+// setDisplayPolicy changes the viewer's display policy. INVALID if a source is named twice. Absent fields stay; null sets
+// Tidings' default. No stored count changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	spec: spec{name: "setDisplayPolicy"},
 	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()
-		// null resets all sources, and leaves the quiet hours.
+		// null resets all sources, and leaves the quiet hours as they are.
 		if given && sources == nil { // each gets its default
 			for _, source := range services.Sources {
 				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
 			}
 		}
-		// The order in the input must not matter, so naming a source twice is an error, and the second does not replace the
+		// The order in the input must not matter, so naming a source twice is an error. The second entry does not replace the
 		// first.
 		named := map[services.Source]bool{}
 		for _, one := range sources {

@@ -11,8 +11,8 @@ import (
 )
 
 // notify sends users a notification in a category of the application. Recipients are keys here and not IDs, because the service
-// creates the users who do not exist in the transaction. A recipient who turned the category off gets the notification in their
-// list, and no count.
+// creates, in its transaction, the users who do not exist. A recipient who turned the category off gets the notification in
+// their list, and no count.
 var notify = &operation[graph.NotifyInput]{
 	spec: spec{name: "notify", by: forHost, makes: services.HostNotificationType},
 	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
@@ -41,7 +41,8 @@ var notify = &operation[graph.NotifyInput]{
 				return nil, err
 			}
 		}
-		// An order or a parcel cannot be the subject: the application shows such things by the address and the data of the label.
+		// An object of the application, such as an order, cannot be the subject: the application shows it by the url and the
+		// data of the label.
 		if in.SubjectID != nil {
 			var err error
 			if sent.About, err = c.r.about(ctx, *in.SubjectID); err != nil {
@@ -86,7 +87,7 @@ func (r *Resolver) about(ctx context.Context, id string) (services.Object, error
 	}
 	place, found := services.PostID(object.Number), false
 	if kind == services.PostType {
-		// By the source and not by the loader: ingest checks many subjects, and shows none of them.
+		// Read from the source and not from the loader: ingest checks many subjects, and shows none of them.
 		posts, _, err := r.Sources.Posts.ReadWithAuthors(ctx, []services.PostID{place}, nil)
 		if err != nil {
 			return object, err
@@ -121,7 +122,8 @@ func (r *Resolver) allKnown(ctx context.Context, field string, keys []string) er
 	return nil
 }
 
-// sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is NOT_FOUND.
+// sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is
+// NOT_FOUND.
 func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.Told, error) {
 	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
@@ -151,8 +153,8 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 	return category, nil
 }
 
-// defineCategory defines a category or changes it. It is no entry of operations, because it needs the scope admin, which no event
-// has. Every node learns the definition by the changelog. Until then its badges follow the former definition.
+// defineCategory defines a category or changes it. It is not in the table operations, because it needs the scope admin, which
+// no event has. Every node learns the definition by the changelog. Until then its badges follow the former definition.
 func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategoryInput) (*graph.DefineCategoryPayload, error) {
 	details := fmt.Sprintf("grouped %t, style %s", input.Grouped, input.Style)
 	return asAdmin(ctx, r, "defineCategory", input.Name, details, func(ctx context.Context) (*graph.DefineCategoryPayload, error) {
@@ -196,7 +198,7 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	})
 }
 
-// commitOf commits the command of an operator's input, under its idempotency key. It is what prepare does for entries of
+// commitOf commits the command of an operator's input, under its idempotency key, as prepare and mutate do for entries of
 // operations. Without a key the input is not compared with anything.
 func (r *Resolver) commitOf(ctx context.Context, cmd *jobs.Command, input any) error {
 	if key := takeKey(input); key != nil {

@@ -24,7 +24,8 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation may name a ROOM by its ref without being in it: hence joins. A user who joins has read the messages so far.
+// joinConversation is for a ROOM, which the user may name by its ref without being in it: hence joins. The messages before the
+// join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	spec: spec{name: "joinConversation", makes: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -33,8 +34,8 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 	},
 }
 
-// quitConversation ends the actor's own membership, and takes the conversation out of their lists. Repeated, it changes nothing.
-// A DIRECT one cannot be left, only muted.
+// quitConversation ends the actor's own membership, and takes the conversation out of their lists. Repeated, it changes
+// nothing. A DIRECT conversation cannot be left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
 	spec: spec{name: "quitConversation", makes: services.ConversationType},
 	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
@@ -68,8 +69,8 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 	},
 }
 
-// sendMessage sends a message, and marks the conversation read for its author up to it. The commit checks that the actor is a
-// member, so a message cannot follow a removal.
+// sendMessage sends a message, and marks the conversation read for its author up to the message. The commit checks that the
+// actor is a member, so nobody can send a message after their removal.
 var sendMessage = &operation[graph.SendMessageInput]{
 	spec: spec{name: "sendMessage", makes: services.MessageType},
 	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
@@ -81,8 +82,8 @@ var sendMessage = &operation[graph.SendMessageInput]{
 	},
 }
 
-// recallMessage takes a message of the actor's own back. It keeps its place, without a text. Members who have not read it
-// count one less.
+// recallMessage takes back a message of the actor's own. The message keeps its place, without a text. Members who have not read
+// it count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
 	spec: spec{name: "recallMessage", makes: services.MessageType},
 	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
@@ -92,8 +93,9 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 }
 
 // enterConversation says that a device shows a conversation: while the lease lasts, nothing of the conversation counts for the
-// user. The lease begins at the time of the event. It ends with the socket, by leaveConversation, or when it is not renewed, so a
-// phone that died cannot silence a conversation. Under one idempotency key, requests of different devices differ.
+// user. The lease begins at the time of the event. It ends with the socket of the device, by leaveConversation, or when it is
+// not renewed, so a phone that died cannot silence a conversation. Under one idempotency key, requests of different devices
+// differ.
 var enterConversation = &operation[graph.EnterConversationInput]{
 	spec: spec{name: "enterConversation", ofDevice: true},
 	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
@@ -102,7 +104,7 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 	},
 }
 
-// leaveConversation ends what enterConversation began, for this device only.
+// leaveConversation ends the lease of enterConversation, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
 	spec: spec{name: "leaveConversation", ofDevice: true},
 	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
@@ -111,8 +113,8 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 	},
 }
 
-// markConversationRead marks up to a message, or all. A read token makes it a mark of what its reader has seen, so that it
-// cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
+// markConversationRead marks up to a message, or all. With a read token, it marks only what the reader of the token has seen,
+// so that it cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	spec: spec{name: "markConversationRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
@@ -134,8 +136,8 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	},
 }
 
-// markConversationUnread makes a message and those after it count again. The message's ID names its conversation. It begins a new
-// generation: earlier read tokens are then void.
+// markConversationUnread makes a message and those after it count again. The message's ID names its conversation. The mark
+// begins a new generation: earlier read tokens are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	spec: spec{name: "markConversationUnread"},
 	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {

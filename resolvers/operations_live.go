@@ -10,8 +10,8 @@ import (
 	"tidings/services/live"
 )
 
-// scheduleShow makes a show of the actor. An empty cover counts as none. Only a host's own token, or the application for them,
-// makes a show: the host is the actor.
+// scheduleShow makes a show of the actor. An empty cover counts as none. The actor is the host: a show is made with the host's
+// own token, or by the application for them.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	spec: spec{name: "scheduleShow", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
@@ -74,8 +74,8 @@ var cancelShow = &operation[graph.CancelShowInput]{
 	},
 }
 
-// setReplay requires the address, because null means to remove it: leaving it out would be an accident. A replay is listed before
-// it has an address, and is then not ready.
+// setReplay requires the address, because null means to remove it: leaving the field out would be an accident. A replay is
+// listed before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
 	spec: spec{name: "setReplay", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
@@ -90,8 +90,8 @@ var setReplay = &operation[graph.SetReplayInput]{
 	},
 }
 
-// remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder is a no-op. Each
-// has its own entry in the table, because an entry has the name of one mutation.
+// remindMe sets a reminder of an upcoming show, and cancelReminder removes it; after the start, cancelReminder is a no-op. They
+// are two entries of the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
 	spec: spec{name: "remindMe", makes: services.ShowType},
 	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
@@ -108,8 +108,8 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 	},
 }
 
-// markLiveBoardSeen marks the board of a session: shows that went live after it are still new. Without a session it marks the
-// present board.
+// markLiveBoardSeen marks the board of a session: shows that went live after that board are still new. Without a session it
+// marks the present board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	spec: spec{name: "markLiveBoardSeen"},
 	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
@@ -117,8 +117,8 @@ var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	},
 }
 
-// orZero is an optional time; the zero time if it is absent. The service decides what that means: the present for a start, never
-// for the end of an announcement.
+// orZero is an optional time; the zero time if it is absent. The service gives it a meaning: the present for a start, never for
+// the end of an announcement.
 func orZero(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}

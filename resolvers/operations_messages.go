@@ -45,7 +45,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 }
 
 // editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does
-// not. A title cannot be removed; the content can be empty.
+// not change. A title cannot be removed; the content can be empty.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	spec: spec{name: "editSiteMessage", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
@@ -65,8 +65,8 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 	},
 }
 
-// markSiteMessagesRead marks messages by their IDs, or all of them, possibly only those of a type or up to one. The input is
-// normalised, so that inputs with the same meaning are one request.
+// markSiteMessagesRead marks messages by their IDs, or all of them, possibly only those of one type or up to one message. The
+// input is normalised, so that inputs with the same meaning are one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	spec: spec{name: "markSiteMessagesRead"},
 	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {

@@ -30,7 +30,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 }
 
 // markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number
-// and leaves rows unread: see markNotificationsRead.
+// and leaves rows unread: markNotificationsRead marks those.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	spec: spec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
@@ -140,8 +140,8 @@ func inCategories(categories []services.Category, hosts []string) ([]services.Ca
 	return all, nil
 }
 
-// sameCategories is the one way to write some categories, so that an idempotency key takes them for the same. The hash of an
-// input ignores order and repetition anyway, so this matters only for nil, which means all of them.
+// sameCategories returns categories in their normal form, so that under an idempotency key equal sets are equal. The hash of an
+// input ignores order and repetition anyway, so this matters only for nil, which means all categories.
 func sameCategories(categories []services.Category) []services.Category {
 	if categories == nil {
 		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
@@ -149,7 +149,8 @@ func sameCategories(categories []services.Category) []services.Category {
 	return slices.Compact(slices.Sorted(slices.Values(categories)))
 }
 
-// notificationPlace is the position of an upTo; 0 without one. Position 0 is refused: the service takes it for everything.
+// notificationPlace is the position that a mark with an upTo reaches; 0 without one. An upTo at position 0 is refused: the
+// service takes 0 for everything.
 func notificationPlace(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil

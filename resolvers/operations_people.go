@@ -13,14 +13,14 @@ import (
 
 var (
 	// These are idempotent: to follow twice changes nothing, and the payload says so. hideFrom keeps a follow, block ends it on
-	// both sides. Posts count from the time of the follow on. Older posts that it brings into the feed are listed, and neither
+	// both sides. Posts count from the time of the follow on. Older posts come into the feed with a follow, and are neither
 	// counted nor announced.
 	follow = onUser("follow", func(in *graph.FollowInput) string { return in.UserID }, (*social.Service).Follow)
 
-	// All of the author's posts leave the feed and its count at once.
+	// With unfollow, all of the author's posts leave the feed and its count at once.
 	unfollow = onUser("unfollow", func(in *graph.UnfollowInput) string { return in.UserID }, (*social.Service).Unfollow)
 
-	// Posts that the feed lists again count again, if they are still unseen.
+	// After unmute, posts that the feed lists again count again, if they are still unseen.
 	unmute = onUser("unmute", func(in *graph.UnmuteInput) string { return in.UserID }, (*social.Service).Unmute)
 
 	// block closes the direct conversation of the two users as well.
@@ -29,10 +29,10 @@ var (
 	// unblock restores no follow: both have to follow again.
 	unblock = onUser("unblock", func(in *graph.UnblockInput) string { return in.UserID }, (*social.Service).Unblock)
 
-	// The other user is not notified: the list without the posts looks as if the author had published nothing.
+	// hideFrom does not notify the other user, to whom the author's list looks as if no post had ever been published.
 	hideFrom = onUser("hideFrom", func(in *graph.HideFromInput) string { return in.UserID }, (*social.Service).HideFrom)
 
-	// The posts come back into the feeds of those who still follow.
+	// After unhideFrom, the posts come back into the feeds of those who still follow.
 	unhideFrom = onUser("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 

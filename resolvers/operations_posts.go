@@ -51,8 +51,8 @@ var deletePost = &operation[graph.DeletePostInput]{
 	},
 }
 
-// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark only
-// grows. upTo may name a post that no longer exists.
+// markHomeFeedSeen marks the feed as seen. Without upTo it covers every post in the feed at the time of the commit. The mark
+// never moves back. upTo may name a post that no longer exists.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	spec: spec{name: "markHomeFeedSeen"},
 	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
@@ -67,8 +67,8 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	},
 }
 
-// draft is the post of an input. If the host application acts, mentioned users who do not exist are created. It is shared by
-// a new post and an edit, which has no parent.
+// draft is the post of an input, for a new post and for an edit, which has no parent. If the host application acts, mentioned
+// users who do not exist are created.
 func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	// For users, a mention of an unknown user is NOT_FOUND in the commit.
 	if createsUsers(ctx) {

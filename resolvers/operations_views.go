@@ -17,8 +17,8 @@ var touchView = &operation[graph.TouchViewInput]{
 	},
 }
 
-// addViewItem reports an item of a view. The same item again moves to the later of its times. Only its ID and time are kept:
-// the list itself is the application's.
+// addViewItem reports an item of a view. An item that is reported again gets the later of its times. Only its ID and time are
+// kept: the list itself is the application's.
 var addViewItem = &operation[graph.AddViewItemInput]{
 	spec: spec{name: "addViewItem", by: forHost},
 	command: func(_ context.Context, c *call, in *graph.AddViewItemInput) (*jobs.Command, error) {

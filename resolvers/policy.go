@@ -17,8 +17,8 @@ func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (ser
 	})
 }
 
-// partOf is a part of a source's count, displayed as the viewer's policy wants it. The policy is read only if the operation
-// requests a field that depends on it. The policy costs a statement, and clients rarely show these two fields of a part.
+// partOf is a part of a source's count, displayed by the viewer's policy. The policy is read only if the operation requests a
+// field that depends on it: the policy costs a statement, and clients rarely show these two fields of a part.
 func (r *Resolver) partOf(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
 	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil

@@ -10,15 +10,15 @@ import (
 	"tidings/services/posts"
 )
 
-// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor is of one post:
-// the kind, the post, and the position, which is the answer, or the time of a like and then the user. The numbers differ from
-// those of cursorKind, so that a like's cursor is refused in a list of comments.
+// The kinds of the cursors of a post's lists, beside those of conversations and of the viewer's lists. A cursor belongs to one
+// post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user. Each
+// list has its own number, none of them in cursorKind, so that a like's cursor is refused in a list of comments.
 const (
 	commentCursor = 19
 	likeCursor    = 20
 )
 
-// postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser demands.
+// postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser requires.
 func postCursorText(kind byte, post services.PostID, position ...uint64) string {
 	bytes := binary.BigEndian.AppendUint64([]byte{kind}, uint64(post))
 	for _, number := range position {
@@ -27,8 +27,8 @@ func postCursorText(kind byte, post services.PostID, position ...uint64) string 
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
-// parsePostCursor reads what postCursorText prints into position. A number that does not fit SQL's signed integers is no
-// position. The length says how many numbers there are, so a cursor of another form is refused before a number is read.
+// parsePostCursor reads the output of postCursorText into position. A number that does not fit SQL's signed integers is
+// refused. The length says how many numbers there are, so a cursor of another form is refused before a number is read.
 func parsePostCursor(kind byte, post services.PostID, text string, position ...*uint64) error {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != 1+8+8*len(position) || bytes[0] != kind {
@@ -45,8 +45,8 @@ func parsePostCursor(kind byte, post services.PostID, text string, position ...*
 	return nil
 }
 
-// notOfThisList is the error for a text that is no cursor of a list. It is the same for all faults, because a client could do
-// nothing about the difference.
+// notOfThisList is the error for a text that is no cursor of a list. It is the same for all faults, because a client would
+// treat them all alike.
 func notOfThisList(text string) error {
 	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post
-// that is read as a part of another comes with all these fields, from SQL, because its page has used its round trips to Redis.
+// that is read as a part of another comes with all these fields from SQL, because its page has no further round trip to Redis.
 
 // engagement reads the counts of a post and whether the viewer likes it. The fields of several posts call it at the same time.
 // The loader lets the first one read the counts of all posts that are shown together.
@@ -32,8 +32,8 @@ func (r *Resolver) engagement(ctx context.Context, post *graph.Post) (services.E
 	})
 }
 
-// parentOf reads the post that a post answers; nil if the viewer may not see it. A reply to a post that its author hides from
-// the viewer stays visible, and its parent is null.
+// parentOf reads the post that a post answers; nil if the viewer may not see it. If the author of a post hides from the viewer,
+// a reply to the post stays visible, and its parent is null.
 func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post, error) {
 	if post.Answers == 0 {
 		return nil, nil
@@ -42,7 +42,7 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 	if err != nil {
 		return nil, err
 	}
-	// Posts without a parent add nothing, and a parent of several is read once.
+	// Posts without a parent add nothing, and the parent of several posts is read once.
 	others := func() (ids []services.PostID) {
 		for _, other := range post.Together {
 			if other.Parent != 0 {
@@ -108,8 +108,8 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postList is how one kind of list below a post is shown. P is a position, T an item and E its edge. read gets the pages of
-// the other posts that are shown together, to read them too. Comments and likes page in the same way and differ in these six.
+// postList describes one kind of list below a post. P is a position, T an item and E its edge. read gets the pages of the other
+// posts that are shown together, to read them too. Comments and likes page in the same way and differ only in these six fields.
 type postList[P comparable, T, E any] struct {
 	from  P // the position before all items
 	text  func(post services.PostID, place P) string
@@ -149,7 +149,7 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if err != nil {
 		return nil, info, err
 	}
-	// The cursors have their own slice, because E is not known to have one.
+	// The cursors have their own slice, because the type E has no cursor that listOf knows.
 	edges, cursors := make([]E, len(list.Items)), make([]string, len(list.Items))
 	for i, item := range list.Items {
 		cursors[i] = of.text(post.Key, of.place(item))
@@ -159,8 +159,8 @@ func listOf[P comparable, T, E any](ctx context.Context, r *Resolver, post *grap
 	if len(cursors) > 0 {
 		info.StartCursor, info.EndCursor = &cursors[0], &cursors[len(cursors)-1]
 	}
-	// The position of the last row that was read, which the viewer may not see: without it the next page would begin at the
-	// same rows.
+	// The position of the last row that was read, which may be hidden from the viewer: without it the next page would begin at
+	// the same rows.
 	if list.More {
 		cursor := of.text(post.Key, list.Next)
 		info.EndCursor = &cursor

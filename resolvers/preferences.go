@@ -23,7 +23,7 @@ func (r *Resolver) categoryPreferences(ctx context.Context, user services.UserID
 }
 
 // graphCategoryPreference is a preference as the API shows it. Numbers outside of the total are COUNT too. It searches
-// modesByName, which is short: a map back would have to be kept in step.
+// modesByName, which is short: a reverse map would have to be kept in step.
 func graphCategoryPreference(of notifications.CategoryPreference) graph.CategoryPreference {
 	shown := graph.CategoryPreference{Category: string(of.Category), Push: !of.NoPush}
 	// A category that is a number outside of the total is COUNT to the user, who did not choose where it counts.
@@ -35,8 +35,8 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	return shown
 }
 
-// followsInMode makes a page of the users whom the viewer follows in another mode than ALL. Most follows have none, so the
-// list is short for most viewers.
+// followsInMode makes a page of the users whom the viewer follows in another mode than ALL. Most follows are in the mode ALL,
+// so the list is short for most viewers.
 func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {
 		return r.readFollowsInMode(ctx, size, after)

@@ -128,7 +128,7 @@ func (n namedFields) refsIn(input reflect.Value) (list []services.Ref, err error
 // the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID. byRef
 // reports whether there was a ref. After an error some may have been replaced.
 func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Value, joins bool) (byRef bool, err error) {
-	// Most inputs have no refs, and need only one look at their IDs.
+	// Most inputs have no refs, and need only one pass over their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
 		return false, err
@@ -157,7 +157,7 @@ func (c *call) resolve(ctx context.Context, fields namedFields, input reflect.Va
 	})
 }
 
-// noRef is the error for a ref that names nothing, as far as the caller may know. A user who guesses refs, such as order numbers,
+// noRef is the error for a ref that names nothing that the caller may know of. A user who guesses refs, such as order numbers,
 // gets the same words for another user's order and for one that never existed.
 func noRef(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
@@ -193,17 +193,17 @@ func (r *Resolver) refIDs(ctx context.Context, viewer services.UserID, field str
 	return &named, err
 }
 
-// byRef finds the objects of refs that a user may see or has created, with joins also ROOMs. User 0 is the host application.
-// Refs are texts that people can guess, such as order numbers, so what a viewer may not see must look as if it did not exist.
-// What a user has made is found whatever its state: the ref of a deleted post still names the user's own post, and the
-// command then says that it is gone.
+// byRef finds the objects of refs that a user may see or has created; with joins also ROOMs. User 0 is the host application.
+// Refs are texts that people can guess, such as order numbers, so an object that a viewer may not see must look as if it did
+// not exist. An object that the user created is found in any state: the ref of a deleted post still names the user's own post,
+// and the command then says that it is gone.
 func (r *Resolver) byRef(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
 	// The host application may see everything, and needs no check.
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
 		return found, err
 	}
-	// What the viewer made themselves needs no check. The rest is checked type by type, with one read for each.
+	// Objects that the viewer created need no check. The others are checked type by type, with one read for each type.
 	numbers := map[string][]uint64{}
 	for _, holder := range found {
 		if holder.Owner != viewer {

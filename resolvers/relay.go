@@ -8,10 +8,10 @@ import (
 
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
 // changes. A change that cannot be shown is skipped, because the next one has the whole state too; so is a change for which
-// show returns errKnown. It has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a time:
-// while its client is slow, the source conflates what comes.
+// show returns errKnown. relay has a goroutine of its own, which ends with ctx or with the changes. It holds one event at a
+// time: while the client is slow, the source conflates further changes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
-	// Without a buffer: an event that waits here would be older than what the source has meanwhile.
+	// Without a buffer: an event that waits here would be older than the newest state of the source.
 	shown := make(chan E)
 	go func() {
 		defer cancel()

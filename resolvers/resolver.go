@@ -7,22 +7,23 @@
 // A mutation is an entry of operations: it resolves refs, makes the command of a service, commits it, and reads the badges for
 // the payload; ingest commits many such commands at once. A query reads by the loader of its response (package dataloader). A
 // field that reads a list looks ahead (wanted.go): it reads what is selected below its items, and the other pages of its list,
-// so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape; a test
-// counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that
-// nobody sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call what is here.
+// so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape; a test counts
+// them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that nobody
+// sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call the functions of the other files.
 //
-// The way of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
+// The path of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
 // out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and gets the
 // command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the badges, and
-// drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an event is the same
-// entry: ingestCommand sets the actor and the time, and calls the same prepare.
+// drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an event is the
+// same entry: ingestCommand sets the actor and the time, and calls the same prepare.
 //
-// The way of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the largest size.
-// A read... function checks the cursor (cursor.go), asks the service for the rows and gathers the keys of everything below them; the
-// loader reads these together, and a graph... function makes the types of the schema. cut then gives each alias its part.
+// The path of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the
+// largest size. A read... function checks the cursor (cursor.go), asks the service for the rows, and gathers the keys of
+// everything below them; the loader reads these together, and a graph... function makes the types of the schema. cut then gives
+// each alias its part.
 //
-// Errors are made by services and end in present (errors.go). Costs, and the budgets that they are charged to, are in costs.go and
-// limits.go; transport asks for both before it executes anything.
+// Errors are made by services and end in present (errors.go). Costs, and the budgets that they are charged to, are in costs.go
+// and limits.go; transport asks for both before it executes anything.
 package resolvers
 
 import (
@@ -61,13 +62,14 @@ import (
 type Resolver struct {
 	Social *social.Service
 	Feed   *feed.Service
-	// Badge reads with the viewer's display policy applied; Sources below read what loaders batch.
+	// Badge reads with the viewer's display policy applied; Sources below are the readers of the loaders.
 	Badge         Badges
 	Notifications *notifications.Service
 	Announcements *announcements.Service
 	Chat          *chat.Service
 	Fanout        *fanout.Fanout
-	// The Projector has the clock of events, and does what operators set, repair and clean; no user's read goes through it.
+	// The Projector has the clock of events, and carries out the settings, repairs and cleaning of operators; no user's read
+	// goes through it.
 	Projector *projector.Projector
 	Hub       *push.Hub
 	Queue     JobQueue
@@ -82,7 +84,7 @@ type Resolver struct {
 	Webhooks  *webhooks.Service
 	Devices   *devices.Service
 	Acts      *acts.Service
-	// Exports reads SQL alone: what an operator is shown of a person must not come from a copy.
+	// Exports reads SQL alone: personal data that an operator reads must not come from a copy.
 	Exports export.Reader
 	Sources dataloader.Sources
 }

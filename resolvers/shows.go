@@ -9,7 +9,7 @@ import (
 	"tidings/services/live"
 )
 
-// graphShow is a show as it is now. Whether it is late follows from the clock and not from a state.
+// graphShow is a show as it is now. Late depends on the clock and is not a stored state.
 func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 	return graph.Show{
 		ID: show.GlobalID(), Key: show.ID, Host: graphUser(host), Title: show.Title, CoverURL: orNull(show.CoverURL), ReplayURL: orNull(show.ReplayURL),
@@ -39,7 +39,7 @@ func (r *Resolver) showAfter(ctx context.Context, done *done) (graph.Show, error
 	if err != nil {
 		return graph.Show{}, err
 	}
-	// visible then finds this state, and not an older one of the node cache.
+	// visible then finds this state, and not an older state in the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
 	seen, err := r.visible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]

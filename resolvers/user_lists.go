@@ -20,8 +20,8 @@ const (
 	hostedCursor
 )
 
-// userPage is the page of a list of a user that a field requests. A cursor of alice's followers in bob's list would be a
-// valid position, and the page would look right and be wrong: hence the check.
+// userPage is the page of a list of a user that a field requests. It checks that the cursor belongs to the user's list: a
+// cursor of alice's followers in bob's list would be a valid position, and the wrong page would look right.
 func userPage(kind byte, user *graph.User, first *int, after *string) (page services.UserPage, err error) {
 	page = services.UserPage{Owner: user.Number, Before: services.ListStart}
 	if page.Size, err = pageSize(first); err != nil || after == nil {
@@ -36,8 +36,8 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 }
 
 // userPageInfo is the position of a page in its list. cursor is that of an item of the page. If more rows follow, the page ends
-// at the last row that was read, which the viewer may not see. If the end cursor were that of the last visible item, a page whose
-// rows are all hidden would have none, and a client could never get past them.
+// at the last row that was read, which may be hidden from the viewer. If the end cursor were that of the last visible item, a
+// page whose rows are all hidden would have none, and a client could never get past them.
 func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
@@ -88,8 +88,8 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	return shown, nil
 }
 
-// postsOf makes a page of a user's posts, as far as the viewer may see them. An author's page comes from SQL alone. No outbox
-// is kept in Redis: an index by author was faster.
+// postsOf makes a page of a user's posts, as far as the viewer may see them. The page comes from SQL alone. Redis has no outbox
+// of a user, because an index by author is faster.
 func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, after *string) (*graph.PostConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	// The statement leaves out what the viewer may not see, and reads the counts of the posts too.
+	// The statement leaves out the posts that the viewer may not see, and reads the counts of the posts too.
 	list, err := dataloader.From(ctx).Published(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.Shown], error) {
 		return r.Feed.Published(ctx, viewer.Number, pages)
 	})

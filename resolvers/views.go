@@ -15,8 +15,9 @@ func graphView(view views.Unread) graph.View {
 	return graph.View{ID: view.GlobalID(), Code: view.Code, Key: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
-// viewText prints a position in a viewer's list of views, which is in the order of code and ID: viewer, code, 0, ID. Neither
-// text has a 0. A view has no number, so its name is the position; names are short, which bounds the cursor.
+// viewText prints a position in a viewer's list of views, which is in the order of code and ID: the viewer, the code, a zero
+// byte, the ID. Neither text contains a zero byte. A view has no number, so its name is the position; names are short, which
+// bounds the cursor.
 func viewText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
@@ -50,8 +51,8 @@ func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []stri
 	return &page, nil
 }
 
-// readViews reads the page after a view, of some codes. The list is in the order of the key, so the position is the last view. A
-// view that is touched between two pages keeps its place.
+// readViews reads the page after a view, with the views of some codes. The list is in the order of the key, so the position is
+// the last view. A view that is touched between two pages keeps its place.
 func (r *Resolver) readViews(ctx context.Context, viewer *graph.Viewer, codes []string, size int, after *string) (_ *graph.ViewConnection, err error) {
 	var from views.View
 	if after != nil {

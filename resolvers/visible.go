@@ -19,7 +19,7 @@ type visibleKeys struct {
 	people       []services.UserID
 }
 
-// visible is the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
+// visible has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
 // absent. A caller that does not find a key cannot tell why, and neither can the viewer.
 type visible struct {
 	posts  map[services.PostID]services.Post
@@ -55,7 +55,7 @@ func (r *Resolver) visible(ctx context.Context, viewer services.UserID, keys vis
 	if seen.hidden, err = r.hidden(ctx, viewer, authors); err != nil {
 		return seen, err
 	}
-	// The maps are this call's own: the loader's memory keeps what is deleted here.
+	// These maps belong to this call: objects that are deleted here stay in the loader's memory.
 	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hidden[post.Author] })
 	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hidden[show.Host] })
 	return seen, nil

@@ -96,9 +96,9 @@ type asker struct {
 	size  int
 }
 
-// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of
-// their sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each
-// field may cut its own. Aliases are a client's way to ask for one list twice: without this each would be a statement. A
+// sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their
+// sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each field may
+// cut its own. With aliases a client can ask for one list several times: without sharedPage each alias would be a statement. A
 // field whose own size is wrong takes no part, and reports its error when it is resolved.
 func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
@@ -106,7 +106,7 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 	}
 	field, variables := fieldOf(ctx), graphql.GetOperationContext(ctx).Variables
 	key := pageKeyOf(field, variables)
-	// The first field to run reads for the others, which wait for it. Its own field is first among the askers.
+	// The first field to run reads for the others, which wait for it. That field is the first of the askers.
 	whole, err := dataloader.Shared(ctx, key, func(ctx context.Context) (*C, error) {
 		askers, largest := []asker{{field, size}}, size
 		for _, other := range wantedOf(ctx)[key.field] {
@@ -139,7 +139,7 @@ func firstOf(field *ast.Field, variables map[string]any) (int, error) {
 }
 
 // cut shortens a page that was read with a larger size to its first edges, and gives it the end of a page of that size. The
-// rest of the page exists, so a next page does too, whatever the larger page said.
+// edges that are cut off exist, so a next page does too, even if the larger page has none.
 func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges
