@@ -57,7 +57,7 @@ type modelEntry struct {
 
 func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
 
-// modelUser is a user's state. The whole of announcements and dots is this state and two comparisons.
+// modelUser is the state of a user. Two comparisons with it tell which announcements are unread and which dots are lit.
 type modelUser struct {
 	number        services.UserID
 	here          bool // the badge of this user is read after every step
@@ -140,7 +140,7 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle runs the due jobs and reads the positions that they gave. All of these are after the earlier ones.
+// settle runs the due jobs and reads the positions that they gave. The new positions must be after all earlier ones.
 func (m *announcementsModel) settle(before uint64) {
 	m.Helper()
 	n := m.node()
@@ -173,7 +173,7 @@ func (m *announcementsModel) settle(before uint64) {
 	}
 }
 
-// list is the model itself: the announcements that a user is shown.
+// list returns the announcements that a user is shown, by the model.
 func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
 	for _, e := range m.entries {
 		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
@@ -233,8 +233,8 @@ func (m *announcementsModel) check(u *modelUser) {
 	m.checkVersion(u, which, badges)
 }
 
-// checkVersion checks that on one node a version never falls, and stands for one content. The same holds across both nodes until the clock
-// is set back; then each node has to find a later version by itself.
+// checkVersion checks that on one node a version never falls, and stands for one content. The same holds across both nodes
+// until the clock is set back; then each node has to find a later version by itself.
 func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
 	if badges.Version < u.versions[which] {
@@ -253,8 +253,8 @@ func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *servi
 }
 
 // TestAnnouncementsAgainstModel publishes, plans, starts, ends, edits, shows again, withdraws, raises, clears, marks and marks
-// late on two nodes, lets users come, go away for more than a month and return, loses keys and all of Redis, repeats
-// jobs and sets the clock back, at random. After every step number, list and dots are the model's.
+// late on two nodes, lets users come, go away for more than a month and return, loses keys and all of Redis, repeats jobs and
+// sets the clock back, at random. After every step the count, the list and the dots are those of the model.
 func TestAnnouncementsAgainstModel(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	nodes := [2]announcementsNode{newAnnouncementsNode(w), newAnnouncementsNode(w.AnotherNode())}

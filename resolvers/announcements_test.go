@@ -29,7 +29,7 @@ func (a *api) announce(input string) string {
 const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
-// unread reads the number and the list of a viewer, which must agree.
+// unread reads the count and the list of a viewer, which must agree.
 func (a *api) unread(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
 	got := a.must(key, announcementsQuery, nil)

@@ -66,7 +66,7 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	}
 }
 
-// The error for a text that is too long has the limit as an extension, as the error of every other bound.
+// The error for a text that is too long has the limit as an extension, as the errors of all other bounds have.
 func TestALongTextHasItsLimit(t *testing.T) {
 	a := newAPI(t)
 	for query, limit := range map[string]float64{
@@ -80,7 +80,8 @@ func TestALongTextHasItsLimit(t *testing.T) {
 	}
 }
 
-// No object has the ID with the key zero. It is not taken for a missing ID, which would mean the newest item, or a post without a parent.
+// No object has the ID with the key zero. This ID is not taken for a missing ID, which would mean the newest item, or a post
+// without a parent.
 func TestNoObjectHasTheIDZero(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `{ viewer { badges { version } } }`, nil)
@@ -111,7 +112,7 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 	}
 }
 
-// The time of an event counts to the millisecond: a difference below that is the same input under a key.
+// Events whose times are in the same millisecond are one input under a key.
 func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 	a := newAPI(t)
 	moment := a.Clock.Now().Add(-time.Hour).Truncate(time.Millisecond)

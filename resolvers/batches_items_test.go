@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// readings is how many rounds of reads a query may take: the objects behind the counts are known only after the counts have been explained.
+// readings is the number of rounds of reads that a query may take: the objects behind the counts are known only after the
+// counts have been explained.
 func readings(query string) int {
 	if strings.Contains(query, "nodeId") {
 		return 2
@@ -13,8 +14,8 @@ func readings(query string) int {
 	return 1
 }
 
-// The objects behind the counts have many types, whose fields conflict in one selection, so it is written by hand. It has the
-// types that read more than their objects.
+// The objects behind the counts have many types, whose fields conflict in one selection, so the selection is written by hand.
+// It has the types that read more than their objects.
 func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *counted) {
 	const author = "author { key name viewerFollows }"
 	const node = `node { __typename id ... on Post { ` + author + ` likeCount viewerHasLiked commentCount parent { id } comments { nodes { id } } }

@@ -40,7 +40,7 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
-// A key without an object is looked up once.
+// A key that no object has is looked up once.
 func missesAreReadInBatches(t *testing.T, c *counted) {
 	c.met = true
 	missing := []string{

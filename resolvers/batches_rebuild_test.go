@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// rebuildTrips is the fewest round trips of a rebuild: a reader must find that the document is missing, the document must be stamped before
-// its facts are read, and the facts must be written after that. The last of the three returns the written document.
+// rebuildTrips is the fewest round trips of a rebuild: a reader must find that the document is missing, the document must be
+// stamped before its facts are read, and the facts must be written after that. The last of the three returns the written
+// document.
 const rebuildTrips = 3
 
 // The first badges after Redis has lost everything take three round trips to Redis, and each statement once.

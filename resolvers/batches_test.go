@@ -20,9 +20,9 @@ import (
 	"tidings/tests/histories"
 )
 
-// A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and however often
-// an operation names it. The lists and the types are those of the schema: a new one is tested, or must be listed below with the reason why
-// not.
+// A response takes at most two round trips to Redis, and runs each SQL statement at most once, whatever a list contains and
+// however often an operation names it. The lists and the types are those of the schema: a new one is tested, or must be listed
+// below with the reason why it is not.
 
 const mostTrips = 2
 
@@ -62,11 +62,11 @@ type counted struct {
 	made *fanouttest.World
 	sql  *statements
 	all  *selector
-	met  bool // the node knows the reader: after a restart that takes a statement of its own
+	met  bool // the node knows the reader, for which it needs a statement after a restart
 }
 
-// TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the tests of
-// an engine pair share one. Those that change it come last.
+// TestReadsAreBatched tries everything that reads several objects, on both engine pairs. A world takes seconds to fill, so the
+// tests of an engine pair share one. Tests that change the world come last.
 func TestReadsAreBatched(t *testing.T) {
 	for name, options := range map[string]func(t *testing.T) fanouttest.Options{
 		"embedded":   func(*testing.T) fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
@@ -119,7 +119,7 @@ func (c *counted) restart(copies bool) {
 	}
 }
 
-// costs sends a query as the reader, and fails if that takes more than is allowed.
+// costs sends a query as the reader, and fails if the query takes more round trips or statements than are allowed.
 func (c *counted) costs(t *testing.T, when, query string, variables map[string]any) answer {
 	t.Helper()
 	c.sql.take()
@@ -139,7 +139,8 @@ func (c *counted) costs(t *testing.T, when, query string, variables map[string]a
 	return got
 }
 
-// everywhere sends a query to a node with empty caches, to one that finds copies in Redis, and to one with everything in its caches.
+// everywhere sends a query to a node with empty caches, to one that finds copies in Redis, and to one with everything in its
+// caches.
 func (c *counted) everywhere(t *testing.T, query string, variables map[string]any) (got answer) {
 	t.Helper()
 	c.restart(false)

@@ -29,8 +29,8 @@ func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, abo
 // ofUsers are the statements that read fields of users, wherever they are shown.
 var ofUsers = map[string]bool{"relations of a user": true}
 
-// levels is how often a query may run a statement: once for the users of a list, and once more for the users who liked the posts of the
-// list, who are known only when the likes have been read.
+// levels is how often a query may run a statement: once for the users of a list, and once more for the users who liked the
+// posts of the list, who are known only when the likes have been read.
 func levels(query, statement string) int {
 	if ofUsers[statement] && strings.Contains(query, "likes") {
 		return 2

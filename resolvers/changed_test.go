@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A verb whose effect exists already returns changed: false. Under its key it answers as the first time.
+// A mutation whose effect exists already returns changed: false. Repeated under its key, it answers as at the first time.
 func TestVerbsAreIdempotent(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
@@ -94,7 +94,8 @@ func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 	}
 }
 
-// The viewer and the badges can be fetched by their IDs, only by their own user. A mutation returns the same badges in both places.
+// The viewer and the badges can be fetched by their IDs, by their own user only. A mutation returns the same badges in both
+// places.
 func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	a := newAPI(t)
 	a.Named("bob")
@@ -184,7 +185,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// A member's act that finds its effect already there changes nothing, and says so.
+// A member's mutation that finds its effect already there returns changed: false.
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
@@ -217,7 +218,7 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 	})
 }
 
-// The second of two profiles at one moment is the one that is shown, on every node.
+// If a profile is set again while the clock stands still or goes back, every node shows the last one.
 func TestTheLastProfileIsShownUnderAStandingClock(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

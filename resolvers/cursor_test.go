@@ -27,7 +27,7 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	})
 }
 
-// The lists of posts and shows of a user go on after 2039, when the bit 62 of the IDs of posts is set.
+// The cursors of a user's posts and shows are read back after 2039 too, when bit 62 of the IDs of posts is set.
 func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
 		for _, kind := range []byte{publishedCursor, hostedCursor, memberCursor} {

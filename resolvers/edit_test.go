@@ -30,7 +30,7 @@ func TestEditPost(t *testing.T) {
 	}
 }
 
-// An edit without a list keeps the mentions that its text never contained; null and another list remove them.
+// An edit without a list of mentions keeps the mentions of the former list; null and another list remove them.
 func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	a := newAPI(t)
 	for _, user := range []string{"alice", "carol", "dora"} {

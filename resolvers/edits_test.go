@@ -22,7 +22,8 @@ type edit struct {
 	elsewhere    func() any // reads the field, if the answer does not show it
 }
 
-// A field that an edit does not name stays, and null clears it, in a mutation and in an event. A field that cannot be cleared refuses null.
+// A field that an edit does not name stays, and null clears it, in a mutation and in an event. A field that cannot be cleared
+// refuses null.
 func TestAbsentLeavesAndNullClears(t *testing.T) {
 	a := newAPI(t)
 	show, ended := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour)

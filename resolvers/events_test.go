@@ -113,8 +113,8 @@ func (s *openSubscription) event() map[string]any {
 	return data
 }
 
-// costs makes events until one takes no more than a response may, and fails if none of several does: a read that the opening of the
-// subscription has requested may fall between two of them.
+// costs makes up to five events, until one takes no more reads than a response may, and fails if none does. An event may take
+// more, because the opening of the subscription requests a read that may come at the same time.
 func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any) {
 	t.Helper()
 	const events = 5
@@ -135,8 +135,8 @@ func (s *openSubscription) costs(t *testing.T, when string) (data map[string]any
 	return data
 }
 
-// An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with full ones.
-// Once a subscription is open, no event reads an object twice.
+// An event about many objects takes no more reads than one about a single object, on a node with empty caches and on one with
+// full ones. Once a subscription is open, no event reads an object twice.
 func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	many := histories.Number(t, 6, 25)
 	for _, field := range c.all.schema.Subscription.Fields {
@@ -157,11 +157,12 @@ func anEventOfASubscriptionIsReadInBatches(t *testing.T, c *counted) {
 	}
 }
 
-// anotherLook is how much more a first event may take: opening a subscription requests a read that may come before the event is taken.
+// anotherLook is the number of reads by which a first event may exceed another: opening a subscription requests a read that may
+// come before the event is taken.
 const anotherLook = 1
 
-// eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. The next must not take more
-// than a response may.
+// eventCosts makes an event about some objects, and returns the cost of the first such event on a new node. Later events must
+// not take more than a response may.
 func (c *counted) eventCosts(t *testing.T, field *ast.FieldDefinition, things int, copies bool) (trips int, asked map[string]int) {
 	t.Helper()
 	conversation := c.ids("Conversation")[0]

@@ -60,7 +60,7 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	})
 }
 
-// The board that the client's hook asks for is compiled, and shows which shows have the viewer's reminder.
+// The board that the client's hook asks for is compiled, and tells for each show whether the viewer has a reminder.
 func TestAHotBoardShowsReminders(t *testing.T) {
 	s := newSides(t)
 	var ids []string

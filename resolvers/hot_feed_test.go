@@ -75,7 +75,8 @@ func drawPage(t *rapid.T) shownPage {
 	return page
 }
 
-// For any selection and any page the compiled selection answers exactly like the generated code, byte for byte, with and without badges.
+// For any selection and any page the compiled selection answers exactly like the generated code, byte for byte, with and
+// without badges.
 func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {

@@ -112,7 +112,7 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 		for _, key := range []string{"reader", "full", "empty"} {
 			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
 			operation := parsed(t, text)
-			answer, ok := h.Quick(operation)(ctx, nil) // it also makes the data ready that a joint read needs
+			answer, ok := h.Quick(operation)(ctx, nil) // it also prepares the data that a joint read needs
 			if !ok {
 				t.Fatalf("%s is not answered: %s", key, text)
 			}
@@ -138,8 +138,8 @@ func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*servi
 	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
 }
 
-// A request for badges alone that has waited for Redis once gets them from SQL. One with a page is left to Quick, which asks
-// Redis again and is refused at once.
+// A request for badges alone that has waited for Redis once gets the badges from SQL. A request with a page is left to Quick,
+// which asks Redis again and is refused at once.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
 	a.World.Quiet(a.World.Fanout)

@@ -140,7 +140,8 @@ func executed(t interface{ Fatalf(string, ...any) }, what content, query string)
 
 func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
-// hotSchema is the schema without the fields that are left to the executor: the lists of posts and users, and the parent of a post.
+// hotSchema is the schema without the fields that are left to the executor: the lists of posts and users, and the parent of a
+// post.
 func hotSchema() *ast.Schema {
 	schema := *schemaOf()
 	schema.Types = maps.Clone(schema.Types)
@@ -316,7 +317,7 @@ func TestWhichSelectionsAreCompiled(t *testing.T) {
 	}
 }
 
-// A query that fails is answered by the schema: its errors are the same, with their places.
+// A query that fails is answered by the schema: its errors are the same, with their paths.
 func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	a := newAPI(t)
 	for what, got := range map[string]answer{

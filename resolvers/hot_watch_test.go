@@ -66,7 +66,8 @@ func (s *sides) first(ctx context.Context, exec *executor.Executor, query string
 	return string(response.Data)
 }
 
-// For every user the schema writes the event that execution answers, and it does so only if the operation is compiled.
+// For every user, the function of WriteEvents writes the event that execution answers. Only a compiled operation has such a
+// function.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newSides(t)
 	s.populate()

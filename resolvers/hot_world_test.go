@@ -115,7 +115,8 @@ func (s *sides) number(key string) services.UserID {
 	return number
 }
 
-// populate makes readers of every kind: of a feed with gaps, of one that is longer than feeds are, and of an empty one.
+// populate makes readers of every kind: of a feed with gaps, of a feed with more posts than the retention, and of an empty
+// feed.
 func (s *sides) populate() (places []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
 	published := map[string][]services.PostID{}

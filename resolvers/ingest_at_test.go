@@ -64,7 +64,8 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	}
 }
 
-// A visit of a conversation that is reported late has read what was said until its end: until the device left, or until its minute was over.
+// A visit to a conversation that is reported late reads the messages up to its end. It ends when the device left, or when its
+// minute was over.
 func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
 	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
@@ -109,7 +110,7 @@ func TestALateUndo(t *testing.T) {
 		code   any
 		unread float64
 	}{10: {nil, 1}, 30: {nil, 1}, 31: {"CONFLICT", 0}, -1: {"CONFLICT", 0}} {
-		// Jobs bring the follow before the mark, between the mark and the undo, or after both.
+		// The jobs of the follow run before the mark, between the mark and the undo, or after both.
 		for after := range 3 {
 			a := newAPI(t)
 			events := []event{
@@ -212,8 +213,8 @@ func TestALatePostIsSeenWhereALaterOneWas(t *testing.T) {
 	want("all is seen, and a post between", "2b358x", 0)
 }
 
-// A notification that is reported late is in the list at its own time. It counts unless a later one was seen; a mark of a past time also
-// covers notifications that are reported after it.
+// A notification that is reported late is in the list at its own time. It counts unless a later one was seen; a mark of a past
+// time also covers notifications that are reported after it.
 func TestALateNotificationIsSeenWhereALaterOneWas(t *testing.T) {
 	a := newAPI(t)
 	follow := func(ago time.Duration, who string) {
@@ -326,7 +327,7 @@ func TestALateSiteMessageIsReadWhereALaterOneWas(t *testing.T) {
 	})
 }
 
-// A notification that is reported late is read where a later one was read by a mark, also a mark of now, unless that was undone.
+// A notification that is reported late is read if a mark has read a later one, even a mark of now, unless that mark was undone.
 func TestALateNotificationIsReadWhereALaterOneWas(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

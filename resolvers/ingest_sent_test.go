@@ -44,7 +44,7 @@ func (a *api) codes(events ...event) (codes []any) {
 	return codes
 }
 
-// mailOf is a user's count of site messages, and the titles of their list, the newest first, each with the mark of what is read.
+// mailOf is a user's count of site messages, and the titles of their list, the newest first, each followed by + if it is read.
 func (a *api) mailOf(key string) (unread any, list string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { siteMessages { total { value } } } siteMessages { nodes { title readAt } } } }`, nil)
@@ -103,7 +103,7 @@ func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 	})
 }
 
-// A mark up to a message that is not delivered yet covers what was sent before it, delivered or not.
+// A mark up to a message that is not delivered yet covers the messages sent before it, delivered or not.
 func TestAMarkUpToAMessageBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

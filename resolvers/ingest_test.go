@@ -148,7 +148,7 @@ func TestOneTo500Events(t *testing.T) {
 	}
 }
 
-// The same events sent again have no second effect, and the same answers.
+// Events that are sent again have no second effect, and get the same answers.
 func TestIngestAgainIsTheSame(t *testing.T) {
 	a := newAPI(t)
 	one := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
@@ -294,7 +294,8 @@ func TestEventsEditAsMutationsDo(t *testing.T) {
 	}
 }
 
-// The deadline of a batch grows with its events, also when the client goes away. After the deadline the host gets advice.
+// The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline the host gets
+// advice.
 func TestTheTimeOfABatchGrows(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	alone, _ := ctx.Deadline()

@@ -41,7 +41,7 @@ func by(people, i int, more event) event {
 	return more
 }
 
-// eventKinds are all kinds, in an order in which each finds the objects that it needs. people is how many people act.
+// eventKinds are all kinds, in an order in which each finds the objects that it needs. people is the number of users who act.
 func eventKinds(people int, now time.Time) []kindOfEvent {
 	m := kindMaker{people, now}
 	return slices.Concat(m.ofPosts(), m.ofConversations(), m.ofShows(), m.ofAnnouncements(), m.ofEnds(), m.edits())
@@ -174,7 +174,7 @@ func (m kindMaker) ofAnnouncements() []kindOfEvent {
 	}
 }
 
-// edits are edits of one field each, of rows that are read and written whole.
+// edits change one field each. Their rows are read and written whole.
 func (m kindMaker) edits() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
@@ -255,8 +255,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	}
 }
 
-// A batch on PostgreSQL, whose events go out together, has the same result as on SQLite, where they run one by one. Few people act on few
-// objects, so that events meet the effects of others in their batch.
+// A batch on PostgreSQL, whose events go out together, has the same result as on SQLite, where they run one by one. Few people
+// act on few objects, so that many events of a batch concern the same objects.
 func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
 	for seed := range uint64(histories.Number(t, 2, 4)) {

@@ -32,7 +32,7 @@ func viewing(key string, scopes ...services.Scope) context.Context {
 	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
 }
 
-// granted is how many operations of a cost are admitted, at most 100.
+// granted is the number of operations of a cost that are admitted, at most 100.
 func granted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
 	for n := range 100 {
 		if l.Operation(ctx, "192.0.2.1", operation, cost) != nil {

@@ -97,7 +97,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 	return a
 }
 
-// pushKeys are those of all worlds, so that two worlds show the same.
+// pushKeys are the keys of all worlds, so that two worlds give the same answers.
 var pushKeys = sync.OnceValue(func() devices.Keys {
 	private, _, err := devices.NewKeys()
 	if err != nil {
@@ -199,8 +199,8 @@ func (a *api) publish(key string) string {
 	return id
 }
 
-// ingest sends events as the host application and returns their results. Tests write events in a short form: the user, the device and the
-// key stand in the input of the action.
+// ingest sends events as the host application and returns their results. Tests write events in a short form: the user, the
+// device and the key stand in the input of the action.
 func (a *api) ingest(events ...map[string]any) answer {
 	a.t.Helper()
 	long := make([]map[string]any, len(events))

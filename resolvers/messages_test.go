@@ -25,7 +25,7 @@ func (a *api) sent(title string, to ...string) string {
 	return id
 }
 
-// unreadMessages reads the number and the list of a viewer, which must agree.
+// unreadMessages reads the count and the list of a viewer, which must agree.
 func (a *api) unreadMessages(key string) (titles string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } siteMessages { total { value } types { type count { value } } } }
@@ -80,7 +80,7 @@ func TestSiteMessages(t *testing.T) {
 	}
 }
 
-// A phone shows its list and reports late: messages that another device has marked unread meanwhile stay unread.
+// A phone that reports its list late does not mark messages read that another device has marked unread meanwhile.
 func TestALateReadOfASiteMessage(t *testing.T) {
 	a := newAPI(t)
 	first := a.sent("one", "user:alice")
@@ -215,7 +215,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		}
 		a.Quiet(a.Fanout)
 		a.wantMessages("alice", "hello")
-		// Both are new: the view had no item when she looked, so her look covers none, whatever their times.
+		// Both items are new: the view had no item when alice touched it, so her touch covers none, whatever their times.
 		if got := a.views("alice"); got != "news/town 2 EXACT" {
 			t.Errorf("alice's views are %s, want 2 of news/town", got)
 		}

@@ -14,11 +14,11 @@ import (
 
 var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() })
 
-// positionInList is the part of an argument that says which element of a list is at fault.
+// positionInList matches the part of an argument that says which element of a list is wrong.
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// argumentsExist checks each error of each operation that these tests send: the argument that it names is one of the field that failed, or a
-// field of its input, so that a front end finds the box on its form.
+// argumentsExist checks each error of each operation that these tests send. The argument that an error names is one of the
+// field that failed, or a field of its input, so that a front end finds the box on its form.
 func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
@@ -86,7 +86,8 @@ func selected(selections ast.SelectionSet, alias string) *ast.Field {
 	return nil
 }
 
-// hasArgument reports whether a name is that of an argument, or of a field below one. The name of the one argument of mutations is left out.
+// hasArgument reports whether a name is that of an argument, or of a field below one. The name input, of the one argument of
+// mutations, is left out.
 func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
 	if input := arguments.ForName("input"); input != nil && hasInput(input.Type, name) {
 		return true

@@ -67,8 +67,8 @@ func TestAnIDThatIsNoneIsInvalid(t *testing.T) {
 	}
 }
 
-// Every type with an ID is a Node. Otherwise a cache, which keeps objects by their IDs, could not read such an object again, and could
-// confuse it with the object of that ID.
+// Every type with an ID is a Node. Otherwise a cache, which keeps objects by their IDs, could not read such an object again,
+// and could confuse it with the Node of the same ID.
 func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 	nodes := 0
 	for _, kind := range graph.NewExecutableSchema(graph.Config{}).Schema().Types {

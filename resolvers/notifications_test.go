@@ -17,7 +17,7 @@ const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread
 		readToken pageInfo { hasNextPage endCursor startCursor }
 		edges { cursor node { id upTo category subject { id } actors { key } actorCount at seen read older } } } } }`
 
-// panel lists a viewer's notifications, as "CATEGORY actors" with their marks, and compares the number with the list.
+// panel lists a viewer's notifications, as "CATEGORY actors" with their marks, and compares the count with the list.
 func (a *api) panel(key string) (lines, ids []string) {
 	a.t.Helper()
 	a.Quiet(a.Fanout)
@@ -210,8 +210,8 @@ func TestPagesOfNotifications(t *testing.T) {
 	}
 }
 
-// A notification is a node for its recipient alone. It keeps its ID when more actors join. Its upTo means what was shown: a mark up to it
-// does not cover actors who joined since, a mark by the ID does.
+// A notification is a node for its recipient alone. It keeps its ID when more actors join. Its upTo stands for the state that
+// was shown: a mark up to it does not cover actors who joined since, a mark by the ID does.
 func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()
@@ -325,8 +325,8 @@ func TestNotificationEvents(t *testing.T) {
 	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
 
-// The likes of one post within one half day are one notification, and so are follows. When another user likes, it counts again. A user who
-// takes a like back and likes again does not change it. The schema's descriptions say so.
+// The likes of one post within one half day are one notification, and so are follows. When another user likes, it counts again.
+// A user who takes a like back and likes again does not change it. The descriptions in the schema say the same.
 func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
 	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
 		"LIKE": func(a *api) (again, undo func(key string)) {

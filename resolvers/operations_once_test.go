@@ -23,8 +23,8 @@ type story struct {
 	done []string
 }
 
-// once runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and under a key
-// that the previous version stored. It returns the ID.
+// once runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
+// under a key that the previous version stored. It returns the ID.
 func (s *story) once(name string, in, other event) string {
 	s.t.Helper()
 	s.done = append(s.done, name)
@@ -109,7 +109,7 @@ func (s *story) mutation(name string, in event, key string, other event) answer 
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// rememberedBefore stores a key as the previous version did: with a hash without a version, of a text that is unknown now.
+// rememberedBefore stores a key as the previous version did. Its hash has no version, and the hashed text is unknown now.
 func (s *story) rememberedBefore(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"

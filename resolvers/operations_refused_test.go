@@ -111,8 +111,8 @@ func result(got answer) string {
 	return fmt.Sprint(got.Data)
 }
 
-// A key remembers that its request named a missing object, even if the object exists later: the request does not succeed late, in
-// the middle of what has happened since. As an event and as a mutation it is the same request.
+// A key remembers that its request named a missing object, even if the object exists later: a repetition must not succeed after
+// other changes. The request is the same as an event and as a mutation.
 func TestKeyRemembersNotFound(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &story{api: newAPIOn(t, w, 50, 50)}

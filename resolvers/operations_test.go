@@ -11,7 +11,7 @@ import (
 	"tidings/graph"
 )
 
-// notOperations are the mutations that are no operation, with the reasons.
+// notOperations are the mutations that are not in operations, with the reasons.
 var notOperations = map[string]string{
 	"ingest":                "it does the operations that its events name",
 	"cleanNow":              "it starts a worker of this installation, and is good to repeat",
@@ -31,7 +31,7 @@ var notOperations = map[string]string{
 	"pinAuthorMode":         "it is a setting of the installation, not of a user, and is good to repeat",
 }
 
-// schema is the one that is served.
+// schema is the schema that the server serves.
 var schema = graph.NewExecutableSchema(graph.Config{}).Schema()
 
 // Every mutation is an operation, or is listed with the reason why not.
@@ -60,7 +60,7 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 	}
 }
 
-// Ingest offers every operation, by its name and with the very input of its mutation.
+// Ingest offers every operation, by its name and with the input type of its mutation.
 func TestIngestOffersEveryOperation(t *testing.T) {
 	offered := schema.Types["IngestAction"].Fields
 	if len(offered) != len(operations) || len(ingestActions) != len(operations) {

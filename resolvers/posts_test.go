@@ -175,7 +175,7 @@ func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 	}
 }
 
-// Pages of a post's lists neither repeat nor skip, and a cursor is of one list of one post.
+// Pages of a post's lists neither repeat nor skip items, and a cursor belongs to one list of one post.
 func TestListsOfAPostArePaged(t *testing.T) {
 	a := newAPI(t)
 	var users []string

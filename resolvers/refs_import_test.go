@@ -60,8 +60,8 @@ func (a *api) objectLines() []objectLine {
 	}
 }
 
-// The key of an import is the ref of its object: an edit by ref changes the object, and an ingest with the ref finds it. The same import
-// again changes nothing.
+// The key of an import is the ref of its object: an edit by ref changes the object, and an ingest with the ref finds it. The
+// same import again changes nothing.
 func TestKeysOfImportsAreRefs(t *testing.T) {
 	a := newAPI(t)
 	for i, o := range a.objectLines() {

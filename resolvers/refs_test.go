@@ -59,8 +59,8 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 const label = `... on Post { ref url data } ... on Show { ref url data } ... on Conversation { ref url data }
 	... on Message { ref url data } ... on SiteMessage { ref url data } ... on Announcement { ref url data }`
 
-// An object of each type takes a ref once, is found by the ref, and shows its label to everyone who may see it. Creating with the ref again
-// returns the first object; creating by another user is refused.
+// An object of each type takes a ref once, is found by the ref, and shows its label to everyone who may see it. Creating with
+// the ref again returns the first object; creating by another user is refused.
 func TestObjectsHaveRefs(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {
@@ -146,7 +146,7 @@ func TestUsersSetNoLabels(t *testing.T) {
 	a.mustHost("alice", `mutation { publishPost(input: {body: "b", data: {a: "`+strings.Repeat("x", 4096-8)+`"}, ref: "`+strings.Repeat("é", 128)+`"}) { created } }`, nil)
 }
 
-// For a user who may not see an object, its ref answers like a ref without an object, in every argument.
+// If a user may not see an object, its ref is answered like a ref without an object, in every argument.
 func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `mutation { hideFrom(input: {userId: "user:carol"}) { changed } }`, nil)
@@ -203,7 +203,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	}
 }
 
-// An ID by ref can stand wherever an ID can, in one form.
+// An ID by ref is allowed wherever an ID is, and has one form.
 func TestRefsNameObjects(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range creates {
@@ -318,8 +318,8 @@ func TestADirectConversationTakesARef(t *testing.T) {
 	}
 }
 
-// The ref of a DIRECT conversation belongs to both users: if either creates it again, it is the answer, and is open again after a
-// block. The ref of a GROUP belongs to its creator.
+// The ref of a DIRECT conversation belongs to both users: if either creates the conversation again, the answer is the existing
+// one, and it is open again after a block. The ref of a GROUP belongs to its creator.
 func TestTheRefOfADirectConversationIsOfBoth(t *testing.T) {
 	a := newAPI(t)
 	create := func(as, kind, other, ref string) answer {

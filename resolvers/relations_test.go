@@ -25,8 +25,8 @@ func (a *api) relation(key, user string) string {
 	return strings.Join(set, " ")
 }
 
-// Users see what they have set, and who follows them. They cannot see that another user mutes, blocks or hides from them: a user who blocks
-// looks like a stranger.
+// Users see what they have set, and who follows them. They cannot see that another user mutes, blocks or hides from them: a
+// user who blocks looks like a stranger.
 func TestOnlyTheViewerSeesTheirOwnRelations(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol")

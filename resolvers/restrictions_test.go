@@ -138,8 +138,8 @@ func TestRestrictionsAsEvents(t *testing.T) {
 	}
 }
 
-// For the blocked user the blocker's posts do not exist: they cannot be liked, unliked or answered. Mentions by the blocked user reach the
-// blocker neither now nor when the block has ended; mentions by others do.
+// For the blocked user the blocker's posts do not exist: they cannot be liked, unliked or answered. Mentions by the blocked
+// user reach the blocker neither now nor when the block has ended; mentions by others do.
 func TestABlockOnPosts(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()

@@ -163,7 +163,8 @@ func TestRemindersOfABlockedHost(t *testing.T) {
 	a.wantPanel("bob", "unblocking him", "REMINDER 1")
 }
 
-// A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows are as reported.
+// A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows are as
+// reported.
 func TestIngestOfShows(t *testing.T) {
 	a := newAPI(t)
 	show, second, others := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour), a.schedule("carol", time.Hour)
@@ -221,8 +222,8 @@ func TestIngestOfShows(t *testing.T) {
 	}
 }
 
-// A session freezes a show's status and times on the edge. The node is the show as it is now, the same as by its ID, on a compiled board
-// and on an executed one.
+// A session freezes a show's status and times on the edge. The node is the show as it is now, the same as by its ID, on a
+// compiled board and on an executed one.
 func TestABoardFreezesTheEdgeAndNotTheNode(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)

@@ -39,8 +39,9 @@ func (a *api) profile(key, user string) string {
 	return line.String()
 }
 
-// A viewer sees a user's relations and lists, a stranger only the lists. A viewer who is blocked, or from whom the user hides,
-// sees the profile of a user without posts and relations. A user who hides from the viewer is in no list.
+// A viewer with relations to a user sees them and the user's lists; a stranger sees only the lists. A viewer who is blocked, or
+// from whom the user hides, sees the profile of a user without posts and relations. A user who hides from the viewer is in no
+// list.
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
 	a.Named("stranger", "carol", "dan")

@@ -9,7 +9,7 @@ import (
 	"tidings/graph"
 )
 
-// Two fields with different arguments are two pages, also where the arguments read the same when they are put into one line.
+// Two fields with different arguments are two pages, even if the arguments joined into one text would be equal.
 func TestPagesOfDifferentArgumentsAreNotShared(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
 	doc, faults := gqlparser.LoadQueryWithRules(schema, `query($code: String! = "news") { viewer {

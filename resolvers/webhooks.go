@@ -53,7 +53,7 @@ func orNoStatus(status int) *int {
 	return &status
 }
 
-// deadLetters lists the users whose newest change was given up, the newest first. One page is enough: an operator mends the
+// deadLetters lists the users whose newest change was given up, the newest first. One page is enough: an operator repairs the
 // receiver and replays all of them.
 func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]graph.WebhookDeadLetter, error) {
 	size, err := pageSize(first)
@@ -71,8 +71,8 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	return shown, err
 }
 
-// addWebhook returns the secret only this once: it cannot be read later. The receiver needs it to check signatures. If it is
-// lost, rotateWebhookSecret makes a new one.
+// addWebhook returns the secret, which cannot be read later. The receiver needs it to check signatures. If it is lost,
+// rotateWebhookSecret makes a new one.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return asAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {
 		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
@@ -95,8 +95,8 @@ func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookI
 	})
 }
 
-// rotateWebhookSecret makes a new secret. For the time of the overlap the former ones sign too, so that a receiver can change
-// without refusing anything. An overlap of 0 is for a secret that has leaked.
+// rotateWebhookSecret makes a new secret. During the overlap the former secrets sign too, so that a receiver can change its
+// secret without refusing a delivery. An overlap of 0 is for a secret that has leaked.
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
 	return asAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
