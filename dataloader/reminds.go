@@ -7,7 +7,7 @@ import (
 	"tidings/services"
 )
 
-// meet records the shows of the response, so that a later read for one of them is made for all.
+// meet records the shows of the response, so that a later read of a field of one of them reads it for all.
 func (m *memory) meet(shows []services.PostID) {
 	m.asking.Lock()
 	defer m.asking.Unlock()

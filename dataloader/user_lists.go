@@ -25,16 +25,16 @@ type userLists struct {
 // ReadPages reads pages of one kind of list, as far as a viewer may see them.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
 
-// itemsTogether bounds the items that one read prefetches from lists that are probably requested next: no request has paid for
-// them yet. It is a hundred pages of the greatest size.
+// itemsTogether bounds the items that one read prefetches from lists that are probably requested next: no client has been
+// charged for them yet. It is a hundred pages of the greatest size.
 const itemsTogether = 10_000
 
-// onePage reads a page of a user's list. A first page is read with the first pages of the users of the same read, because these
-// users are probably shown beside each other. A later page is read alone.
+// onePage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
+// with this user, because they are probably shown beside each other. A later page is read alone.
 func onePage[T any](ctx context.Context, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
 	list, _, err := lists.LoadOneOf(ctx, page, itemsTogether/page.Size, func() (pages []services.UserPage) {
 		if page.Before == services.ListStart {
-			// Users of one read are mostly beside each other on the page.
+			// Users who were read together are mostly beside each other on the page.
 			for _, owner := range m.users.together(page.Owner) {
 				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
 			}
@@ -50,7 +50,7 @@ func (l *Loader) Followers(ctx context.Context, page services.UserPage, read Rea
 	return onePage(ctx, m, &m.lists.followers, page, m.people(read))
 }
 
-// Followees reads a page of the users whom a user follows.
+// Followees reads a page of the users that a user follows.
 func (l *Loader) Followees(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.followees, page, m.people(read))
@@ -69,7 +69,7 @@ func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] 
 	}
 }
 
-// Published reads a page of the posts of a user, with what the viewer is shown of each.
+// Published reads a page of the posts of a user, each as the viewer may see it.
 func (l *Loader) Published(ctx context.Context, page services.UserPage, read ReadPages[posts.Shown]) (PostList, error) {
 	m := l.memory()
 	return onePage(ctx, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {

@@ -17,7 +17,7 @@ func NewSchema(cfg Config) graphql.ExecutableSchema {
 	return lean{NewExecutableSchema(cfg).(*executableSchema)}
 }
 
-// lean is the generated schema with another Exec. A new version of gqlgen may change what Exec has to do:
+// lean is the generated schema with another Exec. A new version of gqlgen may change Exec:
 // TestExecIsTheGeneratedOneWithoutTheTable compares both.
 type lean struct{ *executableSchema }
 

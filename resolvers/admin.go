@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// authorModes are the API's modes, indexed by the modes of services. One list serves both directions.
+// authorModes are the API's modes, indexed by the modes of services. One list serves the conversions in both directions.
 var authorModes = []graph.AuthorMode{
 	services.AuthorSmall: graph.AuthorModeSmall, services.AuthorBig: graph.AuthorModeBig, services.AuthorHuge: graph.AuthorModeHuge,
 }

@@ -190,7 +190,7 @@ func inConversation[I any](ctx context.Context, r *Resolver, o *operation[I], in
 }
 
 // conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So
-// the conversation is null if the viewer has quit it since, and the badges count the others.
+// the conversation is null if the viewer has quit it since, and the badges count the remaining ones.
 func (r *Resolver) conversationPayload(ctx context.Context, done *done, id services.ConversationID) *graph.ConversationPayload {
 	conversation := ifRead[graph.Conversation](r)(r.conversation(ctx, done.viewer, id))
 	return &graph.ConversationPayload{Changed: done.changed, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}

@@ -77,7 +77,7 @@ func askAll(verb string) string {
 	return fmt.Sprintf("mutation($i: %s!) { r: %s(input: $i) { %s } }", field.Arguments[0].Type.Name(), verb, strings.Join(shown, " "))
 }
 
-// A committed mutation never becomes an error because a read failed: what could not be read is null, and the change stands.
+// A committed mutation never becomes an error because a read failed: a part that could not be read is null, and the change stands.
 func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 	a := newAPI(t)
 	post, _ := a.everything()

@@ -100,8 +100,8 @@ func appendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// field makes the writer of one field; nil if the field has arguments or no member. A field with arguments is refused, because a
-// writer does not get the variables. Only a part does.
+// field makes the writer of one field; nil if the field has arguments or no member. A field with arguments is refused, because
+// a writer does not get the variables. Only a part gets them.
 func (o object[T]) field(field *ast.Field) writer[T] {
 	switch {
 	case len(field.Arguments) > 0:
@@ -157,8 +157,8 @@ func listed[T, U any](get func(*T) []U, of object[U]) member[T] {
 	}
 }
 
-// appendText writes a string as execution does, byte for byte: clients and tests compare both ways. encoding/json is not
-// used, because it escapes <, > and & and gqlgen's marshaler does not.
+// appendText writes a string as execution does, byte for byte: a test compares both. encoding/json is not used, because it
+// escapes <, > and & and gqlgen's marshaler does not.
 func appendText(to []byte, text string) []byte {
 	return append(appendEscaped(append(to, '"'), text), '"')
 }

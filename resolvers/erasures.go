@@ -9,8 +9,8 @@ import (
 )
 
 // eraseUser begins the erasure of a user, or returns its progress: the same call is for both, so that it can be repeated
-// safely. The answer has the name of the erasure. With the name, an operator can ask whether the erasure is done: the user's ID
-// then no longer names anyone.
+// safely. The answer has the name of the erasure. An operator needs the name to ask later whether the erasure is done, because
+// the user's ID then no longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
 	return asAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)

@@ -129,7 +129,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 	})
 }
 
-// The policy is checked when a user is added. It does not affect existing memberships, nor what the user does themselves.
+// The policy is checked when a user is added. It affects neither existing memberships nor the acts of the users themselves.
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 	onEachSQL(t, func(t *testing.T, a *api) {
 		a.Named("alice", "bob", "carol")

@@ -28,7 +28,7 @@ func Hot(schema graphql.ExecutableSchema, r *Resolver) graphql.ExecutableSchema 
 	return &hot{ExecutableSchema: schema, r: r, plans: make(map[weak.Pointer[ast.OperationDefinition]]*plan)}
 }
 
-// hot wraps the schema: the schema answers what hot does not, and the transport sees one schema.
+// hot wraps the schema: the schema answers the operations that are not hot, and the transport sees one schema.
 type hot struct {
 	graphql.ExecutableSchema
 	r *Resolver

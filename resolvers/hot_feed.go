@@ -153,7 +153,7 @@ func eachItem(entry member[shownEdge]) member[shownPage] {
 		}
 		return func(to []byte, page *shownPage) []byte {
 			to = append(to, '[')
-			// One variable for all entries: a writer has appended what it needs before the next one replaces it.
+			// One variable for all entries: a writer has appended the values of an entry before the next entry replaces them.
 			edge := shownEdge{viewer: page.viewer}
 			for i := range page.Items {
 				if i > 0 {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/live"
 )
 
-// jointRequest is transport.JointRequest.
+// jointRequest is transport.JointRequest. This package does not import transport.
 type jointRequest = struct {
 	Context   context.Context
 	Operation any
@@ -95,8 +95,9 @@ type jointPart struct {
 	content *content
 }
 
-// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves the others to Quick: a
-// viewer whose ID this node does not know, a host application that observes a user, and a projection that must be built first.
+// AnswerJointly answers the requests for which one read of each kind finds everything ready. It leaves the other requests to
+// Quick: those of a viewer whose ID this node does not know, those of a host application that observes a user, and those that
+// need a projection to be built first.
 func (h *hot) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	answers := make([]jointAnswer, 0, len(requests)) // reads points to its elements, so it must not grow
 	var reads jointReads

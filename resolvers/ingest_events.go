@@ -163,7 +163,7 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 
 // usersNamed are the keys of the users that events name by their IDs, each once. Malformed IDs are left to their events, which
 // report them. A list that is too long is skipped, because its event is refused. All actions of an event are read, although an
-// event with two will be refused: it does no harm to create a user whom the application names.
+// event with two will be refused: it does no harm to create a user that the application names.
 func usersNamed(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
@@ -192,10 +192,9 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// oneCommit finds the events that can share a commit: those at from and after it, up to to, which is not included. named has
-// the refs in their IDs, each once. An event that refers to an object of an earlier event begins the next commit. Malformed
-// refs are left to their own events, which report them. At least one event is taken, or ingest would not end: made is empty at
-// the first.
+// oneCommit finds the events that can share a commit, events[from:to]; named has the refs in their IDs, each once. An event
+// that refers to an object of an earlier event begins the next commit. Malformed refs are left to their own events, which
+// report them. At least one event is taken, or ingest would not end: made is empty at the first.
 func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	// made has the refs that this commit sets, and known the refs in its IDs.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}

@@ -65,8 +65,8 @@ func (a *api) wantMail(what, key string, unread float64, list string) {
 	}
 }
 
-// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Users to
-// whom it was not sent learn nothing of it.
+// A message can be marked in the request that sends it, before the jobs that deliver it have run. It then never counts. Other
+// users learn nothing of it.
 func TestAMessageIsMarkedBeforeItIsDelivered(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 3, 5)

@@ -97,7 +97,7 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	}
 }
 
-// A user who is being erased is left out of a list of recipients; all other recipients get what is sent.
+// A user who is being erased is left out of a list of recipients; all other recipients get the message.
 func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	carol := a.Named("carol")[0]

@@ -51,7 +51,7 @@ func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{
 
 type refusedKey struct{}
 
-// withRefused marks the keys of users whom the host application names and who are being erased. Only the events that name such
+// withRefused marks the keys of users that the host application names and that are being erased. Only the events that name such
 // a user are refused.
 func withRefused(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {

@@ -12,8 +12,9 @@ import (
 )
 
 // Limits charges requests to the budgets of a limiter: an address for its requests, a viewer for their operations. The host
-// application and operators have budgets of their own, however many users they act for. It is the transport's Limits. A check
-// reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to retry.
+// application and operators have budgets of their own, however many users they act for. Limits implements transport.Limits. A
+// check reads only memory and costs no round trip, so it comes before any work. A refusal is RATE_LIMITED, and says when to
+// retry.
 type Limits struct{ Limiter *ratelimit.Limiter }
 
 // hostSubject is the subject of all tokens with the scope ingest, and adminSubject that of all tokens with the scope admin.
@@ -45,8 +46,8 @@ func (l Limits) Socket(viewer services.Viewer) error {
 }
 
 // Operation charges a mutation for its fields and for the events of an ingest, and any other operation for its cost. Without a
-// token the address is charged. It is called after the document has been checked and before it is executed. If it refuses an
-// operation, the subject has paid nothing for it; of an operator, ADMIN may have been charged.
+// token the address is charged. It is called after the document has been checked and before it is executed. An operation that
+// is refused has cost its subject nothing, except that an operator may have paid from ADMIN.
 func (l Limits) Operation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
 	subject, reads, writes := " "+address, ratelimit.Reads, ratelimit.Writes // no key of a user begins with a space
 	viewer, err := services.ViewerFrom(ctx)

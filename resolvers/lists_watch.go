@@ -10,9 +10,9 @@ import (
 )
 
 // watched opens a subscription to a list of the viewer's that changes with the badges. open opens the channel of badges, watch
-// turns badges into changes of the list, show a change into an event. first and since are as the client gave them. All arguments
-// are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends when relay ends,
-// so that nothing reads for a client that is gone.
+// turns badges into changes of the list, and show turns a change into an event. first and since are as the client gave them.
+// All arguments are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends
+// when relay ends, so that nothing reads for a client that is gone.
 func watched[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,

@@ -192,7 +192,7 @@ func TestBadSiteMessages(t *testing.T) {
 	a.wantMessages("alice", "one")
 }
 
-// Events of the host application do what the mutations do, once for each key.
+// Events of the host application have the effects of the mutations, once for each key.
 func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	a := newAPI(t)
 	at := a.Clock.Now().Format(time.RFC3339)
@@ -215,7 +215,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		}
 		a.Quiet(a.Fanout)
 		a.wantMessages("alice", "hello")
-		// Both items are new: the view had no item when alice touched it, so her touch covers none, whatever their times.
+		// Both items are new: the view had no item when alice touched it, so the touch covers none, whatever their times.
 		if got := a.views("alice"); got != "news/town 2 EXACT" {
 			t.Errorf("alice's views are %s, want 2 of news/town", got)
 		}
@@ -230,7 +230,7 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	}
 }
 
-// views prints what a viewer is shown of the views of the code news.
+// views prints the views of the code news, as a viewer sees them.
 func (a *api) views(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code key unread { value precision inTotal } } } } } }`, nil)

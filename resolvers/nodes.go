@@ -66,8 +66,8 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewers, badges                            map[string]string // ID to key
-	// askers and refs have fields and not only IDs, because the parts to read of a conversation depend on what each field selects
-	// below it. A field is nil if only the form of IDs is checked.
+	// askers and refs have fields and not only IDs, because the selection of each field decides which parts of a conversation
+	// are read. A field is nil if only the form of IDs is checked.
 	devices map[string]string       // ID to itself
 	askers  map[string][]*ast.Field // the fields that ask for each conversation
 	refs    map[string][]*ast.Field // the fields that ask for each ID by ref
@@ -211,7 +211,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
-	// From here on nothing is read twice: every object below is made of what visible has found.
+	// From here on nothing is read twice: every object below is made from the result of visible.
 	visible, err := r.visible(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err

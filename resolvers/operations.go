@@ -17,9 +17,9 @@ import (
 )
 
 // operations are the operations of clients, by the names of the mutations. A mutation runs one of them; ingest runs those that
-// its events name: see ingestActions. Each turns an input into a command of a service. This file does what they have in common:
-// the actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A new mutation for
-// users or the host application must be added here. A test compares the table with the schema, and requires a reason for each
+// its events name: see ingestActions. Each turns an input into a command of a service. This file has their common steps: the
+// actor, refs, labels, idempotency keys, the commit, the acts of operators, the badges of the payload. A new mutation for users
+// or the host application must be added here. A test compares the table with the schema, and requires a reason for each
 // mutation that is not in it.
 var operations = table(
 	publishPost, editPost, deletePost, markHomeFeedSeen,
@@ -37,7 +37,8 @@ var operations = table(
 	notify, withdrawNotification,
 )
 
-// doer says whether a user or the host application acts. Idempotency keys are kept by actor, so it also says whose they are.
+// doer says whether a user or the host application acts. Idempotency keys are kept by actor, so doer also decides which actor a
+// key belongs to.
 type doer int
 
 const (
@@ -51,8 +52,8 @@ const (
 type operation[I any] struct {
 	spec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
-	// idempotency key. If it returns an error, its command is ignored. It only reads. The state may change before the commit, so
-	// conditions that must hold are checked again there.
+	// idempotency key. If it returns an error, its command is ignored. command only reads, and writes nothing. The state may
+	// change before the commit, so the commit checks the conditions that must hold.
 	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
 }
 

@@ -92,7 +92,7 @@ var clearDot = &operation[graph.ClearDotInput]{
 }
 
 // setSegments replaces the segments of a user, by their names. The whole set is given each time, so the application need not
-// know what a user had.
+// know the former segments.
 var setSegments = &operation[graph.SetSegmentsInput]{
 	spec: spec{name: "setSegments", by: forHost},
 	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {

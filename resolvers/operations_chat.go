@@ -24,8 +24,8 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation is for a ROOM, which the user may name by its ref without being in it: hence joins. The messages before the
-// join count as read.
+// joinConversation is for a ROOM, which the user may name by its ref without being in it, so joins is set. The messages before
+// the join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	spec: spec{name: "joinConversation", makes: services.ConversationType, joins: true},
 	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -44,8 +44,8 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 	},
 }
 
-// addMembers adds users. If one of them cannot be added, because of a policy or a block, none is added. The error is the same as
-// for a user who does not exist: otherwise it would reveal who blocks whom.
+// addMembers adds users. If one of them cannot be added, because of a policy or a block, none is added. The error is the same
+// as for a user who does not exist: otherwise it would reveal the block.
 var addMembers = &operation[graph.AddMembersInput]{
 	spec: spec{name: "addMembers", makes: services.ConversationType},
 	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {

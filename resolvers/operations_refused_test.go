@@ -21,7 +21,7 @@ type early struct {
 	other  event // fields of another request
 	equal  event // fields of an equal request in other words; nil: there are none
 	comes  func(s *story)
-	byHost bool // the application can send it too; not for users, whom it would create
+	byHost bool // the application can send it too; false for missing users, which it would create
 }
 
 func ofPost(name string) early {
@@ -100,7 +100,7 @@ func (s *story) happens(name string, in event) answer {
 	return got
 }
 
-// result is the answer to an event or to a mutation: its code, or else what changed.
+// result is the answer to an event or to a mutation: the code and the message of its error, or else its data.
 func result(got answer) string {
 	if failed, _ := got.at("ingest", "results", 0, "error").(map[string]any); failed != nil {
 		return fmt.Sprint(failed["code"], " ", failed["message"])

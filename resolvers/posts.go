@@ -10,7 +10,8 @@ import (
 )
 
 // Fields about users' actions on posts are read once for all posts that are shown together, by one query for each kind. A post
-// that is read as a part of another comes with all these fields from SQL, because its page has no further round trip to Redis.
+// that is read as a part of another comes with all these fields from SQL, because a page may take no further round trip to
+// Redis.
 
 // engagement reads the counts of a post and whether the viewer likes it. The fields of several posts call it at the same time.
 // The loader lets the first one read the counts of all posts that are shown together.

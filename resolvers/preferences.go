@@ -35,7 +35,7 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	return shown
 }
 
-// followsInMode makes a page of the users whom the viewer follows in another mode than ALL. Most follows are in the mode ALL,
+// followsInMode makes a page of the users that the viewer follows in another mode than ALL. Most follows are in the mode ALL,
 // so the list is short for most viewers.
 func (r *Resolver) followsInMode(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
 	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {

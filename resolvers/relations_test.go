@@ -8,7 +8,7 @@ import (
 
 const relationQuery = `query($id: ID!) { node(id: $id) { ... on User { viewerFollows followsViewer viewerMutes viewerBlocks viewerHides } } }`
 
-// relation is what a viewer is shown of the relation to a user.
+// relation is the relation to a user, as a viewer sees it.
 func (a *api) relation(key, user string) string {
 	a.t.Helper()
 	got := a.must(key, relationQuery, map[string]any{"id": "user:" + user})

@@ -6,16 +6,17 @@
 //
 // A mutation is an entry of operations: it resolves refs, makes the command of a service, commits it, and reads the badges for
 // the payload; ingest commits many such commands at once. A query reads by the loader of its response (package dataloader). A
-// field that reads a list looks ahead (wanted.go): it reads what is selected below its items, and the other pages of its list,
-// so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape; a test counts
-// them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so that nobody
-// sees what is hidden from them. Files *.resolvers.go are gqlgen's: they call the functions of the other files.
+// field that reads a list looks ahead (wanted.go): it reads the objects that are selected below its items, and the other pages
+// of its list, so that a response takes one statement and one round trip to Redis for each kind of object, whatever its shape;
+// a test counts them. The most frequent queries are compiled (hot.go). Posts and shows are shown through visible.go alone, so
+// that nobody sees content that is hidden from them. Files *.resolvers.go are gqlgen's: they call the functions of the other
+// files.
 //
 // The path of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
 // out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and gets the
 // command of services/feed. The commit runs it in one transaction with those of other requests. Then do reads the badges, and
-// drops what the response had read before the commit; the resolver reads the post for the payload. In ingest an event is the
-// same entry: ingestCommand sets the actor and the time, and calls the same prepare.
+// drops the reads of the response from before the commit; the resolver reads the post for the payload. In ingest an event is
+// the same entry: ingestCommand sets the actor and the time, and calls the same prepare.
 //
 // The path of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the
 // largest size. A read... function checks the cursor (cursor.go), asks the service for the rows, and gathers the keys of

@@ -14,7 +14,7 @@ import (
 const profileQuery = `query($id: ID!) { node(id: $id) { ... on User { key viewerFollows followsViewer viewerMutes viewerBlocks viewerHides
 	followers { edges { node { key } } } followees { edges { node { key } } } posts { edges { node { id } } end } shows { edges { node { id host { key } } } } } } }`
 
-// profile is what a viewer sees of a user, in one line.
+// profile is a user as a viewer sees them, in one line.
 func (a *api) profile(key, user string) string {
 	a.t.Helper()
 	got := a.must(key, profileQuery, map[string]any{"id": "user:" + user})
