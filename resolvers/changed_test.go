@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-// A mutation whose effect exists already returns changed: false. Repeated under its key, it answers as at the first time.
+// A mutation whose effect exists already returns changed: false. Repeated under its key, it gets the first answer again.
 func TestVerbsAreIdempotent(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)

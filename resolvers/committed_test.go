@@ -17,8 +17,8 @@ import (
 	"tidings/services"
 )
 
-// cutOff are badges that cannot be read. An attempt to read them makes every later read fail too. A mutation reads the badges
-// first after its commit.
+// cutOff are badges that cannot be read. An attempt to read them makes every later read fail too. After its commit, a mutation
+// reads the badges first.
 type cutOff struct {
 	Badges
 	cut func()

@@ -25,14 +25,14 @@ func (a *api) setGroupPolicy(key, policy string) {
 	}
 }
 
-// create makes a conversation of a user and others, if nobody refuses.
+// create makes a conversation of a user and others, if no policy or block refuses it.
 func (a *api) create(key, kind string, others ...string) answer {
 	a.t.Helper()
 	return a.as(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
 		map[string]any{"k": kind, "m": userIDs(others)})
 }
 
-// add lets others into a conversation, if nobody refuses.
+// add adds others to a conversation, if no policy or block refuses it.
 func (a *api) add(key, conversation string, others ...string) answer {
 	a.t.Helper()
 	return a.as(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,

@@ -64,8 +64,8 @@ func TestAnEventHappenedInTheLast30Days(t *testing.T) {
 	}
 }
 
-// A visit to a conversation that is reported late reads the messages up to its end. It ends when the device left, or when its
-// minute was over.
+// If a visit to a conversation is reported late, it still reads the messages up to its end: the time when the device left, or
+// the end of the visit's minute.
 func TestALateVisitReadsWhatWasSaid(t *testing.T) {
 	a := newAPI(t)
 	group := a.happens(5*time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
@@ -132,7 +132,7 @@ func TestALateUndo(t *testing.T) {
 	}
 }
 
-// An undo takes back one mark: notifications that an earlier mark of the past read stay read, even if that mark is reported last.
+// An undo takes back one mark: notifications from before an earlier mark are read, even if they are reported last.
 func TestALateUndoLeavesTheMarkBefore(t *testing.T) {
 	a := newAPI(t)
 	a.happens(5*time.Hour, event{"markAllRead": event{"as": "user:alice"}})

@@ -218,7 +218,7 @@ func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
-	a.Clock.Flow() // a function that reads a clock anew in each pass never settles
+	a.Clock.Flow() // so that a function that reads the clock anew in each pass never settles, and is found
 	const most = 30
 	ofOne := histories.Number(t, 160, maxEvents)
 	made := madeIDs{}

@@ -18,7 +18,7 @@ var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutabl
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
 // argumentsExist checks each error of each operation that these tests send. The argument that an error names is one of the
-// field that failed, or a field of its input, so that a front end finds the box on its form.
+// field that failed, or a field of its input, so that a front end finds the matching field of its form.
 func (a *api) argumentsExist(query string, variables map[string]any, got answer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)

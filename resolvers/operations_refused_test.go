@@ -90,7 +90,7 @@ func earlyRequests(s *story) []early {
 	}
 }
 
-// happens is an event without a key.
+// happens sends an event without a key, which must succeed.
 func (s *story) happens(name string, in event) answer {
 	s.t.Helper()
 	got := s.ingest(event{name: in})

@@ -242,8 +242,8 @@ func aScreenOfPostsIsReadInBatches(t *testing.T, c *counted) {
 	c.everywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
 }
 
-// The notifications of ann, the author of a thread's post, have the posts written to her and the users who acted. Posts that are
-// hidden from her leave the notifications. Users who like her post or follow her stay, unless she blocks them.
+// The notifications of ann, the author of a thread's post, have the posts that answer or mention ann, and the users who acted.
+// Posts that are hidden from ann leave the notifications. Users who like ann's post or follow ann stay, unless ann blocks them.
 func TestANotificationHasItsCausesAndActors(t *testing.T) {
 	th := newThread(t)
 	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)
