@@ -10,7 +10,7 @@ import (
 	"tidings/services/rdb"
 )
 
-// boardFacts is a user's board according to the facts, in the form of Redis.
+// boardFacts is a user's board according to the facts in SQL, in the form that Redis holds.
 type boardFacts struct {
 	hosts   []services.FollowedAuthor
 	replays []replayEntry
@@ -38,7 +38,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	}) {
 		differs = append(differs, "live board: modes of follows")
 	}
-	// A big host's replays are not pushed to idle users. Their list is rebuilt when they return.
+	// Replays of big hosts are not pushed to idle users, whose lists are rebuilt when they return.
 	held := parseReplays(shown.Lists[replaysList.Part])
 	if !held.listed || s.projector.Away(shown.Document) {
 		return facts, differs, nil
@@ -47,8 +47,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 	if err != nil {
 		return nil, nil, err
 	}
-	// A list may have been trimmed to fewer replays than a rebuild gives. Only those above its floor are compared: it does not claim
-	// to have the others.
+	// A list may have been trimmed to fewer replays than a rebuild gives. Only replays above the list's floor are compared: the list
+	// does not claim to have the others.
 	above := func(entry replayEntry) bool {
 		return held.floor.ID == 0 || entry.Place.Before(held.floor)
 	}
@@ -57,7 +57,7 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Sna
 			facts.replays = append(facts.replays, entry)
 		}
 	}
-	// A list records that it lacks older replays. If it lacks some although it has room, it is rebuilt.
+	// The floor records that older replays are missing. A list that has a floor and room for more should have been dropped.
 	short := len(held.entries) < services.Retention && held.floor.ID > 0
 	if held.strays > 0 || short || !slices.Equal(facts.replays, held.entries) {
 		differs = append(differs, "live board: replays")

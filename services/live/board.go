@@ -53,7 +53,7 @@ type place struct {
 	last    services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
-// place parses the parts of the request that need no other data.
+// place parses the arguments of the request. It reads no data.
 func (a Ask) place(viewer services.UserID) (p place, err error) {
 	p.field = "sessionId"
 	switch {
@@ -108,8 +108,8 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	if err != nil {
 		return Board{}, err
 	}
-	// This check needs the hosts, so it comes after they are read. Without it, the ID of any show would tell a stranger when the
-	// show starts or ended.
+	// This check needs the hosts, so it comes after the read. Without the check, the ID of any show would tell a stranger when
+	// the show starts or ended.
 	if start.last != 0 {
 		if err := s.checkShown(ctx, session, reader.hosts, shown); err != nil {
 			return Board{}, err
@@ -128,14 +128,14 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (B
 	return s.fill(ctx, board, session, reader, start.after, ask.First)
 }
 
-// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at its version.
-// All hosts in the list belong to it.
+// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at the session's
+// version. All hosts in the list belong to the session.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	// Viewer and device stay those of the former session.
 	session := former
 	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
 	for _, host := range hosts {
-		// A follow may have its time from another node, whose clock is ahead. All hosts followed now belong to the board.
+		// Another node, whose clock is ahead, may have set the time of a follow. All hosts followed now belong to the board.
 		session.Made = max(session.Made, host.Since)
 	}
 	return session
@@ -181,7 +181,7 @@ func (s *Service) introduce(ctx context.Context, items []Item, hosts []services.
 	return err
 }
 
-// introduceCached adds the hosts that are cached, which are nearly all; false if one is missing.
+// introduceCached adds the hosts that are cached (nearly all are), and reports whether none is missing.
 func (s *Service) introduceCached(items []Item, hosts []services.UserID) (all bool) {
 	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
 }
@@ -221,7 +221,7 @@ func (s *Service) presentCached(items []Item) (missing []services.PostID) {
 	return missing
 }
 
-// cut makes a page from the node cache and the viewer's replays. after is in the session's order. building reports that
+// cut makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
 // replays came from SQL because the list in Redis is not ready.
 func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page cut, building bool, err error) {
 	hosts := session.hosts(reader.hosts)
@@ -266,8 +266,8 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 // allReplays is a limit that no list reaches: a list shows up to Retention replays, and keeps a few more (lib_replays.lua).
 const allReplays = 2 * services.Retention
 
-// cachedReplays are the replays of the node cache after a position. The cache keeps as many of the newest pulled replays as a list does; paging
-// past them ends the list.
+// cachedReplays returns the node cache's replays after a position. They end after the newest Retention replays, as a list
+// of replays does.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
 		// The floor is counted from the top of the board and not from the position of the page, so that all pages end at the same
@@ -324,7 +324,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 			lines[i].Show = shows[one.Place.ID]
 		}
 	}
-	// Shows that were not replays yet at the session's version are left out: of those from SQL this is known only now. An erased
+	// Shows that were not replays yet at the session's version are left out: for shows from SQL this is known only now. An erased
 	// show is the zero Show, and is left out too.
 	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
 		return one.Show.Status != ShowReplay || one.Show.Version > session.Version

@@ -25,7 +25,7 @@ func (h hall) ready(viewer services.UserID, ask Ask) (page *Board) {
 	return page
 }
 
-// filled is a viewer with a board of a live show and upcoming ones, which fill pages of 5.
+// filled returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
 func (h hall) filled() services.UserID {
 	h.TB.Helper()
 	users := h.Users(2)

@@ -19,7 +19,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// page reads a page, and fails the test on an error.
+// page reads a page, and fails the test on an error. It compares a new session's first page with ReadFirst's.
 func (h hall) page(viewer services.UserID, ask Ask) Board {
 	h.TB.Helper()
 	if ask.First == 0 {
@@ -83,7 +83,7 @@ func text(session Session) *string {
 	return &text
 }
 
-// walk reads all pages after a page.
+// walk returns the shows of a page and of all pages after it.
 func (h hall) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
@@ -264,8 +264,8 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 	}
 }
 
-// The show that a viewer saw last may have left the board: its host was unfollowed, is hidden, or was followed again. The
-// next page still continues from its position.
+// The show that a viewer saw last may have left the board: its host was unfollowed, or unfollowed and followed again. The
+// next page still continues from the show's position.
 func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newHall(w, nil)

@@ -10,7 +10,7 @@ import (
 const maxChanged = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
-// list in the order of the present board. Cancelled shows have no position on it: the greatest ID comes first.
+// list in the order of the present board. Cancelled shows have no position there: among them the greatest ID comes first.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
@@ -67,7 +67,7 @@ func byPlace(a, b Show) int {
 	return 0
 }
 
-// same reports whether two differences show the same.
+// same reports whether two differences look the same to a client.
 func (d Difference) same(other Difference) bool {
 	equal := func(a, b []Show) bool {
 		return slices.EqualFunc(a, b, func(a, b Show) bool {
@@ -84,7 +84,7 @@ func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }
 
-// newAbove counts the moved shows that are now above a position; the zero position counts all that have one.
+// newAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
 func newAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
 		if place := move.Is.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {

@@ -6,13 +6,13 @@ import "tidings/services"
 type line struct {
 	Place ShowPlace
 	Host  services.UserID
-	Show  Show // as the session froze it; until its data is read it has a position and no ID
+	Show  Show // as the session froze it; the zero Show until its data is read
 }
 
 func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
 
-// replayList is a part of the replays of a board, in its order and from one position on. A board has two of them: the
-// viewer's list, and the node cache's replays of huge hosts.
+// replayList is a part of a board's replays, in the order of the board and from one position on. A board merges two of them:
+// the viewer's list, and the node cache's replays.
 type replayList struct {
 	Lines []line
 	More  bool // more follow that were not read

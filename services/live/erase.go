@@ -18,7 +18,7 @@ var (
 
 	historyToErase = sql.NewStatement("history of erased shows", `DELETE FROM show_history WHERE {in show $1 BIGINT}`)
 
-	// Only cancelled rows of this host: a show that was announced since the statement before is left for the next pass.
+	// The conditions on host and status are a safeguard: the pass before has cancelled all of these shows.
 	eraseShow = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
@@ -33,7 +33,8 @@ func (s *Service) Erase() []erase.Step {
 	}
 }
 
-// eraseReminders deletes the reminders that others have of a host's shows. The notifications that they made have a step of their own.
+// eraseReminders deletes the reminders that others have of a host's shows. The notifications of these reminders are erased by
+// another step.
 func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.At) (erase.Done, error) {
 	shows, err := sql.Column[int64](ctx, tx, showsToErase, at.User, at.After, erase.Batch)
 	if err != nil || len(shows) == 0 {
@@ -89,7 +90,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.At, found
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()
 	}
-	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // An entry without a key makes a node that reads it later reload all shows.
+	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // a blank entry makes a node that reads it later reload all shows
 		return nil, err
 	}
 	if _, err := tx.Run(ctx, historyToErase, found); err != nil {

@@ -18,7 +18,7 @@ const (
 	s.ver, s.live_ver, s.live_stamp, s.pull, s.updated_at FROM `
 	showColumns = `SELECT ` + showColumnsOf
 
-	// onBoards selects shows that are or were on boards: those of hosts that all documents list.
+	// onBoards selects shows that are or were on boards. A show gets a version only when all followers' documents list its host.
 	onBoards = `s.ver > 0`
 )
 
@@ -39,8 +39,8 @@ var (
 	insertFormer = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
-	// Callers lock the log of shows first. So this lock waits only for commands on reminders, which lock no more than the row,
-	// by showForShare.
+	// Callers lock the log of shows first. So this lock waits only for commands on reminders, which lock only the row
+	// (showForShare).
 	showForUpdate = sql.NewStatement("lock a show to change it", showColumns+`shows s WHERE s.id = $1 {for update}`)
 
 	showForShare = sql.NewStatement("lock a show", showColumns+`shows s WHERE s.id = $1 {for share}`)
@@ -52,14 +52,14 @@ var (
 	upcomingCounted = sql.NewStatement("count upcoming shows",
 		`SELECT count(*) FROM (SELECT 1 FROM shows WHERE host = $1 AND status < 2 AND status = 0 LIMIT $2) AS counted`)
 
-	// The next hosts with an active show, then all of their shows: a page never ends within a host.
+	// The next hosts with an active show, then all of their active shows: a page never ends within a host.
 	activeShows = sql.NewStatement("active shows", `
 WITH next AS MATERIALIZED (
 	SELECT s.host FROM shows s WHERE s.host > $1 AND s.status < 2 AND `+onBoards+` GROUP BY s.host ORDER BY s.host LIMIT $2
 )
 `+showColumns+`shows s WHERE s.host > $1 AND s.host <= (SELECT max(host) FROM next) AND s.status < 2 AND `+onBoards+` ORDER BY s.host, s.id`)
 
-	// In order of until_at it is a range of the index show_history_by_age; ShowHistory sorts the result by show.
+	// Ordered by until_at, the rows are a range of the index show_history_by_age; ShowHistory sorts them by show.
 	showHistory = sql.NewStatement("where shows stood", `SELECT show, host, ver, until_ver, until_at, status, score FROM show_history
 		WHERE until_at >= $1 ORDER BY until_at`)
 
@@ -142,7 +142,7 @@ func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error)
 	return lockedShow(ctx, tx, showForShare, id)
 }
 
-// lockedShow reads one show by a statement that locks its row. The code of the error is the caller's answer to a client.
+// lockedShow reads one show by a statement that locks its row. NOT_FOUND, with a text for the client, if it does not exist.
 func lockedShow(ctx context.Context, tx *sql.Tx, st sql.Statement, id services.PostID) (Show, error) {
 	found, err := selectShows(ctx, tx.Runner, st, id)
 	if err == nil && len(found) == 0 {
@@ -225,18 +225,18 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]Former, e
 	return list, err
 }
 
-// EndedShows lists the replays and cancelled shows of ShowHistory as they are now, in order of ID.
+// EndedShows lists the shows in ShowHistory that are now replays or cancelled, in order of ID.
 func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, error) {
 	return selectShows(ctx, d.Runner, endedShows, since)
 }
 
-// forgetFormers deletes positions that ended before a time, and returns the number of rows. No session is that old.
+// forgetFormers deletes positions that ended before a time, and returns the number of rows. No open session may be that old.
 func forgetFormers(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
 	return forget(ctx, db, forgetFormer, before)
 }
 
-// forget runs a statement that deletes rows from before a time. The cleaner calls it with each of its passes, so that one run
-// has few rows.
+// forget runs a statement that deletes rows from before a time. The cleaner calls it at each of its passes, so that each run
+// deletes few rows.
 func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)

@@ -32,7 +32,7 @@ var (
 	hostChunksBegun = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
-	// Each chunk's job runs it in the transaction that ends the job, so each chunk counts once, however often its job runs.
+	// Each chunk's job runs this in the transaction that ends the job, so each chunk counts once, however often its job runs.
 	lowerHostUnnamed = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
 		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
 
@@ -141,7 +141,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	if err != nil {
 		return nil, err
 	}
-	// One version for all of them is enough: it is newer than what any node has of any of these hosts.
+	// One version for all of them is enough: it is newer than any version of these hosts that a node has.
 	if _, err := tx.Run(ctx, setHostVersions, live, int64(version)); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var host services.UserID
 		var pull bool
 		err := scan(&show, &host, &pull)
-		// Older sessions must not list a replay that no board had: its end may be long before they began.
+		// Older sessions must not list a replay that no board had, although it may have ended long before they began.
 		formers = append(formers, noFormerPosition(show, host, version, tx.Now))
 		if !pull {
 			listed = append(listed, host)
@@ -166,8 +166,8 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// manyFollow returns those of some hosts that have more than a number of followers, active or not: they get jobs of their
-// own, in chunks.
+// manyFollow returns the hosts, among some, that have more than a number of followers, active or not. Each of them gets a
+// job of its own, in chunks.
 func manyFollow(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
 	list := make(sql.Rows, len(hosts))
 	for i, host := range hosts {
@@ -229,7 +229,7 @@ func hostsByEach(ctx context.Context, db *sql.DB, readers []services.UserID) (ma
 	return hosts, err
 }
 
-// unfollowedSince reports whether a host's shows have left a board since it was made; made is the board's ID, which holds the time.
+// unfollowedSince reports whether a host's shows have left the board of a session since it was made (made is Session.Made).
 // Either the follow has ended, or it continues and is muted or hidden. A hide from before the board does not count, because the
 // host was never on it. A mute counts whenever it began: the viewer made it, so the answer tells them nothing about others.
 func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
@@ -237,7 +237,7 @@ func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee service
 	return db.One(ctx, followEnded, []any{follower, followee, made.Time(), made}, &is)
 }
 
-// forgetPastFollows deletes records of follows that ended before a time and returns how many. No session is that old.
+// forgetPastFollows deletes records of follows that ended before a time, and returns how many. No open session may be that old.
 func forgetPastFollows(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
 	return forget(ctx, db, pastFollowsForgotten, before)
 }

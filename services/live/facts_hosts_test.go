@@ -116,7 +116,7 @@ func TestHostsOfAReader(t *testing.T) {
 	})
 }
 
-// An unfollow, a block and a mute of a host are recorded as the end of the host's shows on a board.
+// An unfollow, a block, a mute and a hide count as the end of the host's shows on a board.
 func TestEndsOfFollowsOfHosts(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
@@ -187,7 +187,7 @@ func TestReminders(t *testing.T) {
 			sqltest.Equal(b.T, sqltest.Must(countReminders(b.Ctx, tx, 2, 9))(b.T), 1)
 			return nil
 		})
-		// Past reminders are not scanned: a count reads a bounded number of the newest reminders.
+		// A count reads a bounded number of the newest reminders, and does not scan all reminders of past shows.
 		var newer []Show
 		for id := services.PostID(8); id < 8+4*remindersLooked; id++ {
 			newer = append(newer, aShow(id, 1, ShowLive, 1))

@@ -30,7 +30,7 @@ var (
 )
 
 // ImportHosts records that these users have shows, and returns those that are not yet listed in all of their followers'
-// documents: the hosts that are new.
+// documents: new hosts, and hosts whose jobs have not finished.
 func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unnamed map[services.UserID]bool, err error) {
 	list := make([][]any, len(hosts))
 	for i, host := range hosts {

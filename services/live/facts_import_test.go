@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Scheduled, live and ended shows are imported, with one statement for each status; new hosts are returned as unlisted.
+// Shows of every status are imported, with one statement for each status; new hosts are returned as unlisted.
 func TestImportedShows(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var shows []Show

@@ -29,8 +29,8 @@ var (
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 )
 
-// remindersLooked is how many times its limit a count may read. If more than three of four of the reminders that it reads are of
-// past shows, the count may be too low, and a user can exceed the limit. It is never too high, so no reminder is refused wrongly.
+// remindersLooked bounds the reminders that a count reads: this many times the count's limit. If more than three of four of them are
+// of past shows, the count may be too low, and a user can exceed the limit. It is never too high, so no reminder is refused wrongly.
 const remindersLooked = 4
 
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has

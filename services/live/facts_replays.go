@@ -16,12 +16,12 @@ const (
 )
 
 var (
-	// A range of the index shows_replays from its end: no sort.
+	// It reads a range of the index shows_replays from its end, without a sort.
 	hostReplays = sql.NewStatement("replays of a host", showColumns+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
 	// For each host, the subselect finds the end of the last replay wanted, and all replays with that end or a newer one are
-	// read. Ends are not unique, so PulledReplays drops those that are too many.
+	// read. Ends are not unique, so there may be more than the limit: PulledReplays drops the surplus.
 	pulledReplays = sql.NewStatement("pulled replays", showColumns+`{rows $1 host BIGINT} AS a CROSS JOIN shows s
 WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.ended_at FROM shows s
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
@@ -63,7 +63,7 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 		list[i] = []any{host}
 	}
 	found, err := selectShows(ctx, d.Runner, pulledReplays, list, max(0, limit-1))
-	// of counts within the host.
+	// of is the number of replays of the present host so far.
 	kept, of := found[:0], 0
 	for i, show := range found { // several may have the same time as the last
 		if of++; i == 0 || found[i-1].Host != show.Host {

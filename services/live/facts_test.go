@@ -41,7 +41,7 @@ func showTime(second int) time.Time {
 	return time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC).Add(time.Duration(second) * time.Second)
 }
 
-// aShow returns a show of a status that boards have. All its times derive from one number.
+// aShow returns a show that is or was on boards. Its times derive from second, its versions from its ID.
 func aShow(id services.PostID, host services.UserID, status ShowStatus, second int) Show {
 	show := Show{
 		ID: id, Host: host, Title: fmt.Sprint("show ", id), Status: status, PlannedAt: showTime(second), UpdatedAt: showTime(second), Version: uint64(id),

@@ -41,7 +41,7 @@ func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
 }
 
 // reminding is the remaining part of the reminders of a started show: those of users with IDs above After. It is stored in
-// the queue, so its names stay.
+// the queue, so its JSON names must stay.
 type reminding struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
@@ -49,7 +49,7 @@ type reminding struct {
 	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
 }
 
-// remindJob returns the job that sends all reminders of a show that has started: at a past moment, or now if moment is 0.
+// remindJob returns the job that sends all reminders of a show that has started. moment is an ID of a past start, 0 for now.
 func remindJob(show, moment services.PostID) jobs.NewJob {
 	return reminding{Show: show, Moment: moment}.job()
 }
@@ -59,14 +59,14 @@ func (r reminding) job() jobs.NewJob {
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}
 }
 
-// addShow stores a new show, and its host if it is their first show. Boards show it at once if all documents name the host, otherwise as
-// soon as they do. The caller's transaction locked the log of shows before.
+// addShow stores a new show, and its host if this is their first show. Boards have the show at once if all documents name the
+// host, otherwise as soon as they do. The caller's transaction locked the log of shows before.
 func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, error) {
 	first, err := putHost(ctx, tx, show.Host)
 	if err != nil {
 		return show, err
 	}
-	// The version is a column of the row: the log comes before the insert.
+	// The row contains the version of the log entry, so the entry comes before the insert.
 	if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {
 		return show, err
 	}
@@ -85,7 +85,7 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 // read the show.
 func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show) (Show, error) {
 	if after.Status == ShowReplay && before.Status != ShowReplay {
-		// The host's mode is read in the transaction of the end: it decides for good whether the replay is in lists.
+		// The host's mode is read in the transaction of the end. The mode decides for good whether the replay is in lists.
 		mode, err := posts.ModeOf(ctx, tx.Runner, after.Host)
 		if err != nil {
 			return after, err
@@ -93,8 +93,8 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 		after.Pull = mode == services.AuthorHuge
 	}
 	if after.Status == ShowLive && before.Status != ShowLive {
-		// The ID has the time of the report and not of StartedAt: for users who followed the host before the report, the show
-		// goes live after their follow, and counts.
+		// The ID has the time of the report and not of StartedAt, so that the show counts for all users who followed the host
+		// before the report.
 		after.LiveStamp = tx.NewID(s.ids)
 	}
 	after, former, err := s.logChange(ctx, tx, before, after)
@@ -108,14 +108,14 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 }
 
 // logChange appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
-// former position on boards: nil if that did not change or it had none.
+// former position on boards: nil if the position did not change or there was none.
 func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *Former, error) {
 	_, named, err := readHost(ctx, tx.Runner, after.Host)
 	if err != nil || !named {
 		return after, nil, err
 	}
 	if !after.moved(before) {
-		// Open boards show texts at once, so these are in the log too.
+		// Open boards show new texts at once, so changes of texts are in the log too.
 		change := LogChange{Show: after}
 		return after, nil, change.appendTexts(ctx, tx)
 	}
@@ -136,7 +136,7 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 
 // showJobs are the jobs that project the effects of a change of a show.
 func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
-	// A new plan or a start moves the time of closing. The former job remains, and does nothing at its time.
+	// A new plan or a start moves the time of closing. A job for the former time may remain: it closes nothing too early.
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
 		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
 	}
@@ -150,8 +150,8 @@ func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob
 	return queued
 }
 
-// closeEach handles shows together: one transaction reschedules those that are not due yet, and each other one is closed by
-// itself.
+// closeEach handles shows together: one transaction reschedules the jobs of those that are not due yet. Each of the others is
+// closed in a transaction of its own.
 func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
@@ -180,7 +180,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	return outcomes
 }
 
-// closeLater replaces the jobs of shows that are not due yet by jobs at their due times, and returns those shows.
+// closeLater replaces the jobs of shows that are not due yet by jobs at their due times. early has the indexes of these shows.
 func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		return err
 	}
 	s.jobs.Wake()
-	// This node's own boards show it at once; the other nodes are hinted at by the log.
+	// This node's own boards show the change at once; the other nodes read it from the log.
 	return s.Memory.Refresh(ctx)
 }
 

@@ -45,8 +45,8 @@ type newHosts struct {
 // hostsAtOnce bounds how many hosts one transaction publishes on boards: it locks the log of shows for that long.
 const hostsAtOnce = 500
 
-// HostsJobs are the jobs of hostJob for many hosts: hundreds are written into documents together, and one log entry
-// publishes their shows on boards.
+// HostsJobs returns jobs that replace the hostJobs of many hosts: each job writes hundreds of hosts into documents together,
+// and publishes their shows on boards by one log entry.
 func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []newHosts
 	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
@@ -176,7 +176,7 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	// Most hosts have few followers: one step instead of a job for it.
+	// Most hosts have one chunk of followers. It is updated here, without a job of its own.
 	if len(chunks) == 1 {
 		if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunks[0]); err != nil {
 			return err
@@ -249,7 +249,7 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 	if err != nil {
 		return err
 	}
-	// Whether some replay belongs in lists. Then one job adds the newest replays of the host, instead of one job for each show.
+	// spreads reports that some replay belongs in lists. Then one job adds the host's newest replays, not one job for each show.
 	spreads := false
 	for _, show := range shows {
 		if show, _, err = s.logChange(ctx, tx, Show{}, show); err != nil {

@@ -29,7 +29,7 @@ func version(w *fanouttest.World, show services.PostID) uint64 {
 	return shows[show].Version
 }
 
-// runJobs runs the waiting jobs of one kind and returns their number.
+// runJobs runs up to most waiting jobs of one kind, and returns their number.
 func runJobs(w *fanouttest.World, kind string, most int) (done int) {
 	w.TB.Helper()
 	for _, job := range claim(w) {
@@ -123,7 +123,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 	})
 }
 
-// The seen position of a board is in the document after its job, and after a loss.
+// The seen position of a board is in the document after its job, and again after a rebuild of a lost document.
 func TestTheMarkOfTheBoardIsProjected(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.Users(1)[0]

@@ -160,7 +160,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	})
 }
 
-// entriesAtOnce bounds how many entries go to Redis together: about 600 kB, and some milliseconds of its one thread.
+// entriesAtOnce bounds how many entries go to Redis together: about 600 kB, and some milliseconds of Redis' one thread.
 const entriesAtOnce = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
@@ -227,8 +227,8 @@ func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) erro
 	return s.projector.Once(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
-// buildReplays makes a list under the rule of jobs.Merge: the list exists before its facts are read, so that a change in between reaches it
-// or makes the merge read again.
+// buildReplays makes a list under the rule of jobs.Merge: the list exists before its facts are read, so that a change in
+// between reaches the list or makes the merge read again.
 func (s *Service) buildReplays(ctx context.Context, user services.UserID) error {
 	return jobs.Merge[redis.Stamp, replayMerge]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },

@@ -280,8 +280,8 @@ func clean(w *fanouttest.World) {
 	}
 }
 
-// Data that was read before an unfollow is refused, and the follow is read again for that follower alone. Users who follow
-// again get the replay and its host, and the others neither.
+// Data that was read before an unfollow is refused, and the follow is read again for that follower alone. A user who unfollowed
+// gets neither the replay nor the host. Users who follow again, or never unfollowed, get both.
 func TestRefusedReplaysAreReadAgain(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(4)

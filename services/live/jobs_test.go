@@ -26,7 +26,7 @@ func remind(w *fanouttest.World, show services.PostID, users ...services.UserID)
 	})
 }
 
-// reminded are a user's reminders of shows, the newest first.
+// reminded returns the shows of which a user was reminded by a notification, the newest first.
 func reminded(w *fanouttest.World, user services.UserID) []services.PostID {
 	w.TB.Helper()
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
@@ -162,7 +162,7 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 	})
 }
 
-// After the times are set longer, an earlier job checks again when the new times are over.
+// After the limits are raised, a job that was queued before checks the show again when the new limit is reached.
 func TestClosingByLongerTimes(t *testing.T) {
 	w := newStage(fanouttest.New(t, fanouttest.Options{})).World
 	show := plan(w, w.Users(1)[0], time.Hour)

@@ -4,21 +4,21 @@
 // A session is a version of the board, not a copy of it: every node makes the same page of it from its cache of shows and
 // from the viewer's list of replays, in at most two round trips. Statuses and positions do not change within a session,
 // whatever the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position
-// a show had, span.frozen what it then showed, and atSession which replays count. Memory.forget and forgetFormers drop positions that
-// no session can need any more.
+// a show had, span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and
+// forgetFormers drop positions that no session can need any more.
 //
 // One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and
 // an entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
 // followed notifies the watched followers and the open boards; the hub renders their badges, and watcher.readChange sends
-// what differs from their session. No document is written: the count is made on reading, from the node cache and the
-// versioned field of what the user has seen.
+// what differs from their session. No document is written: each read computes the count, from the node cache and the
+// document's field with the position up to which the user has seen the board.
 //
 // Shows come onto boards only when the documents of all followers name their host (jobs_hosts.go): a board that lists a show
-// must also get its changes. Live and upcoming shows are read from the node cache, replays from a list for each user in
-// Redis, and those of huge hosts, which are in no list, from the node cache again.
+// must also get its changes. Live and upcoming shows are read from the node cache, and replays from a list for each user in
+// Redis. Replays of huge hosts are in no list: they are read from the node cache too.
 //
-// A lost list of replays is rebuilt while boards come from SQL; when Redis does not answer, boards come from SQL, and
-// sessions live as long as they can. A node that has not loaded the shows yet loads them for the first request, or answers
+// While a lost list of replays is rebuilt, boards come from SQL. When Redis does not answer, boards come from SQL, and every
+// session lives for its longest life. A node that has not loaded the shows yet loads them for the first request, or answers
 // UNAVAILABLE: it never shows an empty board in their place.
 package live
 
@@ -54,8 +54,10 @@ type Config struct {
 
 	Sessions Scope // which sessions can live at the same time; "" means PerRequest
 	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
-	BuildWait  time.Duration
-	SessionFor time.Duration // how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. None lives longer than 24 times that
+	BuildWait time.Duration
+	// SessionFor is how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. No session
+	// lives longer than 24 times that.
+	SessionFor time.Duration
 }
 
 // Service implements shows and boards. It is safe for concurrent use.
@@ -79,7 +81,7 @@ type Service struct {
 	idle, longest time.Duration
 	buildWait     time.Duration
 
-	// For metrics: puts into lists that lacked the replay.
+	// For metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64
 }
 
@@ -122,13 +124,13 @@ func New(cfg Config) *Service {
 // page may be in flight.
 const keepLonger = time.Hour
 
-// forgetting drops rows that are older than every session that may be open.
+// forgetting returns a function that deletes the rows that are older than every session that may be open.
 func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		return forget(ctx, s.store, s.clock.Now().Add(-s.longest-keepLonger))
 	}
 }
 
-// sessionLives is how many times its idle time a session lives at most, however often it is read. Nodes and SQL keep former
+// sessionLives is the longest life of a session in idle times, however often the session is read. Nodes and SQL keep former
 // positions of shows for that long.
 const sessionLives = 24

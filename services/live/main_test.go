@@ -71,7 +71,7 @@ func newHall(w *fanouttest.World, change func(*Config)) hall {
 	return hall{w, s}
 }
 
-// smallChunks make three chunks of five followers.
+// smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.Chunk = 2 }
 
 func lowThresholds(cfg *fanout.Config) {

@@ -54,11 +54,11 @@ type Memory struct {
 	read    *changelog.Cache[services.PostID, Show] // shows that this cache does not keep
 
 	following *changelog.Following
-	// mu guards state and what it points to. The version of the log is not under it: following raises it after apply has
-	// returned.
+	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after
+	// apply has returned.
 	mu    sync.RWMutex
 	state *showState
-	// Only reads of the log use it, and there is one at a time.
+	// No lock guards changed: only reads of the log use it, one at a time.
 	changed changedHosts // the changes that the present read of the log has found so far
 
 	// Lock order: mu, then the lock of readers (learned).
@@ -150,7 +150,7 @@ func (m *Memory) followed(err error) {
 	for _, host := range changed.shows {
 		m.boards.moved(host)
 	}
-	// Also after an error, and without a change: a notification may wait for the end of its gap.
+	// Also after an error, and without a change: an earlier change may still wait for its notification.
 	m.readers.notifyPending()
 	m.boards.notifyPending()
 }
@@ -178,7 +178,7 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	for i, change := range changes {
 		// Also for shows in state: when such a show leaves state, read must not return a copy from before the entry.
 		m.read.Keep(change.Show.ID, change.Show)
-		// The entry changes only the texts of a show that ended long ago and is no longer in state.
+		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
 			continue
 		}
@@ -259,8 +259,8 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	}
 }
 
-// fill adds the ended shows and the former positions to the active shows. Only the history has the time at which a move can
-// be forgotten.
+// fill adds the ended shows and the former positions to the active shows. Only the history has the times of the moves, and so
+// says when each can be forgotten.
 func (s *showState) fill(ended []Show, history []Former) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
@@ -276,7 +276,7 @@ func (s *showState) fill(ended []Show, history []Former) {
 	}
 	for _, one := range s.byID {
 		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
-			// The show was over when it was published on boards.
+			// The history has no move of this show: the time of its last change decides when it is forgotten.
 			one.settled = false
 			s.passing = append(s.passing, passing{one.updated / 1000, one.id, one.version})
 		}
@@ -288,15 +288,15 @@ func (s *showState) fill(ended []Show, history []Former) {
 func (m *Memory) install(state *showState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Versions never fall: an erased host has no row any more, and a restored backup has older ones. A sum of versions that fell
-	// would make the badges of all followers of that host look older than what was sent before.
+	// Versions must not fall, although an erased host has no row any more and a restored backup has older versions. A lower sum of
+	// versions would make the badges of all followers of that host look older than the badges that were sent before.
 	m.state.hosts.all(func(former *cachedHost) { state.raise(former.number, former.version) })
 	m.state = state
 	m.read.Clear()
 	m.changed.all = true
 }
 
-// forget drops what no session needs any more, at each read of the log: mostly nothing.
+// forget drops the data that no session needs any more. It runs at each read of the log, and usually finds nothing.
 func (m *Memory) forget() {
 	until := m.clock.Now().Add(-m.horizon).UnixMilli()
 	m.mu.Lock()

@@ -45,7 +45,7 @@ type hostSpans struct {
 type boardPage struct {
 	candidates []hostSpans
 	highest    []int64 // the greatest scores of candidates, one more than the page has lines, least first
-	best       []*span // the first ones found, in the order of boards
+	best       []*span // the first spans of the page found so far, in the order of boards
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
@@ -127,8 +127,8 @@ func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
 	}
 }
 
-// take adds those of a host's spans that are among the first count. The spans are in the order of boards, so each comes behind the one
-// before it, and the first one behind the end of a full page ends the walk.
+// take adds those of a host's spans that are among the first count. The spans are in the order of boards, so each comes behind
+// the one before it, and the first one behind the end of a full page ends the walk.
 func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
 	from := 0
 	for i := range spans {
@@ -166,7 +166,7 @@ func (s *span) below(after ShowPlace) bool {
 // frozen is the show as it was in the span. An end that was reported before the start is omitted.
 func (s *span) frozen() Show {
 	whole := s.show.whole()
-	// The present position of a show that has begun or is over: nothing of it can be later than the version.
+	// The present position of a show that has begun or is over: its status and times have not changed since.
 	if s.from == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
@@ -193,7 +193,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 	}
 	of := m.state.hosts.one(one.host).shows
 	if of == nil {
-		// Its host has no span at all any more: it was cancelled.
+		// The host has no spans left, so the show was cancelled.
 		return Show{}, true, false
 	}
 	for _, list := range [][]span{of.active, of.replays} {
@@ -212,9 +212,9 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 	return m.countLiveSince(hosts, seen, 0)
 }
 
-// countLiveSince is CountLive, restricted to the shows that went live after a position too. Each badge of each watched user
-// calls it, with up to thousands of hosts: it allocates nothing, and skips hosts without an active show by the summary in the
-// table.
+// countLiveSince is CountLive, restricted to the shows that went live after a moment, given as an ID. Each badge of each
+// watched user calls it, with up to thousands of hosts: it allocates nothing, and skips hosts without an active show by the
+// summary in the table.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
 	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
 		return count

@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// A replay becomes cancelled only by the removal of its host. No board of any session has it then, and the cache keeps nothing of it
-// after the horizon; a node that starts later agrees.
+// A replay becomes cancelled only by the removal of its host. No board of any session has it then, and the cache keeps no position
+// of it, on a node that saw the removal and on a node that starts later.
 func TestAnErasedReplayIsOnNoBoard(t *testing.T) {
 	for name, pull := range map[string]bool{"in lists": false, "pulled": true} {
 		t.Run(name, func(t *testing.T) {

@@ -43,11 +43,11 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 	}
 }
 
-// one returns a host, the zero value for an unknown one. Callers must not modify it. In a zero value shows is nil and active
-// is 0: no score of a live show.
+// one returns a host, the zero value for an unknown one. Callers must not modify it. In a zero value shows is nil, and active
+// is 0, which no live show has as its score.
 func (t *hostTable) one(number services.UserID) *cachedHost { return t.slot(number) }
 
-// add returns a host for modification, adding it if needed. It is valid until the next add.
+// add returns a host for modification, and adds it if needed. The pointer is valid until the next add.
 func (t *hostTable) add(number services.UserID) *cachedHost {
 	slot := t.slot(number)
 	if slot.number == number {
@@ -61,7 +61,7 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 				*t.slot(one.number) = one
 			}
 		}
-		// The former slot was one of the former table.
+		// slot still points into the former table.
 		slot = t.slot(number)
 	}
 	// MinInt64: below every score, so that boards skip it.

@@ -9,7 +9,7 @@ import (
 )
 
 // LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
-// shows changed at once and all must be reloaded. It is stored with each entry, so it must stay the same.
+// shows changed at once and all must be reloaded. The kind is stored with each entry, so it must stay the same.
 const LogKind = "show"
 
 // LogChange is an entry of the log of shows: the whole show after the change. With the whole show a node needs no read of SQL

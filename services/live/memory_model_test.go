@@ -55,7 +55,7 @@ func (h *history) write() {
 		return
 	}
 	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
-	minute := s.now.Truncate(time.Minute) // many times are equal
+	minute := s.now.Truncate(time.Minute) // so that many events have equal times
 	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
 		one.PlannedAt = minute.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute)

@@ -26,8 +26,8 @@ func (m *Memory) movedSince(hosts []services.FollowedAuthor, version uint64) (mo
 	return moves
 }
 
-// moved adds the moves of one host's shows. First come shows that a board had at the version; then those that came onto boards since, for
-// which Was is empty.
+// moved adds the moves of one host's shows. First come shows that boards had at the version, then shows that came onto boards
+// since, for which Was is empty.
 func (h *hostShows) moved(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // replays no longer move
@@ -35,11 +35,11 @@ func (h *hostShows) moved(moves []Move, version uint64) []Move {
 			moves = append(moves, Move{Was: one.frozen(), Is: one.show.whole()})
 		}
 	}
-	// There are few, those of one host, so a search is faster than a set.
+	// One host has few moves, so a search is faster than a set.
 	there := moves[first:]
 	for _, list := range [][]span{h.active, h.replays} {
 		for _, one := range list {
-			// Former positions, and shows that have not moved.
+			// Skip former positions, and shows that have not moved.
 			if one.until != 0 || one.from <= version {
 				continue
 			}

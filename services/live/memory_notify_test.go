@@ -198,7 +198,7 @@ func TestNoNotificationPrecedesItsVersion(t *testing.T) {
 	}
 }
 
-// Changes right after a notification are notified by a timer, once for all of them, and never left out.
+// A timer reports changes that come right after a notification, once for all of them. None is left out.
 func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 	notified := make(chan []string, 10)
 	a := newReceivers(services.SystemClock{}, func(list []string) {
@@ -218,7 +218,7 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 		}
 	}
 	a.show("one", of(7, 8, 9))
-	a.show("two", of(9, 7+1<<12)) // which shares its bit with 7
+	a.show("two", of(9, 7+1<<12)) // which has the same remainder in due as 7
 	a.moved(7)
 	a.notifyPending()
 	if first := next(); !slices.Equal(first, []string{"one"}) {

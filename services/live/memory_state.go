@@ -13,7 +13,7 @@ import (
 // replays of hosts whose replays are in no list. It is not safe for concurrent use: see Memory.
 //
 // A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
-// at the version are skipped. Only about one in several is a former one.
+// at the version are skipped. Most spans are present positions, so few are skipped.
 type showState struct {
 	byID    map[services.PostID]*cachedShow
 	hosts   *hostTable
@@ -31,7 +31,7 @@ type cachedShow struct {
 	updated                            int64 // us
 	text                               string
 	host                               services.UserID
-	titleLetters, coverLetters         uint32 // of text, which is title, cover URL and replay URL
+	titleLetters, coverLetters         uint32 // lengths of the first two parts of text: title, cover URL, replay URL
 	status                             uint8  // the index in ShowStatuses
 	pull                               bool
 	settled                            bool // its last move is older than any running session
@@ -50,9 +50,9 @@ type span struct {
 	from, until uint64 // until 0: the present position
 }
 
-// passing is a move that can be forgotten at a time: from then on no session can need the position before it.
+// passing is a move of a show. When the move is older than the horizon, no session can need the position before it.
 type passing struct {
-	at      int64 // ms
+	at      int64 // ms, the time of the move
 	show    services.PostID
 	version uint64
 }
@@ -76,7 +76,8 @@ func bySpan(a, b span) int {
 	return cmp.Compare(a.from, b.from)
 }
 
-// before reports whether a span is above another one that holds at the same version. It is the order of bySpan without its copies.
+// before reports whether a span is above another one that holds at the same version. The order is that of bySpan, but nothing is
+// copied.
 func (s *span) before(other *span) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
 }
@@ -100,8 +101,8 @@ func (s *showState) of(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version and reports whether it was lower. It was not for a repeated entry, or one that a load had
-// already.
+// raise raises a host's version, and reports whether the version was lower before. It was not if the entry is repeated, or if a
+// load had read its effect already.
 func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
@@ -110,7 +111,7 @@ func (s *showState) raise(number services.UserID, version uint64) bool {
 }
 
 // put sets a show to its state at its version. A state that is not newer than the cached one changes nothing, so a change
-// may be applied twice. at is when it moved. It reports whether a board shows the difference.
+// may be applied twice. at is the time of the move. changed reports whether boards show a difference.
 func (s *showState) put(next Show, at time.Time) (changed bool) {
 	known := s.byID[next.ID]
 	if known == nil {
@@ -119,8 +120,8 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
-		// The span of the former position stays, with its end, for the sessions that have it. passing says when it can be
-		// forgotten.
+		// The span of the former position stays, with its end, for the sessions that have it. passing records when the show
+		// left it.
 		s.leave(known, next.Version)
 		known.move(next)
 		known.write(next)
@@ -263,8 +264,7 @@ func (k *cachedShow) move(next Show) {
 	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
-// write copies the texts of a show. Texts that are as before keep their string, which spares an allocation for each start and
-// end.
+// write copies the texts of a show. Unchanged texts keep their string, which spares an allocation for each start and end.
 func (k *cachedShow) write(next Show) {
 	k.updated = next.UpdatedAt.UnixMicro()
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {

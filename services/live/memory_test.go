@@ -40,7 +40,7 @@ func newShowSQL() *showSQL {
 
 func (s *showSQL) Now() time.Time { return s.now }
 
-// cache is a cache that follows a log.
+// cache is a node's cache of shows, with the log that it follows.
 type cache struct {
 	Log   *changelog.Follower
 	Shows *Memory
@@ -215,7 +215,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func afterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
-// shownLine is what a board shows of a show.
+// shownLine is the part of a show that boards show.
 type shownLine struct {
 	id     services.PostID
 	status ShowStatus

@@ -99,7 +99,7 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.all || since >= 0 && since < changelog.NotifyGap {
 		return nil
 	}
-	// Most IDs do not match, and one bit is enough to find that out.
+	// Most IDs do not match, and one look-up in this array is enough to find that out.
 	const bits = 1 << 12
 	var maybe [bits]bool
 	for host := range a.pending {

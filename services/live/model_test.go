@@ -30,8 +30,8 @@ type boards struct {
 }
 
 // Hosts, followers and keys change in any order, and workers die at any step. No board has a show whose host a follower's
-// document does not name, unless a pending job will add it. When all jobs have run, every board equals the facts, and the
-// audit finds nothing.
+// document does not name, unless a pending job will add the host. When all jobs have run, every board equals the facts, and
+// the audit finds nothing.
 func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.Chunk = 1

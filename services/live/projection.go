@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13), so that
-// members sort as boards do, and its host's ID (5).
+// A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13) and its
+// host's ID (5). So members sort in the reverse order of boards.
 const (
 	endLength    = 9
 	placeLength  = endLength + services.PostIDLetters

@@ -18,7 +18,7 @@ const sessionSlots = 64
 type boardQuery struct {
 	Reader services.UserID
 	Before ShowPlace // replays below it; the zero position, or the position of a show that is no replay: from the top
-	Limit  int       // at most so many replays; 0: only the document is read, as for the badges
+	Limit  int       // the most replays to read; 0: only the document is read, as for the badges
 	Slot   string    // the slot of the page's session
 }
 
@@ -26,7 +26,7 @@ type boardQuery struct {
 type boardRead struct {
 	rdb.HostsState               // if Ready is false, only Lease is valid
 	Listed         bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
-	Replays        []replayEntry // newest first, of the newest 300
+	Replays        []replayEntry // newest first, among the newest Retention of the list
 	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
 	Lease          lease         // of the slot
 }

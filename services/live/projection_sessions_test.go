@@ -102,7 +102,7 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 	})
 }
 
-// A board whose document lists no replays reads the newest ones. A board whose document is broken is not ready.
+// A page after a position among the upcoming shows reads the newest replays. A board whose document is broken is not ready.
 func TestBoardsOfBrokenDocuments(t *testing.T) {
 	eachList(t, func(v listView) {
 		v.build(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, Since: 3}}})
@@ -134,7 +134,7 @@ func (v listView) version() uint64 {
 	return versions[0]
 }
 
-// Every kind of read is guarded.
+// While Redis hangs, reads of boards are refused at once, except one after each pause.
 func TestEveryReadOfABoardInAHungRedisIsGuarded(t *testing.T) {
 	open := func(t *testing.T, options redis.Options) projection {
 		return projection{rdbtest.Open(t, options, rdb.Shape{})}

@@ -59,7 +59,7 @@ func (v listView) begin(refill bool) redis.Stamp {
 	return stamps[0]
 }
 
-// stamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
+// stamp takes a stamp of this moment. It does not use Now: on a cluster, its stamps are refused for a second after a removal.
 func (v listView) stamp() redis.Stamp {
 	v.Helper()
 	stamp, err := v.c.StampOf(v.Context(), listReader)
@@ -302,7 +302,7 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// A full list fits a listpack, and the document of a user who follows no host needs almost no memory for it.
+// A full list fits a listpack, and the document of a user who follows no host takes at most 400 bytes.
 func TestMemoryOfAListOfReplays(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := listView{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.Shape{})}}

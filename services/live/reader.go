@@ -6,8 +6,8 @@ import (
 	"tidings/services"
 )
 
-// readerData is a viewer's data: the followed hosts, and their replays after a position. The hosts are those of today, not of
-// a session: Session.hosts leaves out the later ones.
+// readerData is a viewer's data: the followed hosts, and their replays after a position. The hosts are those that the viewer
+// follows now: Session.hosts leaves out the ones followed after a session was made.
 type readerData struct {
 	hosts   []services.FollowedAuthor
 	replays replayList
@@ -58,7 +58,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if err != nil && !services.IsUnavailable(err) {
 		return readerData{}, err
 	}
-	// Of the answer of Redis only the lease is used, because it is not a projection of facts.
+	// Of the answer of Redis only the lease is used: the lease is no projection of facts, so it cannot be outdated.
 	known := readerData{building: answered}
 	if answered {
 		known.lease = read.Lease
@@ -76,8 +76,8 @@ func readerDataOf(read boardRead, limit int) readerData {
 	return v
 }
 
-// listed are the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from SQL if a rebuild
-// takes long.
+// listed returns the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from
+// SQL if the rebuild takes long.
 func (s *Service) listed(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
 	if v.ready {
 		return v.replays, false, nil
@@ -98,8 +98,8 @@ func (s *Service) listed(ctx context.Context, session Session, v readerData, aft
 	return list, v.building, err
 }
 
-// replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page starts, to find
-// the floor: the newest replay beyond those that a list shows.
+// replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page
+// starts, to find the floor: the newest replay beyond those that a list shows.
 func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
 	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, af
 func (s *Service) reach(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
-	// Another node may have made the session by a clock like this node's, before it learned that the clock is ahead of the
-	// database's.
+	// ids corrects this node's clock by the database's. Another node may have made the session by an equally fast clock,
+	// before it learned its correction.
 	if now := s.clock.Now(); now.After(latest) {
 		latest = now
 	}
@@ -161,7 +161,7 @@ func (s *Service) shown(ctx context.Context, session Session, id services.PostID
 	return show, nil
 }
 
-// forgotten reports that a session was over so long ago that former positions of shows are no longer kept.
+// forgotten reports whether a session is past its longest life, so that former positions of shows are no longer kept for it.
 func (s *Service) forgotten(session Session) bool {
 	return s.clock.Now().After(session.Made.Time().Add(s.longest))
 }
@@ -182,15 +182,15 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 	return err
 }
 
-// renew extends a session by its idle time from now on; false if a later session has its slot. If it fails, the session is not
-// extended, and true is returned: a lost Redis must not end sessions.
+// renew extends a session by its idle time from now on; false if a later session has its slot. If Redis fails, the session is
+// not extended, and the result is true: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	now, last := s.clock.Now(), session.Made.Time().Add(s.longest)
 	until := now.Add(s.idle)
 	if last.Before(until) {
 		until = last
 	}
-	// Pages follow each other within seconds, and a session is extended by a little more than it has to be: most pages write nothing.
+	// Pages follow each other within seconds, and each extension is a little longer than it has to be, so most pages write nothing.
 	if held.Holder == session.name() && !held.Until.Before(until) {
 		return true
 	}
@@ -201,5 +201,5 @@ func (s *Service) renew(ctx context.Context, session Session, held lease) bool {
 	return holds || err != nil
 }
 
-// extraIdle is the part of the idle time, one in this many, by which a session is extended beyond it: 1 minute for 30.
+// extraIdle divides the idle time: a session is extended by one such part more than its idle time, 1 minute for 30 minutes.
 const extraIdle = 30

@@ -25,7 +25,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 			if err != nil {
 				return nil, err
 			}
-			if tx.Dated() != 0 { // The show's time limit may have passed before this event, although the job that closes the show has not run yet.
+			if tx.Dated() != 0 { // the show may have been due for closing before this past event, although its job has not run
 				show, _ = s.limits.Close(show, tx.HappenedAt())
 			}
 			var changed bool
@@ -46,7 +46,8 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())
 	}
-	// Before all checks: to repeat a reminder that was set in time changes nothing, whatever the show's status is by now.
+	// Before the checks of the status and the limit: repeating a reminder that was set in time changes nothing, whatever the
+	// show's status is by now.
 	if added, err = putReminder(ctx, tx, show.ID, user); err != nil || !added {
 		return false, err
 	}
@@ -65,8 +66,8 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	if err != nil || !dropped || show.StartedAt.IsZero() {
 		return dropped, err
 	}
-	// The show has started, so the reminder has notified or is about to. The cause is applied anew from the facts, finds no
-	// reminder and takes its notification back.
+	// The show has started, so the reminder's notification exists or will soon. The job applies its cause from the facts: it
+	// finds no reminder, and removes the notification.
 	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.Dated()})
 	if err != nil {
 		return false, err

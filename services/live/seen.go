@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// MarkSeen is the command that marks the board as seen by a viewer: the board of a session, or nil for the present board. Shows that go
-// live after it still count.
+// MarkSeen is the command that marks the board as seen by a viewer: the board of the session text, or the present board for
+// nil. Shows that go live after that board still count.
 //
 // The mark only moves forward. If the command has a past time, the present board is the board at that time. INVALID for another
 // user's session and for one in the future.
@@ -59,8 +59,8 @@ var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
 	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),
 	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)
 
-// versionUntil is the last version of the board from before a time: the one before the next start, and the head if there was
-// none.
+// versionUntil returns the last version of the board from before a time: the version before the next start, or the head if
+// there was no start since.
 func versionUntil(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
 	var next services.PostID
 	_, err = tx.One(ctx, liveAfter, []any{at}, &version, &next)

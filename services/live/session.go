@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// sessionForm is the first byte of a session. A change of the layout takes another one, so that a text of an older release
+	// sessionForm is the first byte of a session. A change of the layout takes another value, so that a text of an older release
 	// is refused and not misread.
 	sessionForm = 1
 	// Form, version, made, viewer, device.

@@ -48,7 +48,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 const ownShows = "shows"
 
 // Reschedule is the command by which a host edits their show. INVALID for a text that does not fit, a plan that is not in
-// the future, or no change at all; CONFLICT if the show was cancelled, or when its plan changes and it is not upcoming.
+// the future, or an edit without a field; CONFLICT if the show was cancelled, or when its plan changes and it is not upcoming.
 // For this command and all below: NOT_FOUND if there is no such show or it is hidden, FORBIDDEN for another host's show; a change
 // that is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {

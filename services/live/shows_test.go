@@ -29,7 +29,7 @@ type stage struct {
 
 func newStage(w *fanouttest.World) stage { return newStageWith(w, nil) }
 
-// newStageWith is newStage with settings of its own.
+// newStageWith is newStage with a changed configuration.
 func newStageWith(w *fanouttest.World, change func(*Config)) stage {
 	cfg := configOf(w, w.Fanout)
 	if change != nil {

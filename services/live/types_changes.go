@@ -229,8 +229,8 @@ func (s Show) moved(before Show) bool {
 	return s.Status != before.Status || s.Place() != before.Place()
 }
 
-// changedTo is the show after a change. UpdatedAt rises even if the clock did not advance or was set back: by it node caches decide
-// which of two states of one version is newer (showState.put, changelog.Cache).
+// changedTo is the show after a change. UpdatedAt rises even if the clock did not advance or was set back: node caches use it to
+// decide which of two states of one version is newer (showState.put, changelog.Cache).
 func (s Show) changedTo(after Show, now time.Time) (Show, bool, error) {
 	if after == s {
 		return s, false, nil

@@ -53,7 +53,7 @@ func transition(s Show, name string, now time.Time) (Show, bool, error) {
 	panic(name)
 }
 
-// TestTransitions goes through the orders of arrival: the resulting show, or why the transition is refused.
+// TestTransitions applies reports in many orders. It checks the resulting show, and the code of each refused report.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
 		steps string // @ sets the clock, which begins at 100. A step ends in = if it changes nothing, ! if it is CONFLICT, ? if it is INVALID

@@ -40,13 +40,13 @@ func start(w *fanouttest.World, ids ...services.PostID) {
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
 }
 
-// finish ends shows, and runs the jobs that fan out the replays.
+// finish ends shows now. Jobs fan out the replays.
 func finish(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
 }
 
-// replayed is a show that has started and ended.
+// replayed returns a new show of a host that has started and ended.
 func replayed(w *fanouttest.World, host services.UserID) services.PostID {
 	w.TB.Helper()
 	id := plan(w, host, time.Minute)

@@ -27,7 +27,7 @@ type Size struct {
 
 // Show is one show of a day. Host is an index among the day's hosts.
 type Show struct {
-	Key                     string // and its title
+	Key                     string // also its title
 	Host                    int
 	Planned, Started, Ended time.Time
 	Cancelled               bool
@@ -43,13 +43,12 @@ type Day struct {
 	hosts  int
 }
 
-// Host and Viewer are keys of users.
+// Host and Viewer return the keys of users.
 func Host(number int) string   { return "host-" + strconv.Itoa(number) }
 func Viewer(number int) string { return "viewer-" + strconv.Itoa(number) }
 
 // NewDay makes the twelve hours before now and the twelve after. Most shows start on the hour or within half a minute after
-// it; a few hosts have many shows, and a few viewers follow many hosts, in about the same number for each order of
-// magnitude.
+// it; a few hosts have many shows, and a few viewers follow many hosts.
 func NewDay(now time.Time, size Size, seed uint64) *Day {
 	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
 	d := &Day{hosts: size.Hosts, byHost: make([][]int, size.Hosts), Follows: make([][]int, size.Viewers)}
@@ -67,7 +66,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 				start = hour
 			}
 			show.Started = start
-		// Half of the rest is over, the other half is still to come.
+		// Half of the other shows are over, half are still to come.
 		case i%2 == 0:
 			start = start.Add(-time.Duration(2+random.IntN(10)) * time.Hour)
 			show.Started, show.Ended = start, start.Add(long).Truncate(time.Minute) // several end at the same time
@@ -76,7 +75,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 			}
 		default:
 			start = start.Add(time.Duration(1+random.IntN(12)) * time.Hour)
-			// One in twenty of those to come.
+			// One in twenty of the shows to come is cancelled.
 			show.Cancelled = random.IntN(20) == 0
 		}
 		show.Planned = start.Add(time.Duration(random.IntN(3)-1) * time.Minute)
@@ -93,7 +92,7 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 		d.byHost[d.Shows[i].Host] = append(d.byHost[d.Shows[i].Host], i)
 	}
 	for i := range d.Follows {
-		// About as many viewers follow 1 to 10 hosts as 10 to 100.
+		// Cubed, so that most viewers follow few hosts: with Most 2,000, two of three follow at most 10.
 		count := int(math.Pow(float64(size.Most)+1, math.Pow(random.Float64(), 3)))
 		if i == 0 {
 			count = size.Most
@@ -103,8 +102,8 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	return d
 }
 
-// clustered is how long after the hour a show starts: six of ten on it, three within half a minute, one at any time. Equal
-// and nearly equal times are what boards must order the same everywhere.
+// clustered is how long after the hour a show starts: six of ten on it, three within half a minute, one at any time. Every
+// node must order equal and nearly equal times in the same way.
 func clustered(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
@@ -126,8 +125,8 @@ func (d *Day) WriteFollows(to io.Writer) error {
 	return out.Flush()
 }
 
-// WriteShows writes the file of an import of the shows with indexes from from until before until. Times are in both forms
-// that an import takes, milliseconds and text.
+// WriteShows writes the file of an import of d.Shows[from:until]. Times are in both forms that an import takes, milliseconds
+// and text.
 func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	out := bufio.NewWriter(to)
 	for _, show := range d.Shows[from:until] {
@@ -165,7 +164,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 			}
 		}
 	}
-	// Sections first: live, upcoming, replays. Within one the sort keys are negated where the greatest comes first.
+	// Sections first: live, upcoming, replays. Where the greatest time of a section comes first, its sort key is negated.
 	slices.SortFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.place, b.place), cmp.Compare(b.number, a.number))
 	})

@@ -61,7 +61,7 @@ func Start(w *fanouttest.World, ids ...services.PostID) {
 	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
 }
 
-// End ends shows at a time, and runs the jobs that fan out the replays.
+// End ends shows at a time. Jobs fan out the replays.
 func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
 	w.TB.Helper()
 	each(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
@@ -79,7 +79,7 @@ func each(w *fanouttest.World, ids []services.PostID, command func(host services
 	Apply(w, commands...)
 }
 
-// Replays are the listed replays of a user's list in Redis, newest first. It is made when it is missing and the user has hosts.
+// Replays returns the replays that boards show of a user's list in Redis, newest first. A missing list is made first.
 func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.Ask{First: services.Retention})
