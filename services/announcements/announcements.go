@@ -1,18 +1,19 @@
 // Package announcements is announcements and dots: one list and some dots that all users share, and each user's position in them.
 //
 // A change by the host application costs the same whatever the number of users: a row and a changelog entry that every node
-// reads, and nothing per user. A user is a position in the list and a stamp for each dot that they dismissed; count and list both
-// come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything works from SQL;
-// without SQL the node cache is still shown and nothing changes.
+// reads, and nothing per user. Of each user only a position in the list is stored, and a stamp for each dot that they dismissed.
+// Count and list both come from the node cache, so that they cannot disagree. Positions never go back. Without Redis everything
+// works from SQL; without SQL the node cache is still shown, and nothing can change.
 //
-// One clock orders all of it: a row of counters whose value is the present microseconds, or more if it was taken twice. A change
-// takes its stamp first (nextStamp), which locks the row until the end of its transaction, so stamps are committed in their
-// order: a reader who has read up to a stamp has seen every change up to it. A position is such a stamp, and so is the time of a dot.
+// One clock orders all changes: a row of the table counters. Each stamp is the present time in microseconds, or more if the last
+// stamp is not lower. A change takes its stamp first (nextStamp), which locks the row until its transaction ends, so stamps are
+// committed in their order: a reader who has read up to a stamp has seen every change up to it. A position is such a stamp, and
+// so is the time of a dot.
 //
 // One announcement: Publish takes a stamp, inserts the row with it as its position, and appends a log entry; each node loads the
 // list and the dots anew (Memory.load) and tells the hub that a change concerns all users; Render counts, for each watched user,
-// the entries after the user's position that are for their segments. One that starts later gets its position from a job at that
-// time.
+// the entries after the user's position that are for their segments. An announcement that starts later gets its position from a
+// job at that time.
 package announcements
 
 import (
@@ -73,7 +74,7 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 			if stamp, err = nextStamp(ctx, tx); err != nil {
 				return nil, err
 			}
-			// ids may come with ErrUnchanged, which answers with the object as it is.
+			// The ID may come with ErrUnchanged: the answer is then the unchanged object.
 			id, changed, err := change(ctx, tx, stamp)
 			var ids []string
 			if id != "" {
@@ -88,8 +89,8 @@ func (s *Service) shared(name string, change func(ctx context.Context, tx *sql.T
 	}
 }
 
-// ownCommand is a command that changes one user's state, and queues the job that projects it into their document. It takes no stamp:
-// others do not see it, and many users mark at once.
+// ownCommand is a command that changes one user's state, and queues the job that projects it into their document. It takes no
+// stamp: other users do not see the change, and many users mark at once.
 func (s *Service) ownCommand(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,

@@ -351,8 +351,8 @@ func awaitRedis(t *testing.T, n node) {
 	}
 }
 
-// Two nodes on one PostgreSQL: announcements and dots of one appear on the other after it has read the log, and a mark on
-// one applies on both.
+// Two nodes share one database: announcements and dots of one node appear on the other after it has read the log, and a mark
+// on one node applies on both.
 func TestTwoNodesShowTheSame(t *testing.T) {
 	each(t, func(t *testing.T, here node) {
 		other := here.AnotherNode()

@@ -18,8 +18,8 @@ type Draft struct {
 }
 
 // Publish is the command by which the host application publishes an announcement: it enters the list at once, or when it
-// starts. Its ID is the command's. INVALID for a text that is too long or an end that is in the past or not after the start;
-// CONFLICT if a segment would exceed their number.
+// starts. The command's one ID is the announcement's. INVALID for a text that is too long or an end that is in the past or not
+// after the start; CONFLICT if there would be more than maxSegments segments.
 func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTarget(draft.Segments); err != nil {
 		return nil, err
 	}
-	// Ends are whole milliseconds, and so even microseconds: see raiseClock.
+	// Ends are whole milliseconds, and so even numbers of microseconds: see raiseClock.
 	draft.StartsAt, draft.EndsAt = draft.StartsAt.Truncate(time.Millisecond), draft.EndsAt.Truncate(time.Millisecond)
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if err := checkEnd(a, now); err != nil {
 			return "", "", err
 		}
-		// New names get their bits in this transaction, or none at all.
+		// New segments get their bits in this transaction, and none if it fails.
 		if a.Segments, err = target(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
-		// By the program's clock: a past event whose start has come by now needs no job.
+		// Compared with tx.Now and not with the time of the event: if a past event's announcement has started by now, it needs no job.
 		if !a.StartsAt.After(tx.Now) {
 			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
 				return "", "", err
@@ -113,8 +113,8 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	}), nil
 }
 
-// apply changes the announcement in its state within the transaction. stamp is its new position if this edit brings it into the
-// list: because it starts now, or is shown again.
+// apply applies the edit to an announcement that the transaction has locked. stamp is the announcement's new position if this
+// edit brings it into the list: because it starts now, or is shown again.
 func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp uint64) (err error) {
 	started := a.Position > 0
 	if edit.Title != nil {

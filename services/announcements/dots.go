@@ -67,13 +67,13 @@ func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, er
 	}), nil
 }
 
-// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones; repeated, it changes nothing. CONFLICT if
-// there are too many.
+// SetSegments is the command by which the host application sets a user's segments, replacing all earlier ones; repeated, it
+// changes nothing. CONFLICT if there are too many.
 func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Command, error) {
 	if err := checkSegments(segments); err != nil {
 		return nil, err
 	}
-	// Sorted: new segments get their bits in this order, and a repeated call is the same call.
+	// Sorted and each once, so that new segments get their bits in an order that does not depend on the caller's.
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
 	return s.ownCommand("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
 		bits, err := ensureSegments(ctx, tx, segments)

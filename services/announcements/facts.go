@@ -21,7 +21,7 @@ const LogKind = "notice"
 // announcementColumns begins a statement whose rows scan reads.
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
-// inList selects the announcements that have a position in the list. It repeats the condition of announcements_listed.
+// inList selects the announcements that have a position in the list. It repeats the condition of the index announcements_listed.
 const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
 
 var (
@@ -125,9 +125,9 @@ func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[service
 	return scan(ctx, r, announcementsByID, ids)
 }
 
-// logChange ends a transaction that changed something that all users share, by an entry in the log that the nodes follow. The
-// transaction took a stamp of the announcements' clock before anything else; key names what changed. The entry has no payload:
-// nodes read the whole list, which is one statement and at most 1,000 rows.
+// logChange logs a change of state that all users share, for the nodes. It is the last step of its transaction, whose first step
+// took a stamp of the announcements' clock. key names the changed announcement or dot. The entry has no payload: nodes read the
+// whole list, which is one statement and at most 1,000 rows.
 func logChange(ctx context.Context, tx *sql.Tx, key string) error {
 	_, err := changelog.AppendLog(ctx, tx, LogKind, key, nil)
 	return err
@@ -148,9 +148,9 @@ func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[s
 	return found, err
 }
 
-// Facts are what all users share: the list of announcements and the dots.
+// Facts are the facts that all users share: the list of announcements and the dots.
 type Facts struct {
-	At      time.Time // when it was read
+	At      time.Time // when they were read
 	Stamp   uint64    // of the last change
 	Version uint64    // of the log, of the last change
 	Ended   uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
@@ -162,7 +162,7 @@ type Facts struct {
 	Dots       []Dot // by their names
 }
 
-// readFacts reads what all users share in one snapshot, without announcements that are over.
+// readFacts reads the facts that all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 	// Taken before the statement runs: an announcement that ends in between is in the list, and show takes it out.
 	facts := Facts{At: db.Now()}

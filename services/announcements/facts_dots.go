@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-// everyone stands in the segment's column when a dot is raised for all users.
+// everyone is the value of the column segment if a dot is raised for all users.
 const everyone = -1
 
 var (
@@ -81,8 +81,8 @@ func targetOf(segment int64) Segments {
 	return 1 << segment
 }
 
-// clearDot records that a user has seen a dot as it is now. It returns the stamp up to which the dot is cleared, and whether the dot was
-// lit before: raised since the user last cleared it, or since their first visit. NOT_FOUND if the dot was never raised.
+// clearDot records that a user has seen a dot as it is now. It returns the stamp up to which the dot is cleared, and whether the
+// dot was lit before: raised both since the user last cleared it and since their first visit. NOT_FOUND if it was never raised.
 func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string) (seen uint64, changed bool, err error) {
 	var raised sql.NullInt64
 	var cleared, from int64
@@ -92,7 +92,7 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 	if !raised.Valid {
 		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
-	// A clear of the past clears raises up to its moment, and leaves later ones.
+	// A clear at a past time covers the raises up to that time, and leaves later ones.
 	if at := tx.Dated(); at != 0 {
 		until := int64(pastStamp(at))
 		_, err = tx.One(ctx, clearUntil, []any{user, name, until}, &seen)
@@ -126,7 +126,7 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	if err != nil {
 		return 0, err
 	}
-	// RaiseCounter returned the last number; the first of ours is this one.
+	// RaiseCounter returned the new value of the counter. Its former value is the first new bit.
 	given -= int64(len(lacking))
 	var fresh [][]any
 	for _, name := range lacking {
@@ -143,7 +143,7 @@ func ensureSegments(ctx context.Context, tx *sql.Tx, names []string) (Segments, 
 	return union(known), err
 }
 
-// readSegmentBits are the segments that exist among some names. One that nobody used is absent.
+// readSegmentBits returns the bits of the segments that exist among some names. A name that was never used is absent.
 func readSegmentBits(ctx context.Context, r sql.Runner, names []string) (map[string]Segments, error) {
 	found := make(map[string]Segments, len(names))
 	if len(names) == 0 {

@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// An event of a past time has two stamps: the clock's, at which the change was made, and that of its own time. The latter decides where an
-// announcement stands, when a dot was raised or cleared, and how far a mark reaches. So the events keep their order, however late they are
-// reported.
+// An event of a past time has two stamps: the clock's, at which the change was made, and the stamp of its own time. The stamp of
+// its own time decides where an announcement stands, when a dot was raised or cleared, and how far a mark reaches. So events keep
+// their order, however late they are reported.
 
 // pastStamp is the stamp of a moment. It is odd, as the clock's are, and stamps of one millisecond rise with their sequence.
 func pastStamp(moment services.PostID) uint64 {
@@ -19,7 +19,7 @@ func pastStamp(moment services.PostID) uint64 {
 	return uint64(moment.Time().UnixMicro() + 2*min(moment.Sequence(), last) + 1)
 }
 
-// happened is the stamp of an event: that of its past moment, or else the clock's.
+// happened is the stamp of an event: the stamp of its past time, or the clock's if it happens now.
 func happened(tx *sql.Tx, stamp uint64) uint64 {
 	if tx.Dated() == 0 {
 		return stamp
@@ -42,8 +42,8 @@ func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error)
 	return stamp, err
 }
 
-// position is where an announcement that has started stands in the list: at the stamp of the change. For an event of a past time it is the
-// stamp of the event or of the announcement's start, whichever is later.
+// position is the position in the list of an announcement that has started: the stamp of the change. For an event of a past time
+// it is the stamp of the event or of the announcement's start, whichever is later, or the next free one.
 func position(ctx context.Context, tx *sql.Tx, a Announcement, stamp uint64) (uint64, error) {
 	if tx.Dated() == 0 {
 		return stamp, nil

@@ -56,7 +56,7 @@ func (b *bundle) shared() Facts {
 	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)
 }
 
-// positions are those of the list.
+// positions returns the positions of the listed announcements, in the order of the list.
 func (b *bundle) positions() (list []uint64) {
 	b.T.Helper()
 	for _, a := range b.shared().Announcements {
@@ -189,8 +189,8 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 	})
 }
 
-// The list keeps the newest announcements that are not over. An announcement that has left the list never returns, even when newer ones end
-// or are withdrawn.
+// The list keeps the newest announcements that are not over. An announcement that has left the list never returns, even when
+// newer ones end or are withdrawn.
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 	eachStore(t, func(b *bundle) {
 		var list []Announcement

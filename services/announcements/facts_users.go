@@ -95,7 +95,7 @@ func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position u
 	return err
 }
 
-// raiseReadAt is raiseRead for a mark of a past time, at a stamp of that time. A user without a position gets the one of that time.
+// raiseReadAt is raiseRead for a mark of a past time. A user without a position gets entered, the stamp of that time.
 func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
 	_, err := tx.Run(ctx, raisePastPosition, user, tx.Now, int64(position), int64(entered))
 	return err

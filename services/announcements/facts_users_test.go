@@ -17,7 +17,7 @@ import (
 
 const dormancy = 30 * 24 * time.Hour
 
-// enter is the first step of a user's visit.
+// enter visits as a user: it enters their position, and then records the visit.
 func (b *bundle) enter(user services.UserID) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {

@@ -34,7 +34,7 @@ func StartJob(a Announcement) jobs.NewJob {
 // UserJob projects a user's position in the announcements, their segments and their dots into their document.
 func UserJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(kindUser, user) }
 
-// runStart starts an announcement whose time has come, and shows it on this node at once; the others are hinted at by the log.
+// runStart starts an announcement whose time has come, and shows it on this node at once. The other nodes read it from the log.
 func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	started := false
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -47,8 +47,8 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 	return s.Memory.Refresh(ctx)
 }
 
-// start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement may have
-// changed since the job was queued.
+// start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
+// may have changed since the job was queued.
 func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
 	// Without the clock's lock: most jobs that are late or repeated end here, and nobody waits for them.
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
@@ -107,8 +107,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, nil
 }
 
-// auditRegisters are what registers should return. The audit does not call registers, so that it can find errors there. Both use ReadUser,
-// so an error in ReadUser is not found.
+// auditRegisters is a second implementation of registers, so that the audit can find errors in the first. Both use ReadUser, so
+// the audit cannot find an error in ReadUser.
 func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (facts []rdb.Register, err error) {
 	state, err := ReadUser(ctx, s.db.Runner, user)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// UpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw one. The zero
-// value is the end of the list.
+// UpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw
+// one. The zero value is the end of the list.
 type UpTo struct {
 	Announcement services.PostID
 	Position     uint64
@@ -25,11 +25,11 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 			return err
 		}
 		if tx.Dated() != 0 {
-			// A user who arrives by this mark starts at the end of that moment, and not at the present one: later announcements
+			// A user who has no position yet starts at the stamp of that moment, and not at the present end: later announcements
 			// must be unread.
 			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
 		}
-		// A user who returns after a long time is treated as new first: the mark then covers what they have seen since.
+		// First, a user who returns after a long time gets the position of a new user. The mark can only move it forward.
 		if err := s.arrive(ctx, tx, user); err != nil {
 			return err
 		}

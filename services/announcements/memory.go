@@ -64,7 +64,8 @@ func newMemory(log *changelog.Follower, from reader, setDots func(names []string
 	return m
 }
 
-// learned omits the changes that time alone makes, because every node makes those by itself.
+// learned adds the cached version to each user's sum, doubled as in sequence. It omits the changes that time alone makes, because
+// every node makes these by itself.
 func (m *Memory) learned(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.version()
 	for i := range sums {
@@ -88,8 +89,8 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 	return m.shownAt(now), nil
 }
 
-// tolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then delayed. Such a
-// reader gets the newest state. Otherwise an announcement that has just ended would flicker.
+// tolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then delayed.
+// Such a reader gets the newest state. Otherwise an announcement that has just ended would flicker.
 const tolerance = time.Second
 
 // stateHolds is how long a state is valid if no announcement ends.
@@ -245,7 +246,7 @@ func (m *Memory) show(now time.Time) *State {
 	if last := m.current.Load(); last != nil {
 		same := shown.Version == last.Version && shown.Ended == last.Ended
 		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
-			more := sequence - shown.sequence() + 1 // the content differs from the content that the last sequence stood for
+			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for another content
 			shown.Ended, m.lifted = shown.Ended+more, m.lifted+more
 		}
 	}
@@ -253,8 +254,8 @@ func (m *Memory) show(now time.Time) *State {
 	return shown
 }
 
-// sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at the same
-// time. Version counts twice because a change may lower Ended by one.
+// sequence rises with every change, including those that time makes, and is the same on every node that has the same facts at
+// the same time. Version counts twice because a change may lower Ended by one.
 func (s *State) sequence() uint64 { return 2*s.Version + s.Ended }
 
 // later is the later of two times.

@@ -124,7 +124,8 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 	}
 }
 
-// A change that this node learns of late, after a later end has passed, still raises the sequence, and so does one that removes an end.
+// A change that this node learns of late, after a later end has passed, still raises the sequence. So does a change that removes
+// an end.
 func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{entry(1, time.Minute)}}
@@ -150,8 +151,8 @@ func TestALateChangeHasItsOwnVersion(t *testing.T) {
 	}
 }
 
-// The state depends on the time of the request. A node whose clock was set back gives the earlier state a sequence of its own, greater than
-// all before, because clients drop states that are not newer.
+// The state depends on the time of the request. A node whose clock was set back gives the earlier state a new sequence, greater
+// than all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
 	e.shared = Facts{At: noon, Stamp: 5, Version: 3, Ended: 1}
@@ -251,8 +252,8 @@ func TestTextsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Facts change at random, ends of past announcements too, and reach two nodes late and repeatedly, while announcements end. On each node
-// the sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
+// Facts change at random, also the ends of past announcements, and reach two nodes late and repeatedly, while announcements end.
+// On each node the sequence never falls and stands for one state. Once both nodes know all facts, it is the same on both.
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}

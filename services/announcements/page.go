@@ -34,7 +34,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, before uint64,
 	return page, err
 }
 
-// Visible returns those of some announcements that are current and meant for a user.
+// Visible returns the announcements, among some, that are current and addressed to a user.
 func (s *Service) Visible(ctx context.Context, user services.UserID, ids []services.PostID) (map[services.PostID]Item, error) {
 	at, err := s.standing(ctx, user)
 	if err != nil {

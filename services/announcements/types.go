@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// Segments is a set of segments of users, one bit each. As a target, 0 is everyone. One word, so that a badge tests a target by
-// one AND; bits are given to names once and for all (ensureSegments).
+// Segments is a set of segments of users, one bit each. As a target, 0 is everyone. It is one word, so that a badge tests a target
+// by one AND. A name keeps the bit that it once got (ensureSegments).
 type Segments uint64
 
 // reaches reports whether a target reaches a user with these segments.
@@ -31,7 +31,7 @@ type Announcement struct {
 	Content   string          // up to 64 KB
 	Segments  Segments
 	CreatedAt time.Time
-	UpdatedAt time.Time // the last change of its texts, to the microsecond
+	UpdatedAt time.Time // the last edit, to the microsecond
 	StartsAt  time.Time
 	EndsAt    time.Time // zero: never
 	// Position is its position in the list, a stamp of the announcements' clock: 0 until it starts, greater when it is shown

@@ -24,8 +24,8 @@ func (s *Service) userState(ctx context.Context, user services.UserID) (UserStat
 	return *states[user], nil
 }
 
-// userStates are the states of users, from SQL. A new user starts at the present end of the list, and counts as seen from then on. An
-// observed user gets the state that they would start with, and nothing is stored.
+// userStates are the states of users, from SQL. A new user starts at the present end of the list, and is recorded as seen now. If
+// the context is observed, a new user gets the state that they would start with, and nothing is stored.
 func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[services.UserID]*UserState, error) {
 	states, err := readUsers(ctx, s.db.Runner, users)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	return states, err
 }
 
-// dormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt before it is
-// shown. Redis expires such documents too, but by its own clock.
+// dormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt
+// before it is shown. Redis expires such documents too, but by its own clock.
 func (s *Service) dormant(document rdb.Document) bool {
 	lastSeen := services.DayStart(document.Day + 1) // the latest that the last visit can have been
 	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
