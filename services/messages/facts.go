@@ -21,9 +21,9 @@ type selection struct {
 	Gen uint64
 }
 
-// raiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The column marks
-// keeps at least the last 16 marks for firstMark; one with the position of the last mark is not added. RETURNING names every type, raised
-// or not: the rows of all of them are locked.
+// raiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The column
+// marks keeps at least the last 16 marks for firstMark; a mark at the position of the last one is not added. RETURNING names
+// every type, raised or not: the rows of all of them are locked.
 const raiseReadTo = `
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END,
 	marks = CASE WHEN s.marks LIKE CAST(excluded.read_to AS TEXT) || '@%' THEN s.marks ELSE substr(excluded.marks || s.marks, 1, 600) END
@@ -40,7 +40,7 @@ UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = CO
 
 	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
 
-	// A mark also covers messages that were sent at a past time and are delivered after it. These statements lock the types too.
+	// A mark also covers messages that were sent at a past time and are delivered after it. Keeping the mark locks its types too.
 	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
@@ -138,9 +138,9 @@ func notFound(field string, id ID) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id.GlobalID())
 }
 
-// deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time is read
-// for users whose marks of a later time cover it. It returns the states of all given users, in order of user ID, so that a repeated
-// delivery projects them again.
+// deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time
+// (dated) is read for users whose later marks cover it. deliver returns the states of all given users, in order of user ID, so that
+// a repeated delivery projects them again.
 func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]State, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
@@ -186,15 +186,15 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 			return nil, err
 		}
 	}
-	// Only users who got something new. For the others the states below are as they were, and are put again.
+	// Only users who got the message now have a new version. The states of the others are unchanged, and are projected again.
 	if err := raise(ctx, tx, changed); err != nil {
 		return nil, err
 	}
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark. Otherwise a
-// message that was reported late would appear as unread, although its user had marked everything of that time read.
+// readLate marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark. Otherwise
+// a message that was reported late would appear as unread, although its user had marked all messages of that time read.
 func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
@@ -206,7 +206,7 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 		var upTo services.PostID
 		var marks string
 		err := scan(&user, &upTo, &marks)
-		// For a mark that is not among the kept ones, the time of its position stands in.
+		// If no kept mark covers the message, the time of the position up to which the user has read stands in.
 		read = append(read, []any{user, firstMark(marks, id, upTo.Moment().UnixMicro())})
 		return err
 	})
@@ -222,8 +222,8 @@ func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any
 // before it.
 func markedAt(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
 
-// firstMark returns when the first of a user's last marks that cover a message was made, in microseconds, or otherwise if none of them
-// does. The last mark of the text may be cut off: it is whole only if it ends with a space.
+// firstMark returns the time, in microseconds, of the first mark that covers a message, among a user's last marks. If none covers
+// it, the result is otherwise. The last mark of the text may be cut off: it is whole only if it ends with a space.
 func firstMark(marks string, id ID, otherwise int64) int64 {
 	first := int64(0)
 	for mark := range strings.SplitAfterSeq(marks, " ") {
@@ -282,7 +282,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 // that the user does not have.
 func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
 	var gen int64
-	// The row of generations is locked first, by marks as unread alone: marks as read do not touch it.
+	// Marks as unread lock the row of generations first. Marks as read do not touch that row.
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
 		return nil, err
 	}
@@ -295,8 +295,8 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	return states, err
 }
 
-// changeByID is change for an update whose first parameters are the user and the ids. A message that the user does not have fails
-// it before anything is changed.
+// changeByID is change for an update whose first parameters are the user and the ids. If the user does not have one of the
+// messages, it fails before anything is changed.
 func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]State, error) {
 	types, err := typesOfAll(ctx, tx, user, ids)
 	if err != nil {
@@ -322,7 +322,7 @@ func lock(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statemen
 }
 
 // change runs an update of a user's rows, which returns their types, under the locks of all types that it may touch. which are
-// the locked types; the states of all of them are returned, so that a repeated mark projects what an earlier one could not.
+// the locked types; the states of all of them are returned, so that a repeated mark projects states that an earlier one could not.
 func change(ctx context.Context, tx *sql.Tx, which sql.Rows, st sql.Statement, args ...any) ([]State, error) {
 	if len(which) == 0 {
 		return nil, nil

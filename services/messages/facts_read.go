@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// unreadDays counts the newest unread messages of states s, at most services.MessagesCounted + 1, by the day with which a message's ID
-// begins. It reads site_message_recipients_unread alone. A state and its counts are one snapshot, so that counts belong to their version.
+// unreadDays counts the newest unread messages of states s, at most services.MessagesCounted + 1, by the day in a message's ID. It
+// reads only the index site_message_recipients_unread. A state and its counts are one snapshot, so that counts belong to their version.
 const (
 	unreadDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
 	unreadRows = `site_message_recipients h ON h.user_number = s.user_number AND h.type = s.type AND h.read_at IS NULL
@@ -31,7 +31,7 @@ WHERE s.user_number = c.user_number AND s.type = c.type GROUP BY 1, 2, 3, 4`)
 	statesOfUsers = sql.NewUserStatement("states of a user's site messages", "states of users' site messages", `
 SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE {user s.user_number} GROUP BY 1, 2, 3, 4`)
 
-	// From the user's rows, whose key is in the order of messages, to the texts: never the other way round.
+	// CROSS JOIN fixes the order of the join: from the user's rows, whose key has the order of messages, to the texts.
 	messagesOf = sql.NewStatement("a user's site messages", `
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
@@ -49,7 +49,7 @@ SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in type $2 TEXT} AND read_at IS NULL
 ORDER BY message DESC LIMIT $3`)
 
-	// By the user's row first: an ID of a message that others got finds nothing.
+	// The user's row comes first: the ID of a message that only others got finds nothing.
 	messagesByID = sql.NewStatement("a user's site messages by id", `
 SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
@@ -91,19 +91,19 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 			places[key{state.User, state.Type}] = place
 			states = append(states, state)
 		}
-		// Each row is one day of the newest unread ones; beyond the bound there are none.
+		// Each row counts one day of the newest unread messages. Messages beyond the bound are in no row.
 		if day.Valid {
 			states[place].Unread += unread
 			states[place].Days.Add(day.Int64, unread)
 		}
 		return nil
 	})
-	// By user, as callers are promised; the statement groups in no order.
+	// Callers rely on the order by user; the statement returns the groups in no order.
 	slices.SortFunc(states, func(a, b State) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
 	return states, err
 }
 
-// generation is a user's generation of messages. Read before a list, it is the generation of what the list shows.
+// generation is a user's generation of messages. Read it before a list: then the list shows this generation or a later one.
 func generation(ctx context.Context, db *sql.DB, user services.UserID) (gen uint64, err error) {
 	_, err = db.One(ctx, generationOf, []any{user}, &gen)
 	return gen, err
@@ -151,7 +151,8 @@ func readAt(us sql.NullInt64) time.Time {
 	return sql.FromMicros(us.Int64)
 }
 
-// reports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist is absent.
+// reports reads messages as their senders see them, with the numbers of recipients and of readers. A message that does not exist
+// is absent.
 func reports(ctx context.Context, db *sql.DB, ids []ID) (map[ID]Report, error) {
 	found := make(map[ID]Report, len(ids))
 	err := db.Each(ctx, reportsOf, []any{ids}, func(scan func(...any) error) error {

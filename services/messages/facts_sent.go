@@ -11,9 +11,9 @@ import (
 	"tidings/services/sql"
 )
 
-// A message is sent once its jobs are committed, and a mark of it can come before they have run: the host application may do both in one
-// request. Until then only the jobs name the recipients. A mark that finds no row looks there, and delivers the message to its user at
-// once. The job finds the row later and keeps its read state.
+// A message is sent once its jobs are committed, and a mark of it can come before they have run: the host application may do both
+// in one request. Until then only the jobs name the recipients. A mark that finds no row looks into the jobs, and delivers the
+// message to its user at once. The job finds the row later and keeps its read state.
 
 var (
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
@@ -26,9 +26,9 @@ SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key
 	keysSent = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
 )
 
-// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message gives
-// the types that it marks as upTo: if that message is still being delivered, the earlier ones are delivered too. Mostly it is one
-// SELECT: rows are there soon after the send.
+// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message passes
+// the types that it marks in upTo: if that message is still being delivered, the earlier messages are delivered too. Usually one
+// SELECT is enough, because the rows exist soon after the send.
 func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
 	has, err := typesHeld(ctx, tx, user, ids)
 	if err == nil && lacks(has, ids) != 0 {
@@ -77,8 +77,8 @@ func lacks(found map[ID]string, ids []ID) ID {
 	return 0
 }
 
-// advance delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up to a
-// message also the earlier ones. The locks are taken in the order of types, as every mark takes them.
+// advance delivers messages to one user before their jobs do: those of ids that are being delivered to the user, and for a mark up
+// to a message also the earlier ones. The locks are taken in the order of types, as every mark takes them.
 func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, has map[ID]string, upTo []string) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return has[id] != "" })
 	chunks, types, err := sentTo(ctx, tx, user, ids)
@@ -95,7 +95,7 @@ func advance(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, ha
 	}
 	var lock sql.Rows
 	for i, kind := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(types, upTo, slices.Collect(maps.Values(has)))))) {
-		// All at once and before the first delivery, which would otherwise lock one type after another in the order of messages.
+		// All types are locked before the first delivery. The deliveries would lock them in the order of messages.
 		lock = append(lock, []any{i, user, kind})
 	}
 	if _, err := tx.Run(ctx, lockStates, lock); err != nil {

@@ -124,8 +124,8 @@ func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
 	}
 }
 
-// A mark covers messages of its types that are delivered later and are older than what was marked. It leaves alone what is newer, what is of
-// another type, and what was not sent at a past time.
+// A mark covers messages of its types that are delivered later and are older than the marked ones. It does not cover newer
+// messages, messages of other types, and messages that were not sent at a past time.
 func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 	general, both := []string{"general"}, []string{"general", "offer"}
 	for _, c := range []struct {

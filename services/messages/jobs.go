@@ -20,7 +20,7 @@ const (
 // SQLite all writes share one writer.
 const deliverChunk = 250
 
-// delivery is a chunk of the recipients of a message. It is stored in the queue, so its names stay.
+// delivery is a chunk of the recipients of a message. It is stored in the queue, so its JSON names must stay.
 type delivery struct {
 	Message ID                `json:"message"`
 	Users   []services.UserID `json:"users"`
@@ -43,8 +43,8 @@ func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, erro
 }
 
 // DeliverJobs give a message to the users. Once these jobs are committed, the message is sent: they write the rows of the
-// recipients, a chunk at a time, on any node with a free worker. They have no keys: a message may have any number of them, and
-// until they have run no mark finds it by its ID. Imports use it, whose messages nobody marks in the same request.
+// recipients, a chunk at a time, on any node with a free worker. A message may have any number of these jobs. They have no keys,
+// so a mark by the message's ID does not find it until they have run. Imports use them: nobody marks such a message at once.
 func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 	return deliverJobs(message, users, false)
 }
@@ -59,8 +59,8 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 	return jobs.Chunked(jobDeliver, chunks)
 }
 
-// sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. By their keys a mark finds the recipients
-// before they have their rows: see advance.
+// sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. Their keys let a mark find the
+// recipients before the rows exist: see advance.
 func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	queued, err := deliverJobs(message, users, dated)
 	for i := range queued {
@@ -72,11 +72,11 @@ func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, e
 // maxChunks is the most jobs that a message has if it was sent by one call.
 const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
 
-// chunkKey is the key of a message's i-th job. Each job has its own, because jobs of one key become one. It has no slash: the part of a
-// key after a slash is a user.
+// chunkKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no slash:
+// the part of a key after a slash is a user.
 func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.PostID(message), i) }
 
-// countsJob projects a user's counts into their document. Those that wait together become one: each reads the counts anew.
+// countsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts anew.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(jobCounts, user) }
 
 // projectCounts projects the counts that SQL has now, which are at least as new as the mark that left the job.

@@ -78,8 +78,8 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 	})
 }
 
-// A worker that died after writing the rows and before projecting the counts leaves the job to another worker, which finds the rows and
-// projects the counts.
+// A worker that died after writing the rows and before projecting the counts leaves the job to another worker, which finds the
+// rows and projects the counts.
 func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
@@ -115,7 +115,7 @@ type mailbox struct {
 	service *Service
 	users   []services.UserID
 	has     map[services.UserID]map[ID]bool // message -> read
-	sent    map[services.UserID][]ID        // also what is not delivered yet
+	sent    map[services.UserID][]ID        // also messages that are not delivered yet
 	ledger  map[string]int                  // user/version -> unread, as the facts had it
 	held    []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
 	late    [][]State                       // states that have not reached a document yet
@@ -165,8 +165,8 @@ func (m *mailbox) markRead(t *rapid.T, user services.UserID, mark selection) {
 	})
 }
 
-// learnRead marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered yet first
-// delivers the messages that were sent before it.
+// learnRead marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered
+// yet first delivers that message and the messages that were sent before it.
 func (m *mailbox) learnRead(user services.UserID, upTo ID) {
 	if _, delivered := m.has[user][upTo]; !delivered {
 		for _, id := range m.sent[user] {

@@ -16,8 +16,7 @@ type Page struct {
 // Page lists at most size of a user's messages before a position, of one type and the unread only, if requested. The unread
 // ones are those that the badge counts.
 func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, unreadOnly bool, before ID, size int) (Page, error) {
-	// Only types that are configured: messages of a type that was taken out of the settings stay in SQL and are in no list and no
-	// count.
+	// Only configured types: messages of a type that was taken out of the settings stay in SQL, and no list or count has them.
 	types := s.types
 	if kind != nil {
 		if err := checkType(*kind, s.types); err != nil {
@@ -25,8 +24,8 @@ func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, 
 		}
 		types = []string{*kind}
 	}
-	// Read the generation before the list. A message that is marked unread between the two reads is then shown as unread, and at worst a
-	// late mark of it is ignored.
+	// Read the generation before the list. A message that is marked unread between the two reads is then shown as unread, and
+	// at worst a late mark of it is ignored.
 	gen, err := generation(ctx, s.db, user)
 	if err != nil {
 		return Page{}, err

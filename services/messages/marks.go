@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark selects some of a user's messages: those in IDs; or else all messages, only those of Type and only those up to UpTo if these are
-// set.
+// Mark selects some of a user's messages: either those in IDs, or all messages, limited to Type and to those up to UpTo if these
+// are set.
 type Mark struct {
 	IDs  []ID
 	Type *string
@@ -29,7 +29,7 @@ func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, erro
 	if err != nil {
 		return nil, err
 	}
-	// Types are all of them until one is chosen, so that a mark of all locks and marks every type that is shown.
+	// Types has every configured type unless one is chosen, so that a mark of all locks and marks every type that is shown.
 	chosen := selection{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Gen: gen}
 	switch {
 	case mark.IDs != nil && (mark.Type != nil || mark.All || mark.UpTo != 0):

@@ -63,7 +63,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	return registers, err
 }
 
-// register is the versioned field of a state. Counts by day let a document drop what is too old without a write on each midnight.
+// register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
 func (s *Service) register(state State) rdb.Register {
 	if s.ages.Expires(services.SourceSiteMessages) {
 		return rdb.MessageDaysRegister(state.shown())

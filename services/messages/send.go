@@ -15,7 +15,7 @@ type Draft struct {
 	To []string // the keys of 1 to 10,000 users; a key that occurs twice counts once
 }
 
-// Send is the command of the host application that sends a message; its id is the command's.
+// Send is the command by which the host application sends a message; the command's one ID is the message's.
 func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	if err := CheckRecipients(len(draft.To)); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *Service) Edit(id ID, title, content *string) (*jobs.Command, error) {
 	}, nil
 }
 
-// Relabel is the command that changes the labels of a message. The message itself does not change. NOT_FOUND without the message.
+// Relabel is the command that changes the labels of a message. The message itself does not change. NOT_FOUND if it does not exist.
 func (s *Service) Relabel(id ID) *jobs.Command {
 	return &jobs.Command{
 		Name: "editSiteMessage",
@@ -89,7 +89,7 @@ func (s *Service) Relabel(id ID) *jobs.Command {
 			if err == nil && !found {
 				err = notFound("siteMessageId", id)
 			}
-			// The labels are written by the caller, in this transaction; for the message itself it is a repetition.
+			// The caller writes the labels in this transaction; the message itself is unchanged.
 			if err == nil {
 				err = jobs.ErrUnchanged
 			}

@@ -37,7 +37,7 @@ func (Source) Key() services.Source { return services.SourceSiteMessages }
 
 // Part is the count of the i-th type.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	// Also badges of another release, whose settings had fewer types.
+	// Badges may come from another release, whose settings had fewer types.
 	if i >= len(badges.SiteMessages.Types) {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 			v.Expires(services.SourceSiteMessages, state.Unread)
 		}
 		count := source.Exact(state.Unread)
-		// SQL counts one more than is shown, to tell "exactly so many" from "more".
+		// SQL counts one more than is shown, to tell an exact count from "or more".
 		if state.Unread > services.MessagesCounted {
 			count = services.NewCount(services.MessagesCounted, services.AtLeast, time.Time{})
 		}
@@ -134,7 +134,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	}
 	for _, kind := range s.types {
 		messages := newest[kind]
-		// They are the newest first: all before the first that is older have come since.
+		// The newest come first: all messages before the first older one were sent since.
 		older := slices.IndexFunc(messages, func(message ID) bool { return message < first })
 		if older < 0 {
 			older = len(messages)
@@ -144,8 +144,8 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	return nil
 }
 
-// newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless one type has so many that
-// they may displace another's. The first query asks for as many as all types together may need.
+// newest reads the IDs of the newest messages of some types, up to limit of each: in one query, unless messages of one type may
+// have displaced those of another. The first query asks for as many as all types together may need.
 func (s Source) newest(ctx context.Context, user services.UserID, kinds []string, unreadOnly bool, limit int) (map[string][]ID, error) {
 	st, byType := newestOf, map[string][]ID{}
 	if unreadOnly {

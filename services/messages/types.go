@@ -124,7 +124,7 @@ func checkType(kind string, types []string) error {
 	return services.Errorf(services.Invalid, "type: %s is not a type of site messages: %s", services.Quote(kind), strings.Join(types, ", "))
 }
 
-// CheckRecipients reports whether one call may name so many recipients.
+// CheckRecipients returns INVALID unless one call may name this number of recipients.
 func CheckRecipients(count int) error {
 	if count == 0 || count > MaxRecipients {
 		return services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed, got %d", MaxRecipients, count)
