@@ -45,8 +45,8 @@ func EraseLog(kinds ...string) erase.Step {
 	}}
 }
 
-// EraseFollows is the step that ends the follows of the user: as the follower, or with followers those as the followee. ended is
-// called for each in the transaction. A user with a million followers takes many runs, each with its position.
+// EraseFollows is the step that ends the user's follows of others or, if followers is set, the follows of the user by others. It
+// calls ended for each, in the transaction. A user with a million followers takes many runs, each with its position.
 func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error) erase.Step {
 	name, find := "follows", followeesToErase
 	if followers {

@@ -23,8 +23,8 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions until the next
-	// pass.
+	// Under the counter's lock there is no conflict, except within a batch: a key may look new to two functions whose statements
+	// go out together.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:
@@ -34,7 +34,7 @@ var (
 			updated_at = CASE WHEN updated_at < $4 THEN $4 ELSE updated_at + 1 END
 		WHERE number = $1 RETURNING updated_at`)
 
-	// Pages of IDs rather than an index of seen_at: laps visit nearly everybody, and seen_at changes at each visit.
+	// Pages by ID and no index of seen_at: the walks read nearly all users, and seen_at changes at each visit.
 	activeUsers = sql.NewStatement("active users", `SELECT number FROM users WHERE number > $1 AND seen_at >= $2 ORDER BY number LIMIT $3`)
 
 	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
@@ -50,8 +50,8 @@ var (
 )
 
 // Ensure returns the IDs of users. A key that is mentioned for the first time gets the next ID, from 1 on, in the order of the
-// keys. It takes the keys as they are; see services.CheckUserKey. CONFLICT if one of the keys is being erased: the next user of
-// that key gets another ID, once nothing of the former one is left.
+// keys. It does not check the keys: see services.CheckUserKey. CONFLICT if a key's user is being erased: the next user of that
+// key gets another ID, once the erasure is done.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
@@ -60,7 +60,8 @@ func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services
 	return numbers, err
 }
 
-// EnsureFree is Ensure, but leaves out the keys that are being erased, and lists them. Most calls name known users only, and take no lock.
+// EnsureFree is Ensure, but leaves out the keys that are being erased, and returns them as refused. Most calls name only known
+// users, and take no lock.
 func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
 	numbers, err = IDs(ctx, tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
@@ -115,7 +116,7 @@ func add(ctx context.Context, tx *sql.Tx, fresh []string, numbers map[string]ser
 	if err != nil {
 		return err
 	}
-	// The counter has risen to the last of them.
+	// RaiseCounter returned the last of the new IDs.
 	last -= int64(len(fresh))
 	newRows := make([][]any, len(fresh))
 	for i, key := range fresh {

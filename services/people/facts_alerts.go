@@ -54,7 +54,7 @@ func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map
 	return from, err
 }
 
-// since is a time of a column in which 0 means never.
+// since is the time in a column; 0 is the zero time.
 func since(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}

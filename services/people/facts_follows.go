@@ -15,7 +15,7 @@ var (
 
 	deleteFollow = sql.NewStatement("delete a follow", `DELETE FROM follows WHERE follower = $1 AND followee = $2`)
 
-	// Up to a limit, so that the count of somebody who follows thousands costs no more than the limit.
+	// The count stops at a limit, so that a user who follows thousands costs no more than that.
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
@@ -91,7 +91,7 @@ func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (e
 	return WithMode(edge, held), true, nil
 }
 
-// Edges returns those of some users who follow one user and see that user's posts. The others are absent.
+// Edges returns the follows by which some users follow one user and see that user's posts. Users without such a follow are absent.
 func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followers))
 	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
@@ -103,7 +103,7 @@ func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee
 	return edges, err
 }
 
-// EdgesFrom returns those of some users whom one user follows and whose posts that user sees. The others are absent.
+// EdgesFrom returns the follows by which one user follows some users and sees their posts. Users without such a follow are absent.
 func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
 	edges := make(map[services.UserID]services.Edge, len(followees))
 	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {

@@ -22,8 +22,8 @@ func (b *bundle) listed(viewer services.UserID, size int, owners ...services.Use
 	return lists
 }
 
-// TestListsOfUsersAreWalkedToTheirEnds reads pages of many users by one statement: each is its user's own and reaches every item
-// once.
+// TestListsOfUsersAreWalkedToTheirEnds reads pages of several users' lists by one statement. Each page has items of its own user's
+// list, and the pages of a list reach every item once.
 func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("a", "b", "c", "d", "e", "f", "stranger")
@@ -40,7 +40,7 @@ func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 	})
 }
 
-// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, block them, or are blocked by them.
+// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, who block the viewer, and whom the viewer blocks.
 func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 	each(t, func(b *bundle) {
 		const viewer, hider, blocked, blocker, muted services.UserID = 2, 3, 4, 5, 6
@@ -65,7 +65,7 @@ func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 	})
 }
 
-// TestAListOfManyHiddenUsersIsWalkedInShortPages has more hidden followers than a page looks at: it is short, and more follows.
+// TestAListOfManyHiddenUsersIsWalkedInShortPages has more hidden followers than a page looks at: the page is short, and has a next.
 func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
 	each(t, func(b *bundle) {
 		const hidden = services.Retention + 100

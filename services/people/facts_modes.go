@@ -55,8 +55,8 @@ var (
 		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )
 
-// SetFollowMode sets what of a followee counts for a follower, whether the follow is shown or not. follows is false if there is
-// no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow
+// SetFollowMode sets which items of a followee count for a follower, whether the follow is shown or not. follows is false if there
+// is no such follow, and changed is false if it has the mode already. A follow begins in mode FollowAll. The lock of the follow
 // keeps since and the mode's row in step.
 func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, mode services.FollowMode) (follows, changed bool, err error) {
 	var since, followed services.PostID
@@ -89,8 +89,8 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	return true, true, err
 }
 
-// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: those below one ID,
-// at most limit.
+// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: those below
+// one ID, at most limit.
 func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)
 }

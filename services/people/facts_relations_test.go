@@ -7,8 +7,8 @@ import (
 	"tidings/services/people"
 )
 
-// Relations distinguish each restriction and each direction of a follow. Restrictions that others have set against the viewer are in none
-// of them.
+// Relations distinguish each restriction and each direction of a follow. They do not contain restrictions that others have set
+// against the viewer.
 func TestRelationsSayWhatTheViewerHasSet(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("viewer", "a", "b", "c", "d", "e")

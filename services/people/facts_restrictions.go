@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Between two users there are two follow edges and the restrictions that either has set. The row of the follower is the lock
-// for all of them. A follow takes a shared lock, so that follows run concurrently; a mute, block or hide takes an exclusive
-// one. So the column shown is right whichever commits first.
+// The lock for a follow, and for the restrictions between its two users, is the follower's row in users. A follow takes a
+// shared lock, so that follows run concurrently; a mute, block or hide takes an exclusive one. So the column shown is right,
+// whichever commits first.
 var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
@@ -101,7 +101,7 @@ func between(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]s
 	return found, err
 }
 
-// lock locks users' rows, in the order of their numbers. SQLite has one writer, and so needs none.
+// lock locks users' rows, in the order of their IDs. SQLite has one writer, and so needs no locks.
 func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.UserID) error {
 	if tx.Dialect == sql.SQLite {
 		return nil
@@ -131,7 +131,7 @@ type Restricted struct {
 }
 
 // Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end, the zero
-// time for none. A block ends the follows between the two; a mute or hide only makes the follow not show.
+// time for none. A block ends the follows between the two; a mute or hide only clears the column shown of the follow.
 func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
@@ -194,8 +194,8 @@ func MuteUntil(ctx context.Context, tx *sql.Tx, muter, muted services.UserID) (u
 	return until, found, err
 }
 
-// EndMutes ends a user's mutes whose time was over at a moment. Their feed is brought in line by the jobs that end mutes. It is
-// for events of the past, which are applied later than those jobs would have run.
+// EndMutes ends a user's mutes that were over at a moment, for an event of that moment: the event is applied as if the jobs that
+// end mutes had run before it. These jobs still bring the user's feed in line.
 func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Time) error {
 	over, err := sql.Column[services.UserID](ctx, tx, endedMutes, muter, at)
 	for _, muted := range over {
@@ -219,7 +219,7 @@ func CountRestrictions(ctx context.Context, tx *sql.Tx, kind services.Restrictio
 	return count, err
 }
 
-// Blocked reports whether one of two users blocks the other, and whether the first is the blocker: only then may the first learn of it.
+// Blocked reports whether one of two users blocks the other, and whether the first blocks: only then may the first learn of it.
 func Blocked(ctx context.Context, r sql.Reader, first, second services.UserID) (blocked, byFirst bool, err error) {
 	err = r.Each(ctx, blocksBetween, []any{first, second}, func(scan func(...any) error) error {
 		var blocker services.UserID
@@ -235,7 +235,7 @@ var blockersOf = sql.NewStatement("blockers of a user", `SELECT blocker FROM blo
 var blocksBetween = sql.NewStatement("blocks between two users", `SELECT blocker FROM blocks WHERE blocker = $1 AND blocked = $2
 	UNION ALL SELECT blocker FROM blocks WHERE blocker = $2 AND blocked = $1`)
 
-// BlockersOf lists those of some users who block a given user, for example among the users whom that user mentions.
+// BlockersOf lists the users, among some, who block a given user: for example among the users mentioned by that user.
 func BlockersOf(ctx context.Context, tx *sql.Tx, blocked services.UserID, users []services.UserID) ([]services.UserID, error) {
 	if len(users) == 0 {
 		return nil, nil

@@ -97,8 +97,8 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 	})
 }
 
-// A follow and a restriction between the same two users, committed concurrently, have the result of one after the other: a follow that is
-// not shown, or none.
+// A follow and a restriction between the same two users, committed concurrently, have the same result as one after the other: a
+// follow that is not shown, or none.
 func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("reader", "author")

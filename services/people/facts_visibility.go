@@ -15,16 +15,16 @@ SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1
 UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND user_number > 0`)
 
-// HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter: a statement that
-// reads an author's content for a viewer has it.
+// HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter. Statements that read
+// an author's content for a viewer contain it.
 func HidesFrom(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
 		") OR " + leaving(author) + ")"
 }
 
-// HidFrom is HidesFrom at the time when the author published something, whose ID is id: if the author hid from the viewer then, the
-// viewer can never have been shown it.
+// HidFrom is HidesFrom as of the time when the author published an item, whose ID is id. If the author hid from the viewer then,
+// the viewer was never shown the item.
 func HidFrom(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
@@ -57,8 +57,8 @@ func ApartFromOwner(user, viewer, owner string) string {
 	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + leaving(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
 }
 
-// Hidden returns those of some authors who hide what they publish from a viewer, in one statement; an absent author is shown.
-// Nobody is hidden from themselves, so a viewer's own page needs no statement.
+// Hidden returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is
+// shown. No user is hidden from themselves, so a viewer's own page needs no statement.
 func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	hidden := map[services.UserID]bool{}
 	if len(authors) == 0 || len(authors) == 1 && authors[0] == viewer {
@@ -73,8 +73,9 @@ func Hidden(ctx context.Context, r sql.Reader, viewer services.UserID, authors [
 	return hidden, err
 }
 
-// Own returns the error of an act that only the author of some content may do. err is the error of reading the content, argument and name
-// are how the actor named it, and kind is the word for it. NOT_FOUND as in Visible, FORBIDDEN for another author's content.
+// Own returns the error of a command that only the author of some content may give. err is the error of reading the content.
+// argument and name are the argument and the ID by which the actor named it, and kind is the word for it in the text. NOT_FOUND
+// as in Visible, FORBIDDEN for another author's content.
 func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
 	if err = Visible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
@@ -83,7 +84,7 @@ func Own(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err err
 }
 
 // Visible is the error of reading an author's content for a viewer: hidden content gets the same error as content that never
-// existed. err is that of the reading; NOT_FOUND becomes the same text.
+// existed. err is the error of the read; if it is NOT_FOUND, the result has the same text as for hidden content.
 func Visible(ctx context.Context, tx *sql.Tx, viewer, author services.UserID, err error, argument, name string) error {
 	missing := services.CodeOf(err) == services.NotFound
 	if err != nil && !missing {

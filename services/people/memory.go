@@ -40,8 +40,8 @@ func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory
 	return m
 }
 
-// apply applies the entries of changed profiles. An entry without a user is that of a user who was erased before this node read it.
-// Then apply returns false, and the cache is emptied, because it may still have the ID of that user.
+// apply applies the entries of changed profiles. An entry has no user if its user was erased before this node read it. Then apply
+// returns false, and the cache is emptied, because it may still have the ID of that user.
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	for _, entry := range entries {
 		number, err := services.ParseUserIDText(entry.Key)
@@ -71,15 +71,15 @@ func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found m
 // endOfTime is later than any change of a profile.
 var endOfTime = time.Unix(1<<40, 0)
 
-// Drop forgets a user who is being erased, and reports whether their key was known. No copy of their profile is kept from then on; but
-// a caller that has read their ID before may still pass it to KeepNumber.
+// Drop forgets a user who is being erased, and reports whether their key was known. From then on the cache keeps no copy of their
+// profile; but a caller that has read their ID before may still pass it to KeepNumber.
 func (m *Memory) Drop(user services.UserID, key string) bool {
 	m.Changed(user, endOfTime)
 	return m.numbers.DropIf(key, func(number services.UserID) bool { return number == user })
 }
 
-// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always right,
-// except for users who are being erased: see Drop.
+// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always
+// right, except for users who are being erased: see Drop.
 func (m *Memory) Number(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
 	if number, ok := m.numbers.Get(key); ok {
 		return number, true, nil

@@ -145,7 +145,8 @@ func (c *crowd) unhide() {
 	delete(c.hidden, of)
 }
 
-// blocks draws a side, the readers or the authors. standing are the blocks by that side, and ends returns who blocks whom.
+// blocks draws a side, the readers or the authors. standing are the blocks by that side. ends returns a couple as blocker and
+// blocked.
 func (c *crowd) blocks() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
 		return c.against, func(of couple) (owner, other services.UserID) { return of.author, of.reader }
@@ -220,7 +221,7 @@ func (c *crowd) some() {
 	c.Must(err)
 }
 
-// shown is what a reader's feed lists, the newest first, and how many of it count.
+// shown returns the entries of a reader's feed by the model, the newest first, and how many of them are new.
 func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, count int) {
 	for _, post := range slices.Backward(c.posts) {
 		of := couple{reader, post.Author}
@@ -282,7 +283,7 @@ func checkPeople(t *testing.T, engines fanouttest.Options) {
 			node: n, t: t, readers: n.Users(2), authors: n.Strangers(3), since: map[couple]services.PostID{}, mode: map[couple]services.FollowMode{}, muted: map[couple]time.Time{},
 			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserID]services.PostID{},
 		}
-		for _, reader := range c.readers { // most of what follows needs a follow
+		for _, reader := range c.readers { // most actions below need a follow
 			for _, author := range c.authors[:2] {
 				c.does(c.service.Follow(reader, author), true)
 				c.since[couple{reader, author}] = c.IDs.Next()

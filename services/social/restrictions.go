@@ -49,11 +49,10 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	}
 }
 
-// moment prints a time of an error.
+// moment formats a time for an error.
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Unmute is the command that ends a mute: the feed lists and counts what it would have without the mute. Without a mute it
-// changes nothing.
+// Unmute is the command that ends a mute: the feed becomes as if there had been no mute. Without a mute it changes nothing.
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unmute", Actor: muter,
@@ -64,8 +63,8 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 	}
 }
 
-// HideFrom is the command by which an author hides their posts and shows from another user. They no longer notify that user
-// either. A follow stays, and a new one is allowed. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
+// HideFrom is the command by which an author hides their posts and shows from another user. Posts and shows no longer notify that
+// user either. A follow stays, and a new one is allowed. Hiding again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "hideFrom", Actor: author,
@@ -93,8 +92,8 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 }
 
 // Block is the command by which a user blocks another. Follows between them end, none can begin, and their DIRECT conversation is
-// closed. Actions of the blocked user no longer notify the blocker. What the blocker publishes is hidden from the blocked user
-// and no longer notifies them. Blocking again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
+// closed. Actions of the blocked user no longer notify the blocker. The blocker's posts and shows are hidden from the blocked user
+// and no longer notify them. Blocking again changes nothing. INVALID for oneself, CONFLICT beyond the limit.
 //
 // ended and after are set by each run of Apply, which may run again, and read by AfterCommit.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
@@ -142,8 +141,8 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 	}
 }
 
-// Unblock is the command that ends a block. The follows that it ended do not return. Actions of the other user notify again unless
-// they were seen or read before. Without a block it changes nothing.
+// Unblock is the command that ends a block. The follows that the block ended do not return. Actions of the other user notify again
+// unless they were seen or read before. Without a block it changes nothing.
 func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 	return &jobs.Command{
 		Name: "unblock", Actor: blocker,
@@ -162,7 +161,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
-	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that had ended by then is another mute, even if the job that ends it has not run yet
+	if tx.Dated() != 0 && r.Kind == services.Mute { // a mute that was over at the time of the event must not be extended by it
 		if err := people.EndMutes(ctx, tx, r.Owner, tx.HappenedAt()); err != nil {
 			return nil, err
 		}
@@ -188,7 +187,8 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	return put.Ended, err
 }
 
-// unrestrict removes a restriction, and queues the jobs that bring views in line. ErrUnchanged if there is none, and no job.
+// unrestrict removes a restriction, and queues the jobs that bring views in line. Without a restriction it returns ErrUnchanged,
+// and queues nothing.
 func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction, left ...jobs.NewJob) error {
 	if err := people.LockRestrictions(ctx, tx, r.Owner, r.Other); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// forever is a mute without an end.
+// forever is the end of a mute that has no end.
 var forever time.Time
 
 // showing checks how many posts a reader's feed lists and counts, and that the feed agrees with the facts.

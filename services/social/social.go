@@ -1,4 +1,5 @@
-// Package social is the commands of people: follows, mutes, blocks, hidden authors and hosts, profiles. The facts are in services/people.
+// Package social is the commands of users about each other and themselves: follows, mutes, blocks, hides and profiles. The facts
+// are in services/people.
 //
 // A follow and its job are one transaction; the follower's feed is brought in line before the answer, and again by the job. The
 // host application is the authority on users: a user exists once the application names them, or once their own token first asks.
@@ -45,11 +46,11 @@ type Config struct {
 	OnBlock BlockHook // nil for none
 }
 
-// BlockHook is a feature's part of a block. It runs in the block's transaction. It returns the jobs to commit with it, and a
-// function that then brings the blocker's own views up to date; nil for nothing.
+// BlockHook is a feature's part of a block. It runs in the block's transaction. It returns jobs to commit with the block, and a
+// function that brings the blocker's own views up to date after the commit; nil for none.
 type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.UserID) (queued []jobs.NewJob, after func(context.Context) error, err error)
 
-// Service is the commands of people. It is safe for concurrent use. Its methods either read, or make a command, which the caller commits.
+// Service reads users, and makes their commands, which the caller commits. It is safe for concurrent use.
 type Service struct {
 	store         *sql.DB
 	people        *people.Memory
@@ -123,8 +124,8 @@ func (s *Service) Make(ctx context.Context, keys []string) (map[string]services.
 // meetAtOnce is how many users one transaction of Meet creates: others who create users wait for it.
 const meetAtOnce = 2000
 
-// Meet creates those of some users that do not exist, so that Number then knows all of them. Invalid keys are passed over, and so
-// are those of users who are being erased, which it returns. It is for ingest: one transaction for the users of a whole request.
+// Meet creates the users, among some, that do not exist, so that Number then knows all of them. It skips invalid keys, and the keys
+// of users who are being erased, which it returns. It is for ingest: one transaction for each 2,000 new users of a request.
 func (s *Service) Meet(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
@@ -145,7 +146,7 @@ func (s *Service) meet(ctx context.Context, fresh []string) (refused []string, e
 	if err != nil {
 		return nil, err
 	}
-	// Write only for those whom no node has made.
+	// Write only for keys whose users no node has created.
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
 		number, known := numbers[key]
 		if known {
@@ -225,8 +226,8 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
-// enqueue queues the jobs of an edge that changed: for the follower's feed, the followee's notifications, and the followee's number
-// of followers, on which the mode of their posts depends. They read the edge when they run, so one call serves a follow and its end.
+// enqueue queues the jobs of a follow that began or ended: for the follower's feed, the followee's notifications, and the
+// followee's number of followers, on which their mode as an author depends. The jobs read the follow when they run.
 func enqueue(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
 	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
 	if err != nil {
@@ -254,8 +255,8 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 	}
 }
 
-// SetFollowMode is the command that sets what of a followee counts for the follower. What they publish stays in the follower's lists,
-// and counts again when the mode allows it, if it is still unseen. CONFLICT without a follow.
+// SetFollowMode is the command that sets which items of a followee count for the follower. All items stay in the follower's lists.
+// Those that are still unseen count again when the mode allows it. CONFLICT without a follow.
 func (s *Service) SetFollowMode(follower, followee services.UserID, mode services.FollowMode) *jobs.Command {
 	return &jobs.Command{
 		Name: "setFollowMode", Actor: follower,
@@ -281,8 +282,8 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 	}
 }
 
-// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: at most limit of
-// those below one ID, and whether there are more.
+// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: at most
+// limit of those below one ID, and whether there are more.
 func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
 	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
 	more = len(list) > limit
@@ -292,7 +293,7 @@ func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, b
 // maxName is how long a name may be, in characters.
 const maxName = 100
 
-// SetProfile is the command that sets a user's name and picture; nil leaves one, "" removes it.
+// SetProfile is the command that sets a user's name and picture; nil leaves a field as it is, "" removes it.
 func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jobs.Command, error) {
 	if name != nil {
 		if err := services.CheckText("name", *name, 0, maxName); err != nil {

@@ -241,7 +241,7 @@ func TestRefusedProfiles(t *testing.T) {
 	}
 }
 
-// A job for the profile of a user who was erased meanwhile writes nothing: there is no user 0.
+// A job for the profile of a user who was erased meanwhile writes no copy, neither for that user nor for user 0.
 func TestTheProfileOfNobodyIsNotCopied(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		const nobody = 77
