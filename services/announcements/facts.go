@@ -151,15 +151,15 @@ func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[s
 // Facts are the facts that all users share: the list of announcements and the dots.
 type Facts struct {
 	At      time.Time // when they were read
-	Stamp   uint64    // of the last change
-	Version uint64    // of the log, of the last change
+	Stamp   uint64    // the stamp of the last change
+	Version uint64    // the version of the log at the last change
 	Ended   uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
 	// Announcements are those in the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
 	// HiddenEnds are the future ends of announcements that have left the list: Ended counts these too when their time comes.
 	HiddenEnds []time.Time
-	Dots       []Dot // by their names
+	Dots       []Dot // in the order of their names
 }
 
 // readFacts reads the facts that all users share in one snapshot, without announcements that are over.

@@ -167,7 +167,8 @@ func union(known map[string]Segments) (all Segments) {
 	return all
 }
 
-// setSegments sets the segments of a user in place of all former ones. It returns the version of the set, and whether the set has changed.
+// setSegments sets the segments of a user, in place of all former ones. It returns the version of the set, and whether the set
+// has changed.
 func setSegments(ctx context.Context, tx *sql.Tx, user services.UserID, segments Segments) (version uint64, changed bool, err error) {
 	var had int64
 	if _, err := tx.One(ctx, lockSegments, []any{user}, &had); err != nil {

@@ -16,7 +16,7 @@ import (
 // bundle is a store with helpers for tests of the facts.
 type bundle struct{ *peopletest.Bundle }
 
-// eachStore runs a test on both engines, each time on a new database with a standing clock.
+// eachStore runs a test on both engines, each time on a new database with a stopped clock.
 func eachStore(t *testing.T, test func(b *bundle)) {
 	t.Helper()
 	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })

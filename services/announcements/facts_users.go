@@ -50,7 +50,7 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	// raisePosition for a past time: a user without a position gets the one of that time.
+	// raisePosition for a past time: a user without a position gets $4, the stamp of that time.
 	raisePastPosition = sql.NewStatement("raise a past position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		VALUES ($1, $2, $4, $4)
 		ON CONFLICT (user_number) DO UPDATE SET
@@ -101,7 +101,7 @@ func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered,
 	return err
 }
 
-// ReadUser reads a user's state. Without a position its version is 0.
+// ReadUser reads a user's state. The version is 0 for a user without a position.
 func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserState, error) {
 	states, err := readUsers(ctx, r, []services.UserID{user})
 	return *states[user], err

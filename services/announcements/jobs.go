@@ -24,14 +24,14 @@ func (s *Service) kinds() []jobs.Kind {
 	}
 }
 
-// StartJob gives an announcement its position in the list when it starts.
+// StartJob returns the job that gives an announcement its position in the list when it starts.
 func StartJob(a Announcement) jobs.NewJob {
 	job := jobs.Keyed(kindStart, a.ID.String())
 	job.NotBefore = a.StartsAt
 	return job
 }
 
-// UserJob projects a user's position in the announcements, their segments and their dots into their document.
+// UserJob returns the job that projects a user's position in the announcements, segments and dots into their document.
 func UserJob(user services.UserID) jobs.NewJob { return jobs.UserKeyed(kindUser, user) }
 
 // runStart starts an announcement whose time has come, and shows it on this node at once. The other nodes read it from the log.

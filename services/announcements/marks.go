@@ -37,7 +37,8 @@ func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
 	})
 }
 
-// position is the stamp that a mark reaches. The errors do not disclose announcements for other segments: those read as missing ones.
+// position is the stamp that a mark reaches. The errors do not disclose announcements for other segments: these get the same error
+// as missing ones.
 func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})
@@ -50,7 +51,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 			return 0, err
 		}
 		a := found[upTo.Announcement]
-		// An ended one is in nobody's list, and may still be on a user's screen: a mark up to it counts.
+		// An ended announcement is in no list, but may still be on a user's screen: a mark up to it counts.
 		if a.Position == 0 || a.Withdrawn || !a.Segments.reaches(Segments(state.Segments.Bits)) {
 			return 0, services.Errorf(services.NotFound, "upTo: there is no %s", globalID(upTo.Announcement))
 		}
@@ -65,7 +66,7 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 		return 0, err
 	case upTo.Position == 0:
 		return head, nil
-	// A cursor of a page is a position that was there. One beyond the end would mark announcements read before they are published.
+	// The cursor of a page is never beyond the end. A position beyond it would mark announcements read before they are published.
 	case upTo.Position > head:
 		return 0, services.Errorf(services.Invalid, "upTo: the cursor is beyond the end of the announcements")
 	}

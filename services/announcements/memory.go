@@ -31,7 +31,7 @@ type State struct {
 	Version       uint64         // of the log
 	Ended         uint64         // how many announcements have ended; it never falls, even if this node's clock is set back
 	Announcements []Announcement // the running ones, the newest first, without their texts
-	Dots          []Dot          // by their names
+	Dots          []Dot          // in the order of their names
 
 	from, until time.Time // the time in which it is valid, until excluded
 }
@@ -96,7 +96,7 @@ const tolerance = time.Second
 // stateHolds is how long a state is valid if no announcement ends.
 const stateHolds = 24 * time.Hour
 
-// holdsAt reports whether the state is that of a moment. A nil state is of no moment.
+// holdsAt reports whether the state is valid at a moment. A nil state never is.
 func (s *State) holdsAt(now time.Time) bool {
 	return s != nil && now.After(s.from.Add(-tolerance)) && now.Before(s.until)
 }
@@ -124,7 +124,7 @@ func (m *Memory) catchUp(ctx context.Context, stamp uint64) error {
 	return m.Refresh(ctx)
 }
 
-// load reads everything anew. Texts of which the facts name a newer change are dropped from their cache.
+// load reads everything anew. It drops the cached texts of announcements that have changed since the texts were read.
 func (m *Memory) load(ctx context.Context) error {
 	facts, err := m.reader.facts(ctx)
 	if err != nil {
@@ -152,13 +152,13 @@ func (m *Memory) whole(ctx context.Context, ids []services.PostID) (map[services
 	if err != nil {
 		return nil, err
 	}
-	// Kept for the next reader, unless a change came while they were read.
+	// The texts are kept for the next reader, unless a change came while they were read.
 	m.texts.Take(found, facts, nil)
 	return found, nil
 }
 
-// take installs facts that were read, unless the cache has newer ones, and drops the state computed from the former facts.
-// before runs first.
+// take installs facts that were read, unless the cache has newer ones, and makes the current state from them. It calls before
+// first.
 func (m *Memory) take(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,7 +324,7 @@ func (s *State) Shows(id services.PostID, segments Segments) (Announcement, bool
 	return Announcement{}, false
 }
 
-// lights are all dots, lit or not, for a user who has cleared some of them up to a stamp. For a user without a position no dot is lit.
+// lights returns all dots, lit or not, for a user who has cleared some of them up to a stamp. Without a position no dot is lit.
 func (s *State) lights(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(s.Dots))
 	for i, dot := range s.Dots {

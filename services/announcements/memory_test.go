@@ -331,7 +331,8 @@ func TestOneVersionIsOneState(t *testing.T) {
 	})
 }
 
-// An announcement raises the learned sequence of every watched user. Otherwise a change whose hint was lost would never be pushed.
+// An announcement raises the sum that the log gives for every watched user. Otherwise a change whose notification was lost would
+// never be pushed.
 func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	e := &fakeSQL{}
 	m := newCache(e)

@@ -54,8 +54,8 @@ func (s *Service) Visible(ctx context.Context, user services.UserID, ids []servi
 	return visible, err
 }
 
-// items adds the texts to announcements of the list. The list itself has their positions and times, which texts of the cache may
-// not have yet. One whose text is gone from SQL is left out.
+// items adds the texts to announcements of the list. Positions and ends come from the list, because the cache of texts may have
+// older ones. An announcement that is gone from SQL is left out.
 func (s *Service) items(ctx context.Context, at standing, list []Announcement) ([]Item, error) {
 	ids := make([]services.PostID, len(list))
 	for i, a := range list {

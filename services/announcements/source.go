@@ -61,8 +61,8 @@ func (b Source) Share(ctx context.Context, now time.Time) (any, error) {
 	return state, nil
 }
 
-// Render counts the current announcements that are for this user and lie after their position; they leave the count when they end. It lists
-// every dot, lit or not.
+// Render counts the current announcements that are for this user and lie after the user's position. Announcements leave the count
+// when they end. Render lists every dot, lit or not.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
 	// A nil interface before the first load.

@@ -34,8 +34,8 @@ type Announcement struct {
 	UpdatedAt time.Time // the last edit, to the microsecond
 	StartsAt  time.Time
 	EndsAt    time.Time // zero: never
-	// Position is its position in the list, a stamp of the announcements' clock: 0 until it starts, greater when it is shown
-	// again.
+	// Position is the position in the list, a stamp of the announcements' clock: 0 until the announcement starts, greater when it
+	// is shown again.
 	Position  uint64
 	Withdrawn bool
 }

@@ -45,7 +45,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPage, found func(i
 	return nil
 }
 
-// firstPage makes the top of a new session from the node's caches. ready is false if they lack a part of it.
+// firstPage makes the top of a new session from the node's caches. ready is false if the caches lack a part of the page.
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
 	session = s.newSession(session, hosts) // all hosts belong to it
 	var top part

@@ -107,8 +107,8 @@ func insert(ctx context.Context, tx *sql.Tx, show Show) error {
 	return err
 }
 
-// update writes every field of a show but its id and its host. former is its position until now, which ends at the show's
-// new version; nil if it did not move on any board.
+// update writes every field of a show but its id and its host. former is the show's position until now, which ends at the
+// show's new version; nil if the show did not move on any board.
 func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	_, err := tx.Run(ctx, updateShow, show.ID, show.Title, show.CoverURL, show.ReplayURL, numberOf(show.Status),
 		show.PlannedAt, orNoTime(show.StartedAt), orNoTime(show.EndedAt), orNoTime(show.CancelledAt),
@@ -118,8 +118,8 @@ func update(ctx context.Context, tx *sql.Tx, show Show, former *Former) error {
 	}
 	added, err := tx.Run(ctx, insertFormer, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
 		numberOf(former.Status), former.Score)
-	// The history has a position from this version on already: the log was not locked, or the caller's former show is not the
-	// one in the row. The transaction is rolled back.
+	// The history already has a position that begins at this version: the log was not locked, or the caller's former show
+	// differs from the row. The transaction is rolled back.
 	if err == nil && added == 0 {
 		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
 	}

@@ -16,9 +16,9 @@ const (
 	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + isHostEdge
 
 	// isHostEdge selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the host or
-	// the host hides from the follower. A user's row for themselves exists only for their own posts, and is left out. A row in
-	// hosts stays when all shows are over. COALESCE makes the look-up of the host one step for each follow, never a walk through
-	// all hosts.
+	// the host hides from the follower. A user's follow of themselves exists only for their own posts, and is left out. A row in
+	// hosts stays when all shows are over. COALESCE makes the search for the host one look-up by key for each follow, never a walk
+	// through all hosts.
 	isHostEdge = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
 )
 
@@ -65,15 +65,15 @@ var (
 
 	setHostVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
 
-	// The subselect is one step into the index shows_replays for each host.
+	// The subselect is one look-up in the index shows_replays for each host.
 	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
 	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
 		FROM follows f WHERE {user f.follower} AND `+isHostEdge+` ORDER BY f.follower, f.followee`)
 
-	// A row if the shows left the board: the follow has ended, or it exists and is not shown. A host who hid before the session was
-	// made was not on the board, so there is no row.
+	// There is a row if the host's shows left the board: the follow has ended, or it exists and is not shown. A host who hid before
+	// the session was made was not on the board, so there is no row.
 	followEnded = sql.NewStatement("whether a follow has ended lately", `
 SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >= $3
 UNION ALL SELECT 1 FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND NOT f.shown

@@ -82,8 +82,8 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 	return inserted, err
 }
 
-// noFormerPosition returns a row of the history: no board had the show until a version. The status says so: a cancelled show has
-// no position.
+// noFormerPosition returns a row of the history for a show that no board had before a version. The row has the status of a
+// cancelled show, which has no position.
 func noFormerPosition(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, numberOf(ShowCancelled), int64(0)}
 }

@@ -64,7 +64,7 @@ func inLists(show Show) bool {
 // fanOutReplay brings a replay to the followers.
 func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := s.show(ctx, id)
-	// Its host was erased, or is not on boards yet: then publishShows queues a job for the host's replays.
+	// The host was erased, or is not on boards yet. In the second case publishShows will queue a job for the host's replays.
 	if err != nil || !inLists(show) {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []r
 // ReplaysDelivered is how many times this node has put replays into a list.
 func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
-// addReplaysAgain reads the edge again for a follower whose list refused replays. A replay itself does not change.
+// addReplaysAgain reads the edge again for a follower whose list refused replays. The replays are not read again: they do not change.
 func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []replayEntry) error {
 	return jobs.Merge[redis.Stamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },

@@ -95,8 +95,8 @@ func (m *Memory) Follow(user services.UserID, hosts []services.FollowedAuthor) {
 	m.readers.show(user, hosts)
 }
 
-// learned adds the versions of the live sets of each watched user's hosts. The hub compares the sum with the one of its last
-// rendering, and so finds the users whose count a start or an end may have changed, also when a notification was lost.
+// learned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
+// sum with that of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
 func (m *Memory) learned(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
@@ -159,7 +159,7 @@ func (m *Memory) followed(err error) {
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
-		// AppendReload, or an entry of an erased show (changelog.Blank).
+		// An entry of AppendReload, or of an erased show (changelog.Blank).
 		if entry.Key == "" {
 			return false
 		}

@@ -77,8 +77,8 @@ func (p *boardPage) free() {
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of the kind, and the greatest scores among them: p.highest has the count
-// greatest ones, least first, so p.highest[0] is a bound that count shows reach, if all of them hold at the version.
+// findHosts collects the hosts that have spans of the kind, and their greatest scores: p.highest has the count greatest of these,
+// least first. If the spans with these scores hold at the version, count shows have at least the score p.highest[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.highest = p.candidates[:0], p.highest[:0]
 	for _, followed := range hosts {

@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Every node reads from the log the changes of shows that were written, with the entry's version unless nothing moved.
+// Nodes read changes of shows from the log as they were written. A show that moved has the version of its entry.
 func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 59, 59, 123_000_000, time.UTC)
 	planned := Show{

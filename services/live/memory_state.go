@@ -101,8 +101,8 @@ func (s *showState) of(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version, and reports whether the version was lower before. It was not if the entry is repeated, or if a
-// load had read its effect already.
+// raise raises a host's version, and reports whether the version was lower before: false for an entry that was applied before,
+// or whose effect a load has read.
 func (s *showState) raise(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.version < version
@@ -156,7 +156,7 @@ func (s *showState) leave(known *cachedShow, version uint64) {
 	}
 }
 
-// enter begins the span of a show's new position. A load may already have that span, with its end.
+// enter begins the span of a show's new position. A load may have added that span already as a former position, with its end.
 func (s *showState) enter(known *cachedShow) {
 	shows := s.of(known.host)
 	place := known.place()

@@ -32,7 +32,7 @@ func (a *receivers[K]) show(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	former := a.shown[receiver]
-	// Mostly nothing has changed: then the list is kept, and no new one allocated.
+	// Usually nothing has changed: then the list is kept, and no new one is allocated.
 	same := len(former) == len(hosts)
 	for i := 0; same && i < len(hosts); i++ {
 		same = former[i] == hosts[i].Author

@@ -212,8 +212,8 @@ func hides(w *fanouttest.World, reader, host services.UserID) bool {
 	return document.Ready && !w.Projector.Away(document) && !hosted(w, reader, host)
 }
 
-// A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. It
-// counts as absent, and names the host after the rebuild at its next read.
+// A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. Such a
+// document counts as absent, and names the host after the rebuild at its next read.
 func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 	each(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.Users(3)

@@ -36,12 +36,12 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	if after.Replay {
 		query.Before = after
 	}
-	// The viewer's last command is in SQL and not in Redis yet: Redis would answer with a board from before their own click.
+	// If the viewer's last command is in SQL and not in Redis yet, Redis would answer with a board from before that command.
 	stale := s.fanout.ViewsStale(ctx, session.Viewer)
 	read, err := s.redis.board(ctx, query)
 	answered := err == nil
 	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all
-	// callers; this one waits for it for a moment, and otherwise goes on with SQL.
+	// callers. This caller waits for it for at most buildWait, and then reads from SQL.
 	if err == nil && !stale && (!read.Ready || s.projector.AwaySince(read.Day)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
@@ -142,8 +142,8 @@ func (s *Service) reach(ctx context.Context, field string, session Session) erro
 func (s *Service) shown(ctx context.Context, session Session, id services.PostID) (Show, error) {
 	never := services.Errorf(services.Invalid, "lastId: %s was never in the session", services.GlobalID(services.ShowType, id.String()))
 	show, known, there := s.Memory.ShowAt(id, session.Version)
-	// It became a replay long ago, or is on no board. SQL has its present state, and a replay's position does not change any
-	// more.
+	// The show became a replay long ago, or is on no board. SQL has its present state, and a replay's position does not change
+	// any more.
 	if !known {
 		shows, err := s.Memory.Shows(ctx, []services.PostID{id})
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // copies nothing: a node needs only its text to serve it.
 type Session struct {
 	Version uint64          // of the changelog, as far as the node cache had read it: each show has the position that it had at this version
-	Made    services.PostID // the time, unique among sessions; hosts followed later appear in the next session
+	Made    services.PostID // an ID of the time of creation, unique among sessions; hosts followed later appear in the next session
 	Viewer  services.UserID
 	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
 }
@@ -144,7 +144,7 @@ func (s Session) has(since services.PostID) bool { return since <= s.Made }
 
 // hosts filters a list to the hosts on the board of the session. The list itself is not modified.
 func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
-	// Nearly always all belong to it: copy only from the first that does not.
+	// Nearly always all hosts belong to it: the list is copied only when the first host is found that does not.
 	for i, host := range all {
 		if s.has(host.Since) {
 			continue

@@ -181,8 +181,8 @@ func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 	})
 }
 
-// A page extends its session unless the one before has extended it far enough, and a session lives for its idle time after the last page
-// in either case.
+// A page extends its session unless the page before has extended it far enough. In either case the session lives for its idle
+// time after the last page.
 func TestPagesExtendTheirSession(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	w.Clock.Advance(time.Since(fanouttest.Start)) // Redis forgets leases by its own clock

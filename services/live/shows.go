@@ -60,7 +60,7 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	}), nil
 }
 
-// Relabel is the command by which a host changes the labels of a show, on the same terms as Reschedule. The show itself does not change.
+// Relabel is the command by which a host changes the labels of a show, with the errors of Reschedule. The show itself does not change.
 func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.change("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.reschedule(ShowEdit{}, now)
@@ -141,8 +141,8 @@ func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Sho
 	return s.changeShow(ctx, tx, before, closed)
 }
 
-// now is the time of a transaction's event: the transaction's time, but not before the newest ID that this node has made or seen. If the
-// clock was set back, no report may seem to come from the future.
+// now is the time of a transaction's event: the transaction's time, but not before the newest ID that this node has made or seen.
+// So no report seems to come from the future after the clock was set back.
 func (s *Service) now(tx *sql.Tx) time.Time {
 	if tx.Dated() != 0 {
 		return tx.HappenedAt()

@@ -37,10 +37,10 @@ type Show struct {
 	CancelledAt time.Time
 	UpdatedAt   time.Time // the last change of any field, to the microsecond
 
-	// Version is the changelog version of the last change of its status or its position; 0 while no board has it.
+	// Version is the changelog version of the last change of the show's status or position; 0 while no board has the show.
 	Version uint64
-	// LiveVersion is the version at which it went live, and LiveStamp an ID of that moment: the show counts for followers from
-	// before it. 0: it never went live.
+	// LiveVersion is the version at which the show went live, and LiveStamp an ID of that moment: the show counts for users who
+	// followed the host before that moment. 0: the show never went live.
 	LiveVersion uint64
 	LiveStamp   services.PostID
 	// Pull reports that the replay is in no list: it comes from the node cache. It is decided once, when the show ends, by the

@@ -42,9 +42,9 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 	return show, checkPlan(show.PlannedAt, now)
 }
 
-// reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The plan may change
-// while the show is upcoming, texts until it is cancelled; otherwise it is CONFLICT. INVALID as in ScheduleShow. changed is
-// false if nothing differs.
+// reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. CONFLICT for a new plan
+// if the show is not upcoming or its end was reported, and for any change if it was cancelled. INVALID as in ScheduleShow.
+// changed is false if nothing differs.
 func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {
@@ -65,14 +65,14 @@ func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, er
 	if s.Status == ShowCancelled {
 		return s, false, s.cancelled()
 	}
-	// An edit that repeats the present plan is no change of it, so a client may send all fields of its form, also after the
-	// start.
+	// An edit that repeats the present plan does not change the plan, so a client may send all fields of its form, also after
+	// the start.
 	if !after.PlannedAt.Equal(s.PlannedAt) {
 		switch {
 		case s.Status != ShowUpcoming:
 			return s, false, services.Errorf(services.Conflict, "plannedAt: %s is %s: only an upcoming show can be rescheduled", s.GlobalID(), s.Status)
-		// The show is over in fact, and only its start is missing: a new plan would put it back on boards as something to
-		// come.
+		// The show is over in fact, and only the report of its start is missing. With a new plan, boards would list it as a show
+		// that is still to come.
 		case !s.EndedAt.IsZero():
 			return s, false, services.Errorf(services.Conflict, "plannedAt: the end of %s at %s was already reported; only its start can follow", s.GlobalID(), timeText(s.EndedAt))
 		}

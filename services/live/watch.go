@@ -9,7 +9,7 @@ import (
 	"tidings/services/push"
 )
 
-// Change is the difference between a board and what its watcher has received, with the watcher's badges.
+// Change is the difference between a watcher's session and the present board, with the watcher's badges.
 type Change struct {
 	Session  Session
 	Replaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
@@ -19,7 +19,7 @@ type Change struct {
 	Badges   *services.Badges
 }
 
-// Nothing reports that the board is as the session froze it.
+// Nothing reports whether the board is still as the session froze it.
 func (c Change) Nothing() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
 
 // same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the
@@ -29,8 +29,8 @@ func (c Change) same(other Change) bool {
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// renewal is the longest time between two renewals of an open subscription's session. A request for a page then finds the session alive,
-// even if Redis has lost the lease.
+// renewal is the longest time between two renewals of an open subscription's session. At most this long after Redis has lost
+// the lease, a request for a page finds the session alive again.
 const renewal = time.Minute
 
 // Watch opens a channel of the differences between a viewer's board and a session, nil for a new one: the present
@@ -67,7 +67,7 @@ type watcher struct {
 
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
-	// The position of the session's first line: what is above it is new. Zero: the session's board is empty.
+	// The position of the session's first line: shows above it are new. Zero: the session's board is empty.
 	top      ShowPlace
 	replaced bool // a session that was sent or requested has ended
 	guest    bool // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
@@ -105,7 +105,7 @@ func (w *watcher) every() time.Duration { return min(renewal, w.service.idle/3) 
 // follow changes the badges too.
 func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
 	s := w.service
-	// Whether the session is past its longest life. No lease tells that, so it is checked at each turn.
+	// over: the session is past its longest life. No lease tells that, so it is checked at each turn.
 	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longest))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
@@ -140,8 +140,8 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 // not more often than its interval, and its engines may not answer.
 const badgesWithin = 500 * time.Millisecond
 
-// behind reports whether badges do not count the live shows in this node's cache yet. New badges will come soon, so the change waits, and
-// both are sent together.
+// behind reports whether badges do not count the live shows in this node's cache yet. New badges will come soon, so the change
+// waits, and both are sent together.
 func (w *watcher) behind(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	// Sequences are sums of versions over the same hosts, and only rise, so they can be compared.

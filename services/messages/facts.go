@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// selection selects a user's messages: those of IDs, or, without any, all of Types up to UpTo (0: all at present).
+// selection selects a user's messages: those in IDs or, if IDs is empty, those of Types up to UpTo (0: all that exist now).
 type selection struct {
 	IDs   []ID
 	Types []string

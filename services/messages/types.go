@@ -46,7 +46,7 @@ type Message struct {
 	// The type is set when the message is sent and never changes: rows of recipients repeat it, for their index.
 	Type      string
 	Title     string    // 1 to 255 characters
-	Content   string    // to 64 KB
+	Content   string    // up to 64 KB
 	CreatedAt time.Time // to the microsecond
 	UpdatedAt time.Time // the last change of the text; CreatedAt if there was none
 	ReadAt    time.Time // when the user marked it read; zero while it is unread

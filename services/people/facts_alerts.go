@@ -19,7 +19,7 @@ var (
 WHERE {in number $1 BIGINT} AND (alerts_from > 0 OR messages_alert_from > 0)`)
 )
 
-// Alerts is from when on a user's items alert; the zero time means all of them.
+// Alerts has the times from which on a user's items alert; the zero time means that all items do.
 type Alerts struct {
 	Follows  time.Time // posts and shows
 	Messages time.Time // of conversations
@@ -38,7 +38,7 @@ func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID)
 	return err
 }
 
-// AlertsFrom reads from when on items alert some users. A user for whom all items alert is absent.
+// AlertsFrom reads the Alerts of some users. A user for whom all items alert is absent.
 func AlertsFrom(ctx context.Context, r sql.Reader, users []services.UserID) (map[services.UserID]Alerts, error) {
 	from := map[services.UserID]Alerts{}
 	if len(users) == 0 {

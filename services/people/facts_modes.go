@@ -67,7 +67,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	if held, err := tx.One(ctx, modeOf, []any{follower, followee}, &followed, &had); err != nil {
 		return false, false, err
 	} else if !held {
-		// In mode FollowAll the time of the follow is its since; the mode's row keeps it while since is after every post.
+		// In mode FollowAll, since is the time of the follow. In other modes the mode's row keeps that time.
 		followed = since
 	}
 	if had == mode {

@@ -35,7 +35,8 @@ func TestMutesWithAnEnd(t *testing.T) {
 	})
 }
 
-// A block ends both follows and prevents new ones, in every way, until it is removed. If the other user blocks too, that block remains.
+// A block ends both follows, and prevents new ones in both directions until it is removed. A block by the other user is
+// independent of it.
 func TestBlocksEndFollows(t *testing.T) {
 	each(t, func(b *bundle) {
 		b.users("one", "two", "three")

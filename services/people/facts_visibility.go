@@ -110,7 +110,7 @@ UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = 
 
 var blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
 
-// Apart lists those of some users who have a block with one user, whichever of the two made it.
+// Apart lists the users, among others, who block a user or are blocked by that user.
 func Apart(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	if len(others) == 0 {
 		return nil, nil
