@@ -57,8 +57,8 @@ var (
 			ver = CASE WHEN CAST($3 AS BIGINT) > n.position THEN `+newerVersion+` ELSE n.ver END,
 			position = CASE WHEN CAST($3 AS BIGINT) > n.position THEN CAST($3 AS BIGINT) ELSE n.position END`)
 
-	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users whom the application has
-	// only named.
+	// One statement, so that position, segments and dots are of one snapshot. seen_at is 0 for users that the application has
+	// named and that have never made a request.
 	userStates = sql.NewUserStatement("a user's announcement state", "announcement states of users", `
 SELECT user_number, 0 AS kind, '' AS dot, ver AS a, position AS b, dots_from AS c FROM user_notices WHERE {user user_number}
 UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {user user_number}

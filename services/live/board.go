@@ -76,7 +76,7 @@ func (a Ask) place(viewer services.UserID) (p place, err error) {
 }
 
 // Board reads a page of a viewer's board. Without a session it begins a new one, of the board as it is now. With a session it shows
-// the board as it was when the session began. When the session is over, a new one continues at the same position and is marked as
+// the board as it was when the session began. When the session is over, a new session continues at the same position and is marked as
 // replacing it.
 func (s *Service) Board(ctx context.Context, viewer services.UserID, ask Ask) (Board, error) {
 	// The order of the steps matters: the cache reaches the session's version first, since everything below is read as of

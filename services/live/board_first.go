@@ -14,9 +14,9 @@ type FirstPage struct {
 }
 
 // ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits
-// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out viewers for
-// whom only Board can make the page: their document is missing or from before a long absence, they are owed an update, their
-// session shares a slot, or the page needs replays or data that the node's cache lacks. No viewer may be observed: see
+// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if
+// only Board can make the page: the document is missing or from before a long absence, the viewer is owed an update, the session
+// shares a slot, or the page needs replays or data that the node's cache lacks. No viewer may be observed: see
 // services.Observed.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.

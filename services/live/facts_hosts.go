@@ -209,7 +209,7 @@ func (d database) HostVersions(ctx context.Context, after services.UserID, limit
 	return list, err
 }
 
-// hostsBy lists the hosts whom a reader follows and whose shows they see, in order of user ID. Both the reader's document and
+// hostsBy lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's document and
 // their board list these hosts.
 func hostsBy(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	hosts, err := hostsByEach(ctx, db, []services.UserID{reader})

@@ -54,7 +54,7 @@ func countReminders(ctx context.Context, tx *sql.Tx, user services.UserID, limit
 }
 
 // readReminders lists the users with a reminder of a show, in order of user ID, those greater than after, at most limit.
-// Users whom the host has blocked since are omitted, because they could not set a reminder now.
+// Users that the host has blocked since are omitted, because they could not set a reminder now.
 func readReminders(ctx context.Context, db *sql.DB, show services.PostID, after services.UserID, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, db, remindersOf, show, after, limit)
 }

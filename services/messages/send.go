@@ -31,7 +31,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 	return &jobs.Command{
 		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// Users whom the application names for the first time get their IDs here.
+			// Users that the application names for the first time get their IDs here.
 			users, err := people.Recipients(ctx, tx, draft.To)
 			if err != nil {
 				return nil, err

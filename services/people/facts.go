@@ -90,7 +90,7 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
-// Recipients returns the IDs of the users to whom something is sent, in ascending order, each once. It leaves out users who are
+// Recipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are
 // being erased, so that the others get it. CONFLICT if nobody is left.
 func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
 	numbers, refused, err := EnsureFree(ctx, tx, keys)
@@ -212,7 +212,7 @@ func ActiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit in
 	return sql.Column[services.UserID](ctx, s, activeUsers, after, since, limit)
 }
 
-// InactiveUsers lists the users whom ActiveUsers leaves out, in the same order.
+// InactiveUsers lists the users that ActiveUsers leaves out, in the same order.
 func InactiveUsers(ctx context.Context, s *sql.DB, after services.UserID, limit int, since time.Time) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, inactiveUsers, after, since, limit)
 }

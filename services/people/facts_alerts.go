@@ -32,7 +32,7 @@ func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	return err
 }
 
-// AlertMessagesFromNow keeps messages from before this transaction from alerting a user for whom a conversation counts again.
+// AlertMessagesFromNow keeps messages from before this transaction from alerting a user after a conversation counts for them again.
 func AlertMessagesFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	_, err := tx.Run(ctx, setMessagesAlertFrom, user, tx.Now)
 	return err

@@ -58,7 +58,7 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 	return true, NoteUnfollow(ctx, tx, follower, followee)
 }
 
-// CountFollowees counts the users whom a user follows, up to limit, and reports whether a given one is among all of them.
+// CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among all of them.
 func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, limit int) (count int, follows bool, err error) {
 	_, err = tx.One(ctx, countFollowees, []any{follower, limit, followee}, &count, &follows)
 	return count, follows, err

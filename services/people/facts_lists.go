@@ -13,7 +13,7 @@ import (
 
 // listOfFollows makes the statement that reads pages of the users at one end of follows. of is the column of the list's owner,
 // and listed that of the users in it. Users who have a block with the viewer, or hide from them, are left out, except in the
-// viewer's own lists: these have everyone with whom Relation.Followed or Relation.Follows is true.
+// viewer's own lists: these have every user with Relation.Followed or Relation.Follows.
 //
 // ranges finds for each page the position down to which it reads: that of the last user on a full page, or, if too many users are
 // left out, the last one that the page may look at (sql.MostHidden). So a page is bounded work. It may be short, and still has a
@@ -54,7 +54,7 @@ func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages
 	return followsIn(ctx, s, listFollowers, viewer, pages)
 }
 
-// ListFollowees reads pages of the users whom users follow, as ListFollowers does.
+// ListFollowees reads pages of the users that users follow, as ListFollowers does.
 func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
 	return followsIn(ctx, s, listFollowees, viewer, pages)
 }

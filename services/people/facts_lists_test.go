@@ -40,7 +40,7 @@ func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 	})
 }
 
-// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, who block the viewer, and whom the viewer blocks.
+// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, who block the viewer, or who are blocked by the viewer.
 func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 	each(t, func(b *bundle) {
 		const viewer, hider, blocked, blocker, muted services.UserID = 2, 3, 4, 5, 6

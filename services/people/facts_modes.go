@@ -89,7 +89,7 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 	return true, true, err
 }
 
-// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: those below
+// FollowsInMode lists the users that a user follows in another mode than FollowAll, by their IDs, the greatest first: those below
 // one ID, at most limit.
 func FollowsInMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
 	return sql.Column[services.UserID](ctx, s, followsInMode, follower, before, limit)

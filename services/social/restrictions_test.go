@@ -93,7 +93,7 @@ func TestAMuteEndsAtItsTime(t *testing.T) {
 	})
 }
 
-// A user from whom an author hides sees no posts of the author, old or new, whether they follow already or begin to.
+// If an author hides from a user, the user sees no posts of the author, old or new, whether they follow already or begin to.
 func TestHidingFromAFollower(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.Users(3)

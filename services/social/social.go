@@ -79,7 +79,7 @@ func (s *Service) Number(ctx context.Context, key string) (services.UserID, erro
 	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
 		return number, err
 	}
-	// The first request of a user whom the application has not named yet.
+	// The first request of a user that the application has not named yet.
 	made, err := s.Make(ctx, []string{key})
 	return made[key], err
 }
@@ -282,7 +282,7 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 	}
 }
 
-// FollowsInMode lists the users whom a user follows in another mode than FollowAll, by their IDs, the greatest first: at most
+// FollowsInMode lists the users that a user follows in another mode than FollowAll, by their IDs, the greatest first: at most
 // limit of those below one ID, and whether there are more.
 func (s *Service) FollowsInMode(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
 	list, err = people.FollowsInMode(ctx, s.store, follower, before, limit+1)
